@@ -1,0 +1,62 @@
+# Every target sets up what it needs in .venv; nothing is wanted beforehand but make and Python 3.11 or later.
+#   make test ARGS="-k merge"        passes ARGS on to pytest (and to the demo and the benchmarks)
+#   make test PYTHON=python3.13      builds .venv with that interpreter (after make clean)
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Several processes and one BLAS thread each: figures and timings that can be compared.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+
+# Real data sets, where tests and benchmarks look for them; without them those tests are skipped.
+ifndef ROBUSTFD_DATA
+ifneq ($(wildcard ../shared/data/.),)
+export ROBUSTFD_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check bench clean
+
+help:
+	@echo "make demo    sketch a stream, true error beside certified bound (demo.png)"
+	@echo "make test    the tests and doctests"
+	@echo "make check   ruff, mypy, import-linter"
+	@echo "make bench   speed against peers, as ratios"
+	@echo "make clean   remove .venv, caches and built files"
+
+demo: $(VENV)/.stamp-plot
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(VENV)/.stamp-test
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(VENV)/.stamp-dev
+	@echo "ruff check";    $(BIN)/ruff check .
+	@echo "ruff format";   $(BIN)/ruff format --check .
+	@echo "mypy";          $(BIN)/mypy
+	@echo "import-linter"; $(BIN)/lint-imports
+
+bench: $(VENV)/.stamp-plot
+	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist demo.png .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# One stamp for each extra of pyproject.toml, renewed when that file changes.
+$(VENV)/.stamp-%: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "setting up $(VENV) for robustfd[$*] ..."
+	@$(BIN)/python -m pip --disable-pip-version-check -qq install -e ".[$*]"
+	@touch $@
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "robustfd needs Python 3.11 or later")'
+	@echo "creating $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,86 @@
+"""Checks of what users hand in; every error names the argument, its value and what would be right."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+
+def check_integer(name: str, value: Any, minimum: int) -> int:
+    """Return value as an int, or raise."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}.")
+    return int(value)
+
+
+def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
+    """Return value as a float in [low, high] (or (low, high]), or raise."""
+    span = f"{'(' if open_low else '['}{low:g}, {'inf)' if high == np.inf else f'{high:g}]'}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number in {span}, got {value!r}.")
+    value = float(value)
+    if not np.isfinite(value) or value < low or value > high or (open_low and value == low):
+        raise ValueError(f"{name} must be in {span}, got {value}.")
+    return value
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise unless value is one of the choices."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
+    """Return x as a numeric 2-d array or a canonical CSR matrix of floats, its values not yet checked.
+
+    With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, else compared with.
+    If x is refused they are left as they were.
+    """
+    names = ("n_features_in_", "feature_names_in_")
+    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    try:
+        x = validate_data(
+            estimator,
+            x,
+            reset=reset,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,  # looked at block by block, on the way into the sketch
+            ensure_min_samples=int(reset),
+        )
+    except Exception:
+        for name in names:
+            if name in before:
+                setattr(estimator, name, before[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise
+    if not sp.issparse(x):
+        return x if x.dtype in (np.float32, np.float64) or x.dtype.kind in "biu" else x.astype(np.float64)
+    if x.dtype not in (np.float32, np.float64):
+        x = x.astype(np.float64)
+    if not x.has_canonical_format:
+        x = x.copy()  # the caller's matrix is not ours to sort
+        x.sum_duplicates()
+    return x
+
+
+def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    """Return n non-negative weights, all 1 if None was given."""
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weight.shape}, but X has {n} rows: expected shape ({n},).")
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight contains NaN or infinity. Every weight must be a finite number >= 0.")
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight contains {weight.min():g}. Negative weights in sample_weight are not allowed.")
+    return weight

@@ -1,0 +1,141 @@
+"""The one expensive step of every sketch: cut a stack of rows down to m - 1 orthogonal ones.
+
+The stack is [s B; diag(t) X], B the sketch so far, with orthogonal rows of known squared norms, and X new
+rows. Three routes give the same result up to rounding:
+
+- rows: the Gram matrix of the stack, which needs only X B' and X X' because B B' is known. Everything of
+  length d is a matrix product. Squared singular values below about eps * lambda_1 are noise.
+- columns: the d x d matrix, when the stack has more rows than columns.
+- svd: of the stack itself; several times slower, squared singular values are good down to
+  (eps * sigma_1)^2.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm
+
+from robustfd.linalg.rules import shrink
+
+Floats = NDArray[np.float64]
+Solver = Literal["auto", "gram", "svd"]
+
+EPS = float(np.finfo(np.float64).eps)
+RESOLVED = 1e-12  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Rows that are orthogonal, their squared norms (all positive, descending) and the delta that was taken."""
+
+    rows: Floats
+    lam: Floats
+    delta: float
+
+
+@dataclass(frozen=True)
+class SmallShrink:
+    """A shrink in coordinates: the new rows are `weights` times the old stack."""
+
+    weights: Floats
+    lam: Floats
+    delta: float
+    resolved: bool
+
+
+def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
+    """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
+    r, size = len(lam), len(lam) + len(xx)
+    gram = np.zeros((size, size))
+    gram[np.arange(r), np.arange(r)] = s * s * lam
+    gram[r:, :r] = (s * t)[:, None] * xb
+    gram[r:, r:] = t[:, None] * xx * t
+    return gram
+
+
+def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
+    """Return the shrink of a stack given its Gram matrix, of which the lower triangle is read.
+
+    `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
+    """
+    lam, q = np.linalg.eigh(gram)
+    lam, q = np.maximum(lam[::-1], 0.0), q[:, ::-1]
+    kept, delta = shrink(lam, m, j, noise=len(lam) * EPS * lam[0])
+    live = np.flatnonzero(kept)
+    weights = np.sqrt(kept[live] / lam[live])[:, None] * q[:, live].T
+    resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
+    return SmallShrink(weights, kept[live], delta, resolved)
+
+
+def shrink_stack(
+    b: Floats,
+    lam: Floats,
+    x: Floats,
+    m: int,
+    j: int,
+    *,
+    s: float = 1.0,
+    t: Floats | None = None,
+    solver: Solver = "auto",
+) -> Shrunk:
+    """Return the shrink of [s B; diag(t) X], the rows of B orthogonal with squared norms lam."""
+    t = np.ones(len(x)) if t is None else t
+    size, d = len(b) + len(x), x.shape[1]
+    if size == 0:
+        return Shrunk(b, lam, 0.0)
+    if solver != "svd":
+        shrunk, resolved = (_by_rows if size <= d else _by_columns)(b, lam, x, m, j, s, t)
+        if resolved or solver == "gram":
+            return shrunk
+    return _by_svd(b, x, m, j, s, t)
+
+
+def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
+    b, x = np.ascontiguousarray(b), np.ascontiguousarray(x)
+    r = len(b)
+    gram = stack_gram(lam, x @ b.T, x @ x.T, s, t)
+    small = shrink_gram(gram, m, j, rank=min(len(gram), x.shape[1]))
+    rows = combine(s * small.weights[:, :r], b, small.weights[:, r:] * t, x)
+    return Shrunk(rows, small.lam, small.delta), small.resolved
+
+
+def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
+    stack = _stack(b, x, s, t)
+    values, v = np.linalg.eigh(stack.T @ stack)
+    values, v = np.maximum(values[::-1], 0.0), v[:, ::-1]
+    kept, delta = shrink(values, m, j, noise=len(stack) * EPS * values[0])
+    live = np.flatnonzero(kept)
+    rows = np.sqrt(kept[live])[:, None] * v[:, live].T
+    resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])
+    return Shrunk(rows, kept[live], delta), resolved
+
+
+def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk:
+    stack = _stack(b, x, s, t)
+    try:
+        _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
+        _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    noise = (len(stack) * EPS * sigma[0]) ** 2
+    kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
+    live = np.flatnonzero(kept)
+    rows = np.sqrt(kept[live])[:, None] * vt[live]
+    return Shrunk(rows, kept[live], delta)
+
+
+def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:
+    return np.concatenate([s * b, t[:, None] * x])
+
+
+def combine(wb: Floats, b: Floats, wx: Floats, x: Floats) -> Floats:
+    """Return wb @ b + wx @ x for C-ordered b and x, with one result array and no temporary of its size."""
+    if len(wb) == 0:
+        return np.zeros((0, x.shape[1]))
+    # BLAS thinks in columns, so this is (x' wx' + b' wb')' and no array is copied on the way in.
+    out = dgemm(1.0, x.T, wx.T)
+    if len(b):
+        out = dgemm(1.0, b.T, wb.T, beta=1.0, c=out, overwrite_c=1)
+    return np.asarray(out.T)

@@ -1,0 +1,42 @@
+"""Products of sparse rows that neither BLAS nor scipy does without a dense temporary."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd.linalg._compile import compiled
+
+Floats = NDArray[np.float64]
+
+
+def gram(x: Any) -> Floats:
+    """Return the lower triangle of x x' of a CSR matrix; the cost is the sum of squared column counts."""
+    columns = x.tocsc()
+    out = np.zeros((x.shape[0], x.shape[0]))
+    _gram(columns.indptr.astype(np.int64), columns.indices.astype(np.int64), columns.data, out)
+    return out
+
+
+def add_product(out: NDArray[np.floating], x: Any, c: Floats) -> None:
+    """Add x' c to `out` in place: x is CSR of k rows, c is k x r, out is d x r in C order."""
+    _add_product(x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, np.ascontiguousarray(c), out)
+
+
+@compiled
+def _gram(indptr: Any, rows: Any, data: Any, out: Any) -> None:
+    # Rows ascend within a column, so only the lower triangle is written.
+    for column in range(len(indptr) - 1):
+        for a in range(indptr[column], indptr[column + 1]):
+            value, target = data[a], out[rows[a]]
+            for b in range(indptr[column], a + 1):
+                target[rows[b]] += value * data[b]
+
+
+@compiled
+def _add_product(indptr: Any, columns: Any, data: Any, c: Any, out: Any) -> None:
+    for row in range(len(indptr) - 1):
+        for a in range(indptr[row], indptr[row + 1]):
+            value, target = data[a], out[columns[a]]
+            for i in range(c.shape[1]):
+                target[i] += value * c[row, i]

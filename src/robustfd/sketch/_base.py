@@ -1,0 +1,399 @@
+"""What all sketches share: taking rows in, reading at any time, merging, saving."""
+
+import copy
+from abc import ABCMeta, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
+from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.sketch import snapshot
+from robustfd.sketch._rows import Floats, Queue, Rows, Unread
+
+
+@dataclass(frozen=True)
+class View:
+    """One consistent reading of a sketch, every row that was handed in included."""
+
+    components: Floats  # orthonormal rows V
+    lam: Floats  # the approximation is V' diag(lam) V + alpha I
+    alpha: float
+    error_bound: float
+    squared_norm: float
+    weight: float
+    mean: Floats | None
+    # V' diag(floor_lam) V + floor_alpha I <= truth <= V' diag(floor_lam) V + ceiling_alpha I
+    floor_lam: Floats
+    floor_alpha: float
+    ceiling_alpha: float
+
+
+def unit_rows(b: Floats, lam: Floats) -> Floats:
+    """Return the rows of b divided by their lengths, which are about sqrt(lam)."""
+    scaled = b / np.sqrt(lam)[:, None]
+    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
+
+
+def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: float) -> View:
+    """Return the view of orthogonal rows about which nothing is certain but 0 <= A'A <= ||A||_F^2 I."""
+    norm = factor * state.squared_norm
+    return View(
+        components=unit_rows(b, lam / factor),
+        lam=lam,
+        alpha=alpha0,
+        error_bound=max(norm, lam.max(initial=0.0)),
+        squared_norm=norm,
+        weight=factor * state.weight,
+        mean=state.mean,
+        floor_lam=np.zeros_like(lam),
+        floor_alpha=alpha0,
+        ceiling_alpha=alpha0 + norm,
+    )
+
+
+class BaseSketch(BaseEstimator, metaclass=ABCMeta):
+    """A streaming summary of A'A, with the rows of A handed in by `fit` and `partial_fit`.
+
+    Subclasses say how a state is started, how rows get into it, how it is read and how two are merged. A
+    state is never changed in place, so that an error leaves a sketch as it was.
+    """
+
+    _kinds: ClassVar[dict[str, type["BaseSketch"]]] = {}
+    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # fixed once rows were seen
+    _state_type: ClassVar[type]
+
+    alpha0: float
+    decay: float
+    center: bool
+    n_features_in_: int
+
+    _state: Any
+    _queue: Queue
+    _tail: float  # what all of the above is still to be multiplied by
+    _n_seen: int
+    _single: bool  # whether all rows were float32, and so is the sketch
+    _seen_structure: dict[str, Any]
+    _cached: View | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        BaseSketch._kinds[cls.__name__] = cls
+
+    # -- what a member of the family provides
+
+    @abstractmethod
+    def _start(self, d: int) -> Any:
+        """Return the state before any row."""
+
+    @abstractmethod
+    def _absorb(self, state: Any, queue: Queue) -> tuple[Any, Queue]:
+        """Return the state after some rows from the front of the queue, and the rows that keep waiting."""
+
+    @abstractmethod
+    def _read(self, unread: Unread) -> View:
+        """Return the view of a state after all rows of its queue, multiplied by its factor."""
+
+    @abstractmethod
+    def _union(self, one: Unread, two: Unread) -> Any:
+        """Return the state after the rows of both."""
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter is not what it may be."""
+        params = self.get_params(deep=False)
+        if "sketch_size" in params:
+            check_integer("sketch_size", params["sketch_size"], 2)
+        if params.get("buffer_size") is not None:
+            check_integer("buffer_size", params["buffer_size"], params["sketch_size"])
+        check_real("alpha0", self.alpha0, 0.0)
+        check_real("decay", self.decay, 0.0, 1.0, open_low=True)
+        check_choice("center", self.center, (True, False))
+        if "solver" in params:
+            check_choice("solver", params["solver"], ("auto", "gram", "svd"))
+
+    # -- rows in
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything and sketch X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, sample_weight, anew=True)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
+
+        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
+        none.
+        """
+        return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
+
+    def forget(self, factor: float) -> Self:
+        """Multiply all that was seen so far by a factor in (0, 1], once; the mean stays."""
+        self._require_rows()
+        self._tail *= check_real("factor", factor, 0.0, 1.0, open_low=True)
+        self._cached = None
+        return self
+
+    def _learn(self, X: Any, sample_weight: Any, *, anew: bool) -> Self:
+        self._check_parameters()
+        if not anew:
+            self._check_structure()
+        names = {k: v for k, v in vars(self).items() if k in ("n_features_in_", "feature_names_in_")}
+        x = check_rows(self, X, reset=anew)
+        try:
+            weight = check_weights(sample_weight, x.shape[0])
+            single = x.dtype == np.float32
+            if anew:
+                state, queue, tail, seen = self._start(x.shape[1]), Queue(), 1.0, 0
+            else:
+                state, queue, tail, seen = self._state, self._queue, self._tail, self._n_seen
+                single = single and self._single
+            if not weight.all():
+                x, weight = x[weight > 0], weight[weight > 0]
+            if len(weight):
+                decay = np.full(len(weight), float(self.decay))
+                decay[0] *= tail
+                tail = 1.0
+                queue = queue.plus(Rows(x, weight, decay))
+            state, queue = self._absorb(state, queue)
+        except Exception:
+            if anew:  # the width and the names of the refused rows are not ours
+                for name in ("n_features_in_", "feature_names_in_"):
+                    self.__dict__.pop(name, None)
+                self.__dict__.update(names)
+            raise
+        if anew:
+            self._seen_structure = self._structural_parameters()
+        self._state, self._queue, self._tail, self._cached = state, queue, tail, None
+        self._n_seen, self._single = seen + len(weight), bool(single)
+        return self
+
+    def _structural_parameters(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        return {name: params[name] for name in self._structure if name in params}
+
+    def _check_structure(self) -> None:
+        for name, now in self._structural_parameters().items():
+            then = self._seen_structure[name]
+            if now != then:
+                raise ValueError(
+                    f"{name} was changed from {then!r} to {now!r} after rows were seen. "
+                    f"Set it back to {then!r}, or call fit to start anew."
+                )
+
+    # -- reading
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _require_rows(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            name = type(self).__name__
+            raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
+
+    @property
+    def _view(self) -> View:
+        self._require_rows()
+        if self._cached is None:
+            self._cached = self._read(Unread(self._state, self._queue, self._tail))
+        return self._cached
+
+    def _cast(self, rows: Floats) -> NDArray[np.floating]:
+        # All arithmetic is float64: float32 rows lose what a shrink has to see, squares below 1e-7 of the largest.
+        return rows.astype(np.float32 if self._single else np.float64)
+
+    @property
+    def sketch_(self) -> NDArray[np.floating]:
+        """B: at most m - 1 orthogonal rows, longest first, with A'A close to B'B + alpha I."""
+        view = self._view
+        return self._cast(np.sqrt(view.lam)[:, None] * view.components)
+
+    @property
+    def components_(self) -> NDArray[np.floating]:
+        """The unit vectors along the rows of the sketch."""
+        return self._cast(self._view.components)
+
+    @property
+    def singular_values_(self) -> Floats:
+        """The lengths of the rows of the sketch, descending."""
+        return np.sqrt(self._view.lam)
+
+    @property
+    def alpha_(self) -> float:
+        """The multiple of the identity that goes with the sketch."""
+        return self._view.alpha
+
+    @property
+    def error_bound_(self) -> float:
+        """The certificate: ||A'A + alpha0 I - (B'B + alpha I)||_2 is at most this."""
+        return self._view.error_bound
+
+    @property
+    def relative_error_bound_(self) -> float:
+        """A bound on the error divided by ||A'A||_2, itself known only to be at least what is used here."""
+        view = self._view
+        largest = max(view.floor_lam.max(initial=0.0), view.squared_norm / min(self._n_seen, self.n_features_in_))
+        return float(view.error_bound / largest) if largest > 0 else 0.0
+
+    @property
+    def squared_norm_(self) -> float:
+        """||A||_F^2 of the rows as they entered: weighted, faded, centred."""
+        return self._view.squared_norm
+
+    @property
+    def weight_sum_(self) -> float:
+        """The total weight of the rows, faded; their number when there are no weights and no decay."""
+        return self._view.weight
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """How many rows were seen, those of weight 0 not counted."""
+        self._require_rows()
+        return self._n_seen
+
+    @property
+    def mean_(self) -> Floats:
+        """The mean of the rows; only with `center=True`."""
+        mean = self._view.mean
+        if mean is None:
+            raise AttributeError("mean_ is kept only with center=True.")
+        return mean
+
+    def second_moment(self) -> LowRankPlusIdentity:
+        """Return the approximation of A'A + alpha0 I; with alpha_ = 0 it is singular and solves by pseudo-inverse."""
+        view = self._view
+        return LowRankPlusIdentity(self._cast(view.components), view.lam, view.alpha)
+
+    def covariance(self, ddof: float = 1) -> LowRankPlusIdentity:
+        """Return the second moment divided by (total weight - ddof).
+
+        With `center=True` that is the covariance; without, the rows are taken to have mean zero.
+        """
+        view = self._view
+        if not view.weight > ddof:
+            raise ValueError(f"covariance needs a total weight above ddof={ddof:g}, but it is {view.weight:g}.")
+        return self.second_moment().scaled(1.0 / (view.weight - ddof))
+
+    def bracket_logdet(self) -> tuple[float, float]:
+        """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
+        low, high = self._brackets()
+        return tuple(  # type: ignore[return-value]
+            m.logdet() if m.alpha > 0 or len(m.components) == m.shape[0] else -np.inf for m in (low, high)
+        )
+
+    def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
+        """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
+
+        The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
+        Where nothing bounds a distance from above, upper is inf.
+        """
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        low, high = self._brackets()
+        upper = low.mahalanobis(x)
+        if low.alpha == 0.0:
+            upper = np.where(_outside(low.components, x), np.inf, upper)
+        return np.asarray(high.mahalanobis(x)), np.asarray(upper)
+
+    def _brackets(self) -> tuple[LowRankPlusIdentity, LowRankPlusIdentity]:
+        view = self._view
+        live = view.floor_lam > 0
+        v, lam = view.components[live], view.floor_lam[live]
+        return LowRankPlusIdentity(v, lam, view.floor_alpha), LowRankPlusIdentity(v, lam, view.ceiling_alpha)
+
+    # -- merging
+
+    def merge(self, other: "BaseSketch") -> Self:
+        """Take in all that another sketch has seen, as if its rows had come here; return self."""
+        self._check_mergeable(other)
+        if not other.__sklearn_is_fitted__():
+            return self
+        if not self.__sklearn_is_fitted__():
+            keep = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure", "n_features_in_")
+            self.__dict__.update({k: v for k, v in vars(other).items() if k in (*keep, "feature_names_in_")})
+            return self
+        one, two = (Unread(each._state, each._queue, each._tail) for each in (self, other))
+        self._state = self._union(one, two)
+        self._queue, self._tail, self._cached = Queue(), 1.0, None
+        self._n_seen, self._single = self._n_seen + other._n_seen, self._single and other._single
+        return self
+
+    def __add__(self, other: Any) -> Self:
+        """Return a new sketch of what both have seen."""
+        if not isinstance(other, BaseSketch):
+            return NotImplemented
+        return copy.copy(self).merge(other)
+
+    def _check_mergeable(self, other: Any) -> None:
+        if type(other) is not type(self):
+            raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}: rules differ.")
+        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
+        for name in set(mine) - {"solver", "random_state"}:
+            if mine[name] != theirs[name]:
+                raise ValueError(
+                    f"Cannot merge sketches of different {name}: {mine[name]!r} here, {theirs[name]!r} there."
+                )
+        for name in ("n_features_in_", "feature_names_in_"):
+            here, there = getattr(self, name, None), getattr(other, name, None)
+            if here is not None and there is not None and not np.array_equal(here, there):
+                raise ValueError(f"Cannot merge sketches of different {name}: {here} here, {there} there.")
+        for each in (self, other):
+            each._check_parameters()
+            if each.__sklearn_is_fitted__():
+                each._check_structure()
+
+    # -- on disk
+
+    def to_bytes(self) -> bytes:
+        """Return a snapshot: the exact state, waiting rows included, in the format of docs/snapshot-format.md."""
+        self._require_rows()
+        return snapshot.pack(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the sketch of a snapshot; raise `SnapshotError` if it is damaged or of another class."""
+        sketch = snapshot.unpack(data, BaseSketch._kinds)
+        if not isinstance(sketch, cls):
+            raise snapshot.SnapshotError(f"The snapshot holds a {type(sketch).__name__}, not a {cls.__name__}.")
+        return sketch
+
+    def save(self, path: Any) -> None:
+        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
+        snapshot.write(path, self.to_bytes())
+
+
+def _outside(components: NDArray[np.floating], x: Any) -> NDArray[np.bool_]:
+    """Return which rows of x have a part outside the span of the components, beyond rounding."""
+    inside = np.asarray(x @ components.T)
+    squares = x.multiply(x) if sp.issparse(x) else np.square(x, dtype=np.float64)
+    total = np.asarray(squares.sum(axis=1)).ravel()
+    left = total - np.square(inside, dtype=np.float64).sum(axis=1)
+    return np.asarray(left > 1e-10 * total)
+
+
+def load(path: Any) -> BaseSketch:
+    """Return the sketch that was saved to a file; raise `SnapshotError` if it is damaged, foreign or too new.
+
+    Loading reads numbers and never runs anything that is in the file.
+    """
+    return BaseSketch.from_bytes(snapshot.read(path))

@@ -1,0 +1,147 @@
+"""Rows on their way into a sketch: with weights, forgetting and centring (maths in docs/mathematics.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Matrix: TypeAlias = Any  # a 2-d ndarray, or a CSR matrix or array
+
+
+@dataclass(frozen=True)
+class Rows:
+    """k rows; before row t enters, everything older is multiplied by decay[t]; it enters with weight[t]."""
+
+    x: Matrix
+    weight: Floats
+    decay: Floats
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def __getitem__(self, rows: slice) -> "Rows":
+        return Rows(self.x[rows], self.weight[rows], self.decay[rows])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are a CSR matrix."""
+        return bool(sp.issparse(self.x))
+
+    @property
+    def nnz(self) -> int:
+        """How many numbers are stored."""
+        return int(self.x.nnz if self.is_sparse else self.x.size)
+
+    def owned(self) -> "Rows":
+        """Return the same rows, floating point and in memory that no caller can change."""
+        dtype = self.x.dtype if self.x.dtype in (np.float32, np.float64) else np.float64
+        x = self.x.copy() if self.is_sparse else np.array(self.x, dtype=dtype, order="C")
+        return Rows(x, self.weight.copy(), self.decay.copy())
+
+    def dense(self) -> Floats:
+        """Return the raw rows as a C-ordered array."""
+        x = self.x.toarray() if self.is_sparse else self.x
+        return np.ascontiguousarray(x, dtype=np.float64)
+
+    def fading(self, start: int = 0, stop: int | None = None) -> tuple[float, Floats]:
+        """Return (s, t) for rows start to stop: what is older is scaled by s, row start + i by t[i]."""
+        log = np.cumsum(np.log(self.decay[start:stop]))
+        return float(np.exp(log[-1] / 2)), np.exp((log[-1] - log) / 2)
+
+
+def concatenate(pieces: Sequence[Rows]) -> Rows:
+    """Return one Rows; sparse if all are, without a copy if there is only one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if all(piece.is_sparse for piece in pieces):
+        x = sp.vstack([piece.x for piece in pieces], format="csr")
+    else:
+        x = np.concatenate([piece.x.toarray() if piece.is_sparse else piece.x for piece in pieces])
+    weight = np.concatenate([piece.weight for piece in pieces])
+    return Rows(x, weight, np.concatenate([piece.decay for piece in pieces]))
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Rows that wait for a shrink, in the pieces they came in; the first `skip` rows have been taken."""
+
+    pieces: tuple[Rows, ...] = ()
+    rows: int = 0
+    nnz: int = 0
+    is_sparse: bool = True
+    skip: int = 0
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def plus(self, rows: Rows) -> "Queue":
+        """Return the queue with these rows at its end."""
+        if len(rows) == 0:
+            return self
+        sparse = self.is_sparse and rows.is_sparse
+        return Queue((*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, self.skip)
+
+    def take(self, k: int) -> tuple[Rows, "Queue"]:
+        """Return the first k rows and the queue without them."""
+        head, pieces, skip, left = [], list(self.pieces[::-1]), self.skip, k
+        while left > 0:
+            piece = pieces[-1][skip : skip + left]  # what remains of a piece is never sliced, as CSR would copy it
+            head.append(piece)
+            left -= len(piece)
+            skip += len(piece)
+            if skip == len(pieces[-1]):
+                pieces.pop()
+                skip = 0
+        rows = concatenate(head)
+        sparse = all(piece.is_sparse for piece in pieces)
+        return rows, Queue(tuple(pieces[::-1]), self.rows - k, self.nnz - rows.nnz, sparse, skip)
+
+    def all(self) -> Rows:
+        """Return every row in one piece."""
+        return self.take(len(self))[0]
+
+    def owned(self) -> "Queue":
+        """Return the queue with its newest rows checked, and in memory that no caller can change."""
+        if not self.pieces:
+            return self
+        *older, newest = self.pieces
+        skip = self.skip
+        if not older:
+            newest, skip = newest[skip:], 0
+        check_finite(newest.x)
+        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, skip)
+
+
+class Unread(NamedTuple):
+    """Everything a sketch holds: a state, the rows that wait, and what both are to be multiplied by."""
+
+    state: Any
+    queue: Queue
+    factor: float
+
+
+def check_finite(x: Matrix) -> None:
+    """Raise a ValueError unless every entry is finite and can be squared."""
+    values = x.data if sp.issparse(x) else x
+    if values.size and values.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.einsum("i,i->", values.ravel(), values.ravel(), dtype=np.float64)
+        if not np.isfinite(total):
+            raise_not_finite(x)
+
+
+def raise_not_finite(x: Matrix) -> NoReturn:
+    """Raise the ValueError that says what is wrong with these numbers."""
+    values = x.data if sp.issparse(x) else x
+    if np.isnan(values).any():
+        raise ValueError("Input X contains NaN. Impute or drop the missing values before sketching.")
+    if np.isinf(values).any():
+        raise ValueError("Input X contains infinity. Every entry must be a finite number.")
+    raise ValueError(
+        f"Input X is too large: with entries up to {np.abs(values).max():.3g} the squared norm of the rows "
+        "overflows float64. Scale the rows; entries up to about 1e150 are fine."
+    )

@@ -1,0 +1,34 @@
+"""Merging many sketches."""
+
+import copy
+from collections.abc import Iterable
+from typing import TypeVar
+
+from robustfd.sketch._base import BaseSketch
+
+Sketch = TypeVar("Sketch", bound=BaseSketch)
+
+
+def merge(sketches: Iterable[Sketch]) -> Sketch:
+    """Return a new sketch of all that the given ones have seen, merged as a balanced tree.
+
+    The promises hold whatever the tree; a balanced one keeps the number of shrinks a row goes through small.
+    The sketches handed in are not changed.
+
+    Examples
+    --------
+    >>> import numpy as np, robustfd
+    >>> A = np.random.default_rng(0).standard_normal((600, 20))
+    >>> parts = [robustfd.RobustFrequentDirections(8).fit(part) for part in np.array_split(A, 4)]
+    >>> whole = robustfd.merge(parts)
+    >>> whole.n_samples_seen_
+    600
+    """
+    level = [copy.copy(sketch) for sketch in sketches]
+    if not level:
+        raise ValueError("merge needs at least one sketch, got none.")
+    while len(level) > 1:
+        # An odd one out goes up a level as it is.
+        pairs = [one.merge(two) for one, two in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[2 * len(pairs) :]
+    return level[0]
