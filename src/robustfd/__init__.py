@@ -1,5 +1,7 @@
 """Streaming matrix sketches that certify their own error."""
 
+from robustfd.estimators.pca import SketchedPCA
+from robustfd.estimators.ridge import SketchedRidge
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
 from robustfd.sketch._base import load
@@ -28,6 +30,8 @@ __all__ = [
     "ParameterizedFrequentDirections",
     "RandomProjectionSketch",
     "RobustFrequentDirections",
+    "SketchedPCA",
+    "SketchedRidge",
     "SnapshotError",
     "frobenius_optimum",
     "load",

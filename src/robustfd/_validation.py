@@ -38,28 +38,18 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     """Return x as a numeric 2-d array or a canonical CSR matrix of floats, its values not yet checked.
 
-    With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, else compared with.
-    If x is refused they are left as they were.
+    With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, also if x is then
+    refused: hand in a copy of what must stay as it was. Without, x is compared with them.
     """
-    names = ("n_features_in_", "feature_names_in_")
-    before = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-    try:
-        x = validate_data(
-            estimator,
-            x,
-            reset=reset,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,  # looked at block by block, on the way into the sketch
-            ensure_min_samples=int(reset),
-        )
-    except Exception:
-        for name in names:
-            if name in before:
-                setattr(estimator, name, before[name])
-            elif hasattr(estimator, name):
-                delattr(estimator, name)
-        raise
+    x = validate_data(
+        estimator,
+        x,
+        reset=reset,
+        accept_sparse="csr",
+        dtype="numeric",
+        ensure_all_finite=False,  # looked at block by block, on the way into the sketch
+        ensure_min_samples=int(reset),
+    )
     if not sp.issparse(x):
         return x if x.dtype in (np.float32, np.float64) or x.dtype.kind in "biu" else x.astype(np.float64)
     if x.dtype not in (np.float32, np.float64):

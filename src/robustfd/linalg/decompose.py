@@ -98,7 +98,7 @@ def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Flo
     r = len(b)
     gram = stack_gram(lam, x @ b.T, x @ x.T, s, t)
     small = shrink_gram(gram, m, j, rank=min(len(gram), x.shape[1]))
-    rows = combine(s * small.weights[:, :r], b, small.weights[:, r:] * t, x)
+    rows = combine(small.weights[:, r:] * t, x, s * small.weights[:, :r], b)
     return Shrunk(rows, small.lam, small.delta), small.resolved
 
 
@@ -130,9 +130,9 @@ def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:
     return np.concatenate([s * b, t[:, None] * x])
 
 
-def combine(wb: Floats, b: Floats, wx: Floats, x: Floats) -> Floats:
-    """Return wb @ b + wx @ x for C-ordered b and x, with one result array and no temporary of its size."""
-    if len(wb) == 0:
+def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
+    """Return wx x + wb b for C-ordered x and b, with one result array and no temporary of its size."""
+    if len(wx) == 0:
         return np.zeros((0, x.shape[1]))
     # BLAS thinks in columns, so this is (x' wx' + b' wb')' and no array is copied on the way in.
     out = dgemm(1.0, x.T, wx.T)

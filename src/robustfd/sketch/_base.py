@@ -16,6 +16,8 @@ from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
+LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
+
 
 @dataclass(frozen=True)
 class View:
@@ -145,7 +147,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     def forget(self, factor: float) -> Self:
         """Multiply all that was seen so far by a factor in (0, 1], once; the mean stays."""
         self._require_rows()
-        self._tail *= check_real("factor", factor, 0.0, 1.0, open_low=True)
+        self._tail = max(self._tail * check_real("factor", factor, 0.0, 1.0, open_low=True), LEAST_FACTOR)
         self._cached = None
         return self
 
@@ -153,34 +155,31 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         self._check_parameters()
         if not anew:
             self._check_structure()
-        names = {k: v for k, v in vars(self).items() if k in ("n_features_in_", "feature_names_in_")}
-        x = check_rows(self, X, reset=anew)
-        try:
-            weight = check_weights(sample_weight, x.shape[0])
-            single = x.dtype == np.float32
-            if anew:
-                state, queue, tail, seen = self._start(x.shape[1]), Queue(), 1.0, 0
-            else:
-                state, queue, tail, seen = self._state, self._queue, self._tail, self._n_seen
-                single = single and self._single
-            if not weight.all():
-                x, weight = x[weight > 0], weight[weight > 0]
-            if len(weight):
-                decay = np.full(len(weight), float(self.decay))
-                decay[0] *= tail
-                tail = 1.0
-                queue = queue.plus(Rows(x, weight, decay))
-            state, queue = self._absorb(state, queue)
-        except Exception:
-            if anew:  # the width and the names of the refused rows are not ours
-                for name in ("n_features_in_", "feature_names_in_"):
-                    self.__dict__.pop(name, None)
-                self.__dict__.update(names)
-            raise
+        after = copy.copy(self)  # an error leaves all as it was
+        x = check_rows(after, X, reset=anew)
+        weight = check_weights(sample_weight, x.shape[0])
+        if not weight.all():
+            x, weight = x[weight > 0], weight[weight > 0]
         if anew:
-            self._seen_structure = self._structural_parameters()
-        self._state, self._queue, self._tail, self._cached = state, queue, tail, None
-        self._n_seen, self._single = seen + len(weight), bool(single)
+            if not len(weight):
+                raise ValueError(
+                    "sample_weight is zero for every row; the first rows need one weight above 0 at least."
+                )
+            after._state, after._queue, after._tail = self._start(x.shape[1]), Queue(), 1.0
+            after._n_seen, after._single = 0, True
+            after._seen_structure = self._structural_parameters()
+        if len(weight):
+            decay = np.full(len(weight), float(self.decay))
+            decay[0] *= after._tail
+            after._tail = 1.0
+            after._queue = after._queue.plus(Rows(x, weight, np.maximum(decay, LEAST_FACTOR)))
+        # A number that is not finite gets an error, so it needs no warning.
+        with np.errstate(over="ignore", invalid="ignore"):
+            after._state, after._queue = self._absorb(after._state, after._queue)
+        after._n_seen += len(weight)
+        after._single = after._single and x.dtype == np.float32
+        after._cached = None
+        self.__dict__ = after.__dict__
         return self
 
     def _structural_parameters(self) -> dict[str, Any]:

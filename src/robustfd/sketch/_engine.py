@@ -8,12 +8,16 @@ rows, even if some are zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from robustfd.linalg.decompose import Shrunk, Solver, shrink_gram, shrink_stack, stack_gram
-from robustfd.sketch._entering import DenseRows, enter, squared_norm
+from robustfd.linalg.decompose import Solver, shrink_gram, shrink_stack, stack_gram
+from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, squared_norm
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, raise_not_finite
+
+# Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
+Form: TypeAlias = Literal["apart", "dense", "sparse"]
 
 
 @dataclass(frozen=True)
@@ -58,25 +62,20 @@ class Engine:
 
     def absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         """Return the state after as many rows as fill whole buffers, and the rows that wait for more."""
-        while len(queue) >= self._wanted(state, queue):
-            if self._stays_sparse(state, queue):
-                cuts = self._cuts(state, min(len(queue), self._superblock(state)))
-                rows, queue = queue.take(cuts[-1])
-                state = self._run_sparse(state, rows, cuts)
-            else:
-                rows, queue = queue.take(self._free(state))
-                state = self._shrink_dense(state, rows)
+        while len(queue) >= (wanted := self._wanted(state, queue)):
+            cuts = self._cuts(state, wanted)
+            rows, after = queue.take(cuts[-1])
+            state, queue = self._run(state, rows, cuts, self._form(state, queue)), after
         return state, queue.owned()
 
     def finish(self, state: State, queue: Queue) -> State:
         """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number."""
         if not len(queue):
             return state
-        rows, cuts = queue.all(), self._cuts(state, len(queue))
-        if not cuts or cuts[-1] < len(rows):
-            cuts.append(len(rows))
-        run = self._run_sparse if self._stays_sparse(state, queue) else self._run_dense
-        return run(state, rows, cuts)
+        cuts = self._cuts(state, len(queue))
+        if not cuts or cuts[-1] < len(queue):
+            cuts.append(len(queue))
+        return self._run(state, queue.all(), cuts, self._form(state, queue))
 
     def merge(self, one: Unread, two: Unread) -> State:
         """Return the sketch of the union: both buffers stacked, both Deltas added, one shrink."""
@@ -108,53 +107,60 @@ class Engine:
         """Return the row counts, at most `upto`, at which a shrink is due."""
         return list(range(self._free(state), upto + 1, self.buffer_size - self.m + 1))
 
-    def _superblock(self, state: State) -> int:
-        """Return how many sparse rows to take at once: B is rebuilt, at a cost of m^2 d, only once for all."""
-        # Minimises m^2 d / rows + 3/2 m rows, the flops a row; beyond 2048 the Gram matrix leaves the cache.
-        rows = int(min(np.sqrt(2 / 3 * self.m * state.b.shape[1]), 2048))
-        return max(rows, self._free(state))
-
-    def _stays_sparse(self, state: State, queue: Queue) -> bool:
+    def _form(self, state: State, queue: Queue) -> Form:
+        """Return how the rows of the queue are best worked on."""
         d = state.b.shape[1]
-        sparse = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue)
-        return sparse and self.solver != "svd" and d > 4 * self.buffer_size
+        if self.solver == "svd" or d < 2 * self.buffer_size:
+            return "apart"
+        light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue) and queue.fades <= LARGEST_DECAY
+        return "sparse" if light and d > 4 * self.buffer_size else "dense"
 
     def _wanted(self, state: State, queue: Queue) -> int:
-        """Return how many rows must wait before a step is taken."""
-        # Many waiting sparse rows save rebuilding B, but they may not need more memory than the buffer itself.
-        light = queue.nnz < self.buffer_size * state.b.shape[1] // 2
-        return self._superblock(state) if light and self._stays_sparse(state, queue) else self._free(state)
+        """Return how many rows must wait before they are worked on, at least as many as the next shrink needs."""
+        m, d, free = self.m, state.b.shape[1], self._free(state)
+        form = self._form(state, queue)
+        # B is formed once for all rows that are worked on together, at a cost of m^2 d.
+        if form == "sparse" and queue.nnz < self.buffer_size * d // 2:
+            # Minimises m^2 d / rows + 3/2 m rows, the flops a row; beyond 2048 the Gram matrix leaves the cache.
+            return max(int(min(np.sqrt(2 / 3 * m * d), 2048)), free)
+        if form == "dense" and self.buffer_size <= 3 * m:
+            # Two buffers at a time need as many flops as one, and the matrix products are of a better shape.
+            return free + self.buffer_size - m + 1
+        return free
 
     def _unshrunk(self, state: State, queue: Queue, factor: float) -> tuple[State, Floats]:
         """Return the state after these rows, and its buffer as one dense stack with nothing more taken away."""
         while len(queue) >= self._free(state):
             rows, queue = queue.take(self._free(state))
-            state = self._shrink_dense(state, rows)
+            state = self._shrink(state, rows)
         stack = state.b
         if len(queue):
             state, e, s, t = _enter(state, queue.all())
             stack = np.concatenate([s * stack, t[:, None] * e])
         return state.faded(factor), np.sqrt(factor) * stack
 
-    def _run_dense(self, state: State, rows: Rows, cuts: Sequence[int]) -> State:
-        for start, stop in zip([0, *cuts], cuts, strict=False):
-            state = self._shrink_dense(state, rows[start:stop])
-        return state
+    def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form) -> State:
+        """Return the state after the rows, with shrinks at the cuts."""
+        after = None if form == "apart" else self._run_together(state, rows, cuts, sparse=form == "sparse")
+        if after is None:
+            after = state
+            for start, stop in zip([0, *cuts], cuts, strict=False):
+                after = self._shrink(after, rows[start:stop])
+        return after
 
-    def _shrink_dense(self, state: State, rows: Rows) -> State:
+    def _shrink(self, state: State, rows: Rows) -> State:
         after, e, s, t = _enter(state, rows)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=self.solver)
-        return _shrunk(after, shrunk)
+        return replace(after, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=after.delta + shrunk.delta)
 
-    def _run_sparse(self, state: State, rows: Rows, cuts: Sequence[int]) -> State:
-        """Return the state after sparse rows with shrinks at the cuts, never forming the B in between.
+    def _run_together(self, state: State, rows: Rows, cuts: Sequence[int], *, sparse: bool) -> State | None:
+        """Return the state after the rows, never forming the B in between; None if that is not accurate enough.
 
         With E the entering rows, B = R [B_0; E]. All products of length d are those of E with B_0 and with
         itself, once; the shrinks then touch only R, and B is formed at the end.
         """
-        e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
-        bt = np.ascontiguousarray(state.b.T)
-        eb, ee, r0 = e.times(bt), e.gram(), len(state.b)
+        e, mean, weight = enter(rows, state.mean, state.weight, sparse=sparse)
+        eb, ee, r0 = e.times(state.b), e.gram(), len(state.b)
         if not np.isfinite(np.trace(ee)):
             raise_not_finite(rows.x)
         r = np.eye(max(r0, self.m - 1), r0 + len(rows))  # of which the first len(lam) rows count
@@ -164,17 +170,16 @@ class Engine:
             q = len(lam)
             z = eb[start:stop] @ r[:q, :r0].T + ee[start:stop, :start] @ r[:q, r0 : r0 + start].T
             gram = stack_gram(lam, z, ee[start:stop, start:stop], s, t)
-            small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), len(bt)))
+            small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
             if not small.resolved and self.solver == "auto":
-                return self._run_dense(state, rows, cuts)
+                return None
             norm = s * s * norm + float(np.trace(gram[q:, q:]))
             delta, lam = s * s * delta + small.delta, small.lam
             r[: len(lam), : r0 + start] = s * small.weights[:, :q] @ r[:q, : r0 + start]
             r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
-        new = bt @ r[:, :r0].T
-        e.add_to(new, r[:, r0:].T)
-        return State(new.T, lam, True, delta, _finite(norm), weight, mean)
+        b = e.combine(r[:, r0:], r[:, :r0], state.b)
+        return State(b, lam, True, delta, _finite(norm), weight, mean)
 
 
 def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
@@ -184,10 +189,6 @@ def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
     s, t = rows.fading()
     norm = _finite(s * s * state.squared_norm + squared_norm(e, t, rows))
     return replace(state, mean=mean, weight=weight, squared_norm=norm, delta=s * s * state.delta), e.e, s, t
-
-
-def _shrunk(state: State, shrunk: Shrunk) -> State:
-    return replace(state, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=state.delta + shrunk.delta)
 
 
 def _finite(norm: float) -> float:

@@ -9,7 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from robustfd.linalg.decompose import combine
 from robustfd.sketch._rows import Floats, Rows, raise_not_finite
+
+LARGEST_DECAY = 600.0  # exp of more would overflow
+CHUNK = 512  # dense rows centred at once: their shifted copies stay in the cache
 
 
 @dataclass(frozen=True)
@@ -17,13 +21,15 @@ class Centring:
     """What k rows a_0, a_1, ... enter as when each is centred at the mean of all rows before it.
 
     Row t enters as sqrt(w n / (n + w)) (a_t - mean), n the (decayed) weight before it. That is linear in the
-    rows, so with y_t = a_t - c for any shift c the entering rows are `matrix @ y + outer(on_mean, mean - c)`
-    and the new mean is `c + to_mean @ y + mean_to_mean (mean - c)`.
+    rows, e_t = own_t a_t - on_rows_t (sum of share_s a_s over s < t) + on_mean_t mean, mean the one before all
+    of them, so running sums apply it, to the rows themselves or to any products of them.
     """
 
-    matrix: Floats
+    own: Floats
+    share: Floats
+    on_rows: Floats
     on_mean: Floats
-    to_mean: Floats
+    to_mean: Floats  # the new mean is to_mean a + mean_to_mean mean
     mean_to_mean: float
     weight: float
 
@@ -31,20 +37,50 @@ class Centring:
     def of(cls, rows: Rows, weight: float) -> "Centring":
         """Return the centring of these rows after others of total weight `weight`."""
         log = np.cumsum(np.log(rows.decay))
-        share = np.tril(np.exp(np.minimum(log[:, None] - log, 0.0)) * rows.weight)  # of row s when t has entered
-        old = weight * np.exp(log)
-        before = old + np.tril(share, -1).sum(axis=1)
+        share, old = rows.weight * np.exp(-log), weight * np.exp(log)
+        sums = np.cumsum(share)
+        before = np.exp(log) * np.concatenate([[0.0], sums[:-1]]) + old
         after = before + rows.weight
-        entering = np.sqrt(rows.weight * before / after)
-        per_unit = np.divide(entering, before, out=np.zeros_like(before), where=before > 0)
-        matrix = np.diag(entering) - per_unit[:, None] * np.tril(share, -1)
-        return cls(matrix, -per_unit * old, share[-1] / after[-1], old[-1] / after[-1], float(after[-1]))
+        own = np.sqrt(rows.weight * before / after)
+        per_unit = np.divide(own, before, out=np.zeros_like(before), where=before > 0)
+        to_mean = share * np.exp(log[-1]) / after[-1]
+        return cls(own, share, per_unit * np.exp(log), -per_unit * old, to_mean, old[-1] / after[-1], after[-1])
 
-    def dense(self, x: Floats, mean: Floats) -> tuple[Floats, Floats]:
-        """Return the entering rows and the new mean, shifting first so that a large mean cancels exactly."""
-        c = mean if self.mean_to_mean > 0 else x[0]
-        y = x - c
-        return self.matrix @ y, c + self.to_mean @ y
+    def apply(self, y: Floats, of_mean: Floats) -> Floats:
+        """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its)."""
+        sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)
+        entered = self.own[:, None] * y + np.outer(self.on_mean, of_mean)
+        entered[1:] -= self.on_rows[1:, None] * sums
+        return np.asarray(entered)
+
+    def adjoint(self, c: Floats) -> Floats:
+        """Return c as coefficients of the raw rows, given as coefficients of the entering ones."""
+        sums = np.cumsum((self.on_rows[1:, None] * c[1:])[::-1], axis=0)[::-1]
+        raw = self.own[:, None] * c
+        raw[:-1] -= self.share[:-1, None] * sums
+        return np.asarray(raw)
+
+
+def _centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, float]:
+    """Return the dense entering rows, the new mean and the total weight, shifted so that a large mean cancels."""
+    x, entered, start = rows.dense(), [], 0
+    while start < len(rows):
+        part = rows[start : _safe_stop(rows, start)]
+        centring = Centring.of(part, weight)
+        shift = mean if weight > 0 else x[start]  # any vector does, a near one is exact
+        y = x[start : start + len(part)] - shift
+        entered.append(centring.apply(y, mean - shift))
+        mean, weight = shift + centring.to_mean @ y + centring.mean_to_mean * (mean - shift), centring.weight
+        start += len(part)
+    return np.concatenate(entered), mean, weight
+
+
+def _safe_stop(rows: Rows, start: int) -> int:
+    """Return where to stop so that the decay from start on stays within what exp can hold, a row at least."""
+    if rows.decay.min() == 1.0:
+        return start + CHUNK
+    log = np.cumsum(np.log(rows.decay[start : start + CHUNK]))
+    return start + max(1, int(np.searchsorted(-log, LARGEST_DECAY)))
 
 
 @dataclass(frozen=True)
@@ -53,9 +89,9 @@ class DenseRows:
 
     e: Floats
 
-    def times(self, bt: Floats) -> Floats:
-        """Return E B' for B' of shape (d, r)."""
-        return np.asarray(self.e @ bt)
+    def times(self, b: Floats) -> Floats:
+        """Return E B'."""
+        return np.asarray(self.e @ b.T)
 
     def gram(self) -> Floats:
         """Return E E'; users read the lower triangle, the only one that sparse rows give."""
@@ -69,18 +105,23 @@ class DenseRows:
         """Add E' c to out, which is (d, r) in C order."""
         out += self.e.T @ c
 
+    def combine(self, we: Floats, wb: Floats, b: Floats) -> Floats:
+        """Return we E + wb B."""
+        return combine(we, self.e, wb, np.ascontiguousarray(b))
+
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Entering rows E = M P + on_mean mean' with P sparse; M is diagonal unless rows are centred."""
+    """Entering rows E = diag(root) P, or those that a centring makes of P, with P sparse."""
 
     p: Any
     root: Floats
     centring: Centring | None
     mean: Floats | None
 
-    def times(self, bt: Floats) -> Floats:
-        """Return E B' for B' of shape (d, r)."""
+    def times(self, b: Floats) -> Floats:
+        """Return E B'."""
+        bt = np.ascontiguousarray(b.T)
         return self._entered(self.p @ bt, None if self.mean is None else self.mean @ bt)
 
     def gram(self) -> Floats:
@@ -109,14 +150,20 @@ class SparseRows:
             c = self.root[:, None] * c
         else:
             out += np.outer(self.mean, self.centring.on_mean @ c)
-            c = self.centring.matrix.T @ c
+            c = self.centring.adjoint(c)
         sparse.add_product(out, self.p, c)
+
+    def combine(self, we: Floats, wb: Floats, b: Floats) -> Floats:
+        """Return we E + wb B, as the transpose of a C-ordered array: a column of B is what sparse rows look up."""
+        out = np.ascontiguousarray(b.T) @ wb.T
+        self.add_to(out, we.T)
+        return np.asarray(out.T)
 
     def _entered(self, products: Floats, of_mean: Floats | None) -> Floats:
         """Return E Y from P Y and mean' Y."""
         if self.centring is None or of_mean is None:
             return np.asarray(self.root[:, None] * products)
-        return np.asarray(self.centring.matrix @ products + np.outer(self.centring.on_mean, of_mean))
+        return self.centring.apply(products, of_mean)
 
 
 EnteringRows: TypeAlias = DenseRows | SparseRows
@@ -126,21 +173,19 @@ def enter(
     rows: Rows, mean: Floats | None, weight: float, *, sparse: bool = False
 ) -> tuple[EnteringRows, Floats | None, float]:
     """Return (E, mean, weight): the rows that enter, and the mean (if centring) and the total weight after them."""
-    centring = None if mean is None else Centring.of(rows, weight)
-    after = _total_weight(rows, weight) if centring is None else centring.weight
     root = np.sqrt(rows.weight)
     if sparse and rows.is_sparse:
-        p = rows.x.astype(np.float64)
-        e = SparseRows(p, root, centring, mean)
-        if centring is not None and mean is not None:
-            mean = centring.mean_to_mean * mean + p.T @ centring.to_mean
-        return e, mean, after
+        p, after = rows.x.astype(np.float64), _total_weight(rows, weight)
+        if mean is None:
+            return SparseRows(p, root, None, None), None, after
+        centring = Centring.of(rows, weight)
+        new_mean = centring.mean_to_mean * mean + p.T @ centring.to_mean
+        return SparseRows(p, root, centring, mean), new_mean, centring.weight
+    if mean is not None:
+        e, mean, weight = _centred(rows, mean, weight)
+        return DenseRows(e), mean, weight
     x = rows.dense()
-    if centring is not None and mean is not None:
-        x, mean = centring.dense(x, mean)
-    elif np.any(root != 1.0):
-        x = x * root[:, None]
-    return DenseRows(x), mean, after
+    return DenseRows(x if np.all(root == 1.0) else x * root[:, None]), None, _total_weight(rows, weight)
 
 
 def _total_weight(rows: Rows, weight: float) -> float:
@@ -150,11 +195,10 @@ def _total_weight(rows: Rows, weight: float) -> float:
 
 def squared_norm(e: EnteringRows, t: Floats, rows: Rows) -> float:
     """Return ||diag(t) E||_F^2 in float64; raise if it is not finite, saying what is wrong with the raw rows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(e, DenseRows) and np.all(t == 1.0):
-            total = float(np.vdot(e.e, e.e))
-        else:
-            total = float(e.squared_norms() @ (t * t))
+    if isinstance(e, DenseRows) and np.all(t == 1.0):
+        total = float(np.vdot(e.e, e.e))
+    else:
+        total = float(e.squared_norms() @ (t * t))
     if not np.isfinite(total):
         raise_not_finite(rows.x)
     return total

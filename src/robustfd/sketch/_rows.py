@@ -49,7 +49,10 @@ class Rows:
 
     def fading(self, start: int = 0, stop: int | None = None) -> tuple[float, Floats]:
         """Return (s, t) for rows start to stop: what is older is scaled by s, row start + i by t[i]."""
-        log = np.cumsum(np.log(self.decay[start:stop]))
+        decay = self.decay[start:stop]
+        if decay.min() == 1.0:
+            return 1.0, np.ones(len(decay))
+        log = np.cumsum(np.log(decay))
         return float(np.exp(log[-1] / 2)), np.exp((log[-1] - log) / 2)
 
 
@@ -73,6 +76,7 @@ class Queue:
     rows: int = 0
     nnz: int = 0
     is_sparse: bool = True
+    fades: float = 0.0  # minus the logarithm of all decays of the pieces together
     skip: int = 0
 
     def __len__(self) -> int:
@@ -83,7 +87,8 @@ class Queue:
         if len(rows) == 0:
             return self
         sparse = self.is_sparse and rows.is_sparse
-        return Queue((*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, self.skip)
+        fades = self.fades - float(np.log(rows.decay).sum())
+        return Queue((*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, fades, self.skip)
 
     def take(self, k: int) -> tuple[Rows, "Queue"]:
         """Return the first k rows and the queue without them."""
@@ -98,7 +103,8 @@ class Queue:
                 skip = 0
         rows = concatenate(head)
         sparse = all(piece.is_sparse for piece in pieces)
-        return rows, Queue(tuple(pieces[::-1]), self.rows - k, self.nnz - rows.nnz, sparse, skip)
+        fades = self.fades + float(np.log(rows.decay).sum())
+        return rows, Queue(tuple(pieces[::-1]), self.rows - k, self.nnz - rows.nnz, sparse, fades, skip)
 
     def all(self) -> Rows:
         """Return every row in one piece."""
@@ -113,7 +119,7 @@ class Queue:
         if not older:
             newest, skip = newest[skip:], 0
         check_finite(newest.x)
-        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, skip)
+        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, self.fades, skip)
 
 
 class Unread(NamedTuple):
@@ -128,8 +134,7 @@ def check_finite(x: Matrix) -> None:
     """Raise a ValueError unless every entry is finite and can be squared."""
     values = x.data if sp.issparse(x) else x
     if values.size and values.dtype.kind == "f":
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.einsum("i,i->", values.ravel(), values.ravel(), dtype=np.float64)
+        total = np.einsum("i,i->", values.ravel(), values.ravel(), dtype=np.float64)
         if not np.isfinite(total):
             raise_not_finite(x)
 

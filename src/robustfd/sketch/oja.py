@@ -102,7 +102,7 @@ class OjaSketch(BaseSketch):
 def _step(state: OjaState, e: EnteringRows, decay: Floats) -> tuple[Floats, Floats]:
     """Return V' and energies after the rows, V = C [V_0; E] being kept in coordinates on the way."""
     m, k = len(state.energy), len(decay)
-    ev, ee = e.times(state.vt), e.gram()
+    ev, ee = e.times(state.vt.T), e.gram()
     c, energy = np.eye(m, m + k), state.energy
     for i in range(k):
         t = state.t + i + 1

@@ -1,0 +1,52 @@
+"""What the benchmarks share: timing side by side, the speed of this machine's matrix product, results as JSON."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+import robustfd
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def seconds(tasks: Mapping[str, Callable[[], Any]], repeats: int = 3) -> dict[str, float]:
+    """Return the best time of each task; the tasks take turns, so that a busy moment hits all of them."""
+    best = dict.fromkeys(tasks, np.inf)
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            start = time.perf_counter()
+            task()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def multiply(size: int = 2000) -> Callable[[], Any]:
+    """Return a task of 2 size^3 flops: one square matrix product."""
+    a = np.random.default_rng(0).standard_normal((size, size))
+    return lambda: a @ a
+
+
+def report(name: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows of results as a table and save them with what they were measured on."""
+    print(f"\n{name}")
+    for row in rows:
+        verdict = {True: "ok", False: "MISSED", None: ""}[row.get("met")]
+        print(f"  {row['what']:<66} {row['value']:>10.4g} {row.get('unit', ''):<6} {row.get('goal', ''):<12} {verdict}")
+    RESULTS.mkdir(exist_ok=True)
+    machine = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "robustfd": robustfd.__version__,
+        "processor": platform.processor() or platform.machine(),
+    }
+    text = json.dumps({"benchmark": name, "rows": rows, "machine": machine}, indent=1, default=float)
+    (RESULTS / f"{name}.json").write_text(text + "\n")

@@ -1,0 +1,25 @@
+"""Run the benchmarks: `make bench`, or `make bench ARGS="wide sparse"` for some of them."""
+
+import sys
+
+from benchmarks import sketch_speed
+
+CASES = {
+    "wide": sketch_speed.wide,
+    "tall": sketch_speed.tall,
+    "sparse": sketch_speed.sparse,
+    "linear": sketch_speed.linear,
+}
+
+
+def main(names: list[str]) -> None:
+    """Run the named cases, all if none is named; a goal that is missed is printed, not raised."""
+    unknown = set(names) - set(CASES)
+    if unknown:
+        sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    for name in names or CASES:
+        CASES[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

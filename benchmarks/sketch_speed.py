@@ -1,0 +1,162 @@
+"""Sketching speed against scikit-learn's incremental PCA and truncated SVD, one BLAS thread, as ratios.
+
+Every figure of a case comes from one process run in which all contestants took turns.
+"""
+
+import itertools
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.decomposition import IncrementalPCA, TruncatedSVD
+
+from benchmarks.common import multiply, report, seconds
+from robustfd import RobustFrequentDirections
+
+
+def _row(what: str, value: float, unit: str = "", *, most: float | None = None, least: float | None = None) -> Any:
+    met = None if most is None and least is None else value <= (most or np.inf) and value >= (least or 0)
+    goal = f"<= {most:g}" if most is not None else f">= {least:g}" if least is not None else ""
+    return {"what": what, "value": value, "unit": unit, "goal": goal, "met": met}
+
+
+def wide(repeats: int = 5) -> None:
+    """Dense 8000 x 4000, m = 100: against the bound that matrix products set, and incremental PCA."""
+    n, d, m = 8000, 4000, 100
+    x = np.random.default_rng(0).standard_normal((n, d))
+    best = seconds({"rfd": lambda: RobustFrequentDirections(m).fit(x), "gemm": multiply()}, repeats)
+    best |= seconds({"ipca": lambda: IncrementalPCA(m, batch_size=500).fit(x)}, 1)
+    rate = 2 * 2000**3 / best["gemm"]
+    bound = 7 * n * m * d / rate
+    report(
+        "wide",
+        [
+            _row("matrix product, 2000 x 2000", rate / 1e9, "Gflop/s"),
+            _row("robustfd, 8000 x 4000, m = 100", best["rfd"], "s"),
+            _row("  times 7 n m d flops at that rate", best["rfd"] / bound, most=2.2),
+            _row("IncrementalPCA(100, batch_size=500)", best["ipca"], "s"),
+            _row("  robustfd is faster by", best["ipca"] / best["rfd"], least=11),
+        ],
+    )
+
+
+def tall(repeats: int = 3) -> None:
+    """Dense 20000 x 500, m = 50, singular values falling as 1/i: time and error against incremental PCA."""
+    n, d, m = 20000, 500, 50
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, d)) / np.arange(1, d + 1) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    best = seconds(
+        {
+            "rfd": lambda: RobustFrequentDirections(m, center=True).fit(x),
+            "rfd raw": lambda: RobustFrequentDirections(m).fit(x),
+            "ipca": lambda: IncrementalPCA(m).fit(x),
+        },
+        repeats,
+    )
+    truth = np.cov(x.T)
+    scale = np.linalg.norm(truth, 2)
+    rfd, ipca = RobustFrequentDirections(m, center=True).fit(x), IncrementalPCA(m).fit(x)
+    low_rank = ipca.components_.T * ipca.explained_variance_ @ ipca.components_
+    errors = [np.linalg.norm(truth - c, 2) / scale for c in (low_rank, ipca.get_covariance())]
+    ours = np.linalg.norm(truth - rfd.covariance().to_dense(), 2) / scale
+    report(
+        "tall",
+        [
+            _row("robustfd, 20000 x 500, m = 50, centred", best["rfd"], "s"),
+            _row("robustfd, not centred", best["rfd raw"], "s"),
+            _row("IncrementalPCA(50)", best["ipca"], "s"),
+            _row("  robustfd, centred, is faster by", best["ipca"] / best["rfd"], least=5),
+            _row("  robustfd, not centred, is faster by", best["ipca"] / best["rfd raw"]),
+            _row("relative spectral error of IncrementalPCA, the better read-out", min(errors)),
+            _row("relative spectral error of robustfd", ours, most=min(errors)),
+            _row("  certified by robustfd to be at most", rfd.relative_error_bound_),
+        ],
+    )
+
+
+def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
+    """Return n sparse rows of about nnz entries in d columns that are drawn with probability 1/rank, as words are."""
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, d + 1)
+    columns = rng.choice(d, size=n * nnz, p=share / share.sum())
+    x = sp.csr_array((rng.standard_normal(n * nnz), (np.repeat(np.arange(n), nnz), columns)), shape=(n, d))
+    x.sum_duplicates()
+    return x
+
+
+def sparse(repeats: int = 5) -> None:
+    """Sparse 20000 x 20000, 0.2 %, m = 50: against truncated SVD and incremental PCA, and the memory it takes."""
+    x, m, part = zipf_rows(20000, 20000, 40), 50, 1000
+    RobustFrequentDirections(m).fit(x[:2000])  # compiled once, kept on disk
+    best = seconds(
+        {
+            "rfd": lambda: RobustFrequentDirections(m).fit(x),
+            "svd": lambda: TruncatedSVD(m, random_state=0).fit(x),
+        },
+        repeats,
+    )
+    best |= seconds({"ipca": lambda: IncrementalPCA(m, batch_size=500).fit(x[:part])}, 1)
+    ipca = best["ipca"] * x.shape[0] / part
+    code = "import benchmarks.sketch_speed as b; b.sparse_memory()"
+    memory = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    report(
+        "sparse",
+        [
+            _row(f"robustfd, 20000 x 20000, {x.nnz / x.shape[0]:.1f} non-zeros a row, m = 50", best["rfd"], "s"),
+            _row("TruncatedSVD(50), randomised", best["svd"], "s"),
+            _row("  robustfd is faster by", best["svd"] / best["rfd"], least=1),
+            _row(f"IncrementalPCA(50, batch_size=500), from {part} rows", ipca, "s"),
+            _row("  robustfd is faster by", ipca / best["rfd"], least=120),
+            _row("peak resident memory of a process that sketches it", memory, "MB", most=250),
+        ],
+    )
+
+
+def sparse_memory() -> None:
+    """Print the peak resident memory, in MB, of sketching the sparse rows."""
+    RobustFrequentDirections(50).fit(zipf_rows(20000, 20000, 40))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def linear() -> None:
+    """Time against the number of rows, and for sparse rows against the number of non-zeros; saved as a plot too."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from benchmarks.common import RESULTS
+
+    dense = np.random.default_rng(0).standard_normal((16000, 1000))
+    counts = [1000, 2000, 4000, 8000, 16000]
+    by_rows = seconds({str(n): lambda n=n: RobustFrequentDirections(50).fit(dense[:n]) for n in counts})
+    fills = [10, 20, 40, 80, 160]
+    rows = {k: zipf_rows(10000, 50000, k) for k in fills}
+    by_fill = seconds({str(k): lambda k=k: RobustFrequentDirections(50).fit(rows[k]) for k in fills})
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for axis, x, y, title, label in (
+        (axes[0], counts, by_rows, "Dense rows, 1000 columns, m = 50", "rows"),
+        (axes[1], [rows[k].nnz for k in fills], by_fill, "10,000 sparse rows, 50,000 columns, m = 50", "non-zeros"),
+    ):
+        axis.plot(x, list(y.values()), "o-", color="#1f77b4")
+        axis.set(title=title, xlabel=label, ylabel="seconds", xlim=(0, None), ylim=(0, None))
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / "linear.png", dpi=120)
+    slope = [by_rows[str(b)] / by_rows[str(a)] for a, b in itertools.pairwise(counts)]
+    report(
+        "linear",
+        [
+            *(_row(f"dense, {n} rows", by_rows[str(n)], "s") for n in counts),
+            _row("  twice the rows take, at most, times", max(slope)),
+            *(_row(f"sparse, 10000 rows, {rows[k].nnz} non-zeros", by_fill[str(k)], "s") for k in fills),
+            _row(
+                "  microseconds a further non-zero",
+                1e6 * (by_fill["160"] - by_fill["10"]) / (rows[160].nnz - rows[10].nnz),
+            ),
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Scikit-learn estimators over the sketches: validation, shapes and tags; the mathematics is below."""

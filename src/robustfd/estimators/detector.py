@@ -1,0 +1,286 @@
+"""Outliers of a stream, by their Mahalanobis distance under a sketched covariance."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_is_fitted
+
+from robustfd._validation import check_real, check_rows, check_weights
+from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.sketch.frequent_directions import RobustFrequentDirections
+
+Floats = NDArray[np.float64]
+
+AUTO_SIGMAS = 3.0  # "auto": so many standard deviations above the median
+FLOOR = 1e-10  # the least variance off the span of the rows, as a share of the mean variance of a feature
+GROWTH = 0.25  # a judge is renewed when the stream has grown by this share (and a buffer)
+
+# Scores are counted in bins by their logarithm, 256 an octave: finer than the spread of the distances, about
+# sqrt(2/d) of them, up to d = 100 000. EDGES are the upper edges; the first and the last bin have no other end.
+PER_OCTAVE, LOWEST, HIGHEST = 256, -24, 40
+EDGES = 2.0 ** (np.arange((HIGHEST - LOWEST) * PER_OCTAVE) / PER_OCTAVE + LOWEST)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A mean and a covariance to measure distances with."""
+
+    mean: Floats
+    covariance: LowRankPlusIdentity
+
+    @classmethod
+    def of(cls, rfd: RobustFrequentDirections) -> "_Model":
+        mean, m = rfd.mean_, rfd.covariance(ddof=0)
+        if m.alpha == 0.0 and len(m.components) == len(mean):  # nothing is off the span
+            return cls(mean, m)
+        # The second term is what rounding can make of a sparse row's distance from a large mean. With neither
+        # spread nor size to go by, all rows being zero, distances are Euclidean.
+        floor = FLOOR * m.trace() / len(mean) + np.finfo(float).eps * float(mean @ mean) or 1.0
+        alpha = max(m.alpha, floor)
+        lam = np.maximum(m.low_rank_eigenvalues + (m.alpha - alpha), 0.0)
+        return cls(mean, LowRankPlusIdentity(m.components, lam, alpha))
+
+    def distances(self, x: Any) -> Floats:
+        with np.errstate(over="ignore"):  # off the span of all rows seen, infinitely far is far enough
+            return np.asarray(self.covariance.mahalanobis(x, self.mean), dtype=np.float64)
+
+
+class MahalanobisDetector(OutlierMixin, BaseEstimator):
+    """Streaming outlier scores: squared Mahalanobis distances under a robust frequent-directions covariance.
+
+    One pass, O(buffer_size * n_features) memory, sparse rows stay sparse. The threshold is learnt from the
+    stream too: rows are scored when they arrive, by the model as it stood before them, and the scores are
+    kept as counts in a fixed histogram.
+
+    Parameters
+    ----------
+    sketch_size, buffer_size, decay, solver : as for `RobustFrequentDirections`
+        With `decay` < 1 the model and the threshold follow a drifting stream.
+    contamination : "auto" or float in (0, 0.5], default="auto"
+        The share of rows to call outliers. "auto" learns it: see Notes.
+
+    Attributes
+    ----------
+    rfd_ : RobustFrequentDirections
+        The sketch of the centred rows.
+    offset_ : float
+        The threshold: rows with `score_samples` below it are outliers.
+    contamination_ : float
+        The share of the stream (after `fit`: of X) beyond the threshold. Before the first judge, what is
+        expected of normally distributed rows.
+    location_ : ndarray of shape (n_features,)
+        The mean.
+    n_samples_seen_ : int
+    n_features_in_ : int
+
+    Notes
+    -----
+    The judge is the model frozen at certain row counts: first after `buffer_size` rows, then whenever the
+    count has grown by a quarter (of 1 / (1 - decay) rows, if that is less) and a buffer. They depend on the
+    count alone, so it does not matter how the stream is cut into batches. At every renewal the counts in the
+    histogram are halved: scores by young models, which are too large, fade. Before the first renewal the
+    threshold is the chi-square quantile with n_features degrees of freedom. `fit` has all rows at hand and
+    takes the threshold from their scores under the final model instead.
+
+    "auto" puts the threshold where, if the middle of the scores is that of Gaussian rows, only 0.13 % of them
+    are beyond. The cube root of a chi-square variable is almost normal (Wilson & Hilferty 1931), whatever the
+    degrees of freedom and the scale, which a sketch changes. So the threshold is, of the cube roots, the median
+    plus three standard deviations, one being (upper quartile - median) / 0.6745. The upper quartile
+    and not the median absolute deviation, because real scores lean to the right, and many may be equal.
+
+    Along a direction in which the stream never varied the variance is taken to be 1e-10 of the mean variance
+    of a feature, where the pseudo-inverse would ignore the direction: a row that leaves the span of all
+    rows before is far away, a row within it is not. Weights count relative to each other (the covariance is
+    divided by their sum).
+
+    The sketch is robust in the paper's sense, not against outliers: they enter mean and covariance like all
+    other rows. A few do little harm; a large group of similar ones makes itself look normal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd.estimators.detector import MahalanobisDetector
+    >>> rng = np.random.default_rng(0)
+    >>> detector = MahalanobisDetector(sketch_size=10, contamination=0.05)
+    >>> for _ in range(100):
+    ...     detector = detector.partial_fit(rng.standard_normal((50, 20)))
+    >>> X = rng.standard_normal((2000, 20))
+    >>> print(f"{np.mean(detector.predict(X) == -1):.2f}")
+    0.05
+    >>> X[7] *= 5.0
+    >>> int(detector.score_samples(X).argmin())
+    7
+    """
+
+    rfd_: RobustFrequentDirections
+    offset_: float
+    contamination_: float
+    n_features_in_: int
+
+    _judge: _Model | None
+    _due: int  # the row count at which the judge is to be renewed
+    _counts: Floats  # weight of the judged rows in each bin
+
+    def __init__(
+        self,
+        sketch_size: int = 50,
+        *,
+        contamination: float | str = "auto",
+        buffer_size: int | None = None,
+        decay: float = 1.0,
+        solver: str = "auto",
+    ):
+        self.sketch_size = sketch_size
+        self.contamination = contamination
+        self.buffer_size = buffer_size
+        self.decay = decay
+        self.solver = solver
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything, learn from X, and take the threshold from the scores of X itself.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            0 is as if the row were not there.
+
+        Returns
+        -------
+        self
+        """
+        new = copy.copy(self)
+        x, weight = new._take(X, sample_weight, anew=True)
+        new._set_threshold(_Model.of(new.rfd_).distances(x), weight)
+        self.__dict__ = new.__dict__  # all or nothing: an error leaves the detector as it was
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from the rows of X after those before; how rows are cut into batches does not matter.
+
+        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
+        none.
+        """
+        new = copy.copy(self)
+        new._take(X, sample_weight, anew="rfd_" not in vars(self))
+        judged = np.flatnonzero(new._counts)
+        new._set_threshold(EDGES[judged], new._counts[judged])
+        self.__dict__ = new.__dict__
+        return self
+
+    def mahalanobis(self, X: Any) -> Floats:
+        """Return the squared Mahalanobis distances of the rows of X from the mean."""
+        check_is_fitted(self)
+        x = check_rows(self, X, reset=False)
+        assert_all_finite(x, input_name="X")
+        return _Model.of(self.rfd_).distances(_double(x))
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the squared Mahalanobis distances: the higher, the more normal."""
+        return -self.mahalanobis(X)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return `score_samples` minus `offset_`: negative for outliers."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return +1 for rows that look normal and -1 for outliers."""
+        return np.where(self.score_samples(X) >= self.offset_, 1, -1)
+
+    @property
+    def location_(self) -> Floats:
+        """The mean of the rows."""
+        check_is_fitted(self)
+        return self.rfd_.mean_
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """How many rows were seen, those of weight 0 not counted."""
+        check_is_fitted(self)
+        return self.rfd_.n_samples_seen_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _take(self, X: Any, sample_weight: Any, *, anew: bool) -> tuple[Any, Floats]:
+        """Judge the rows and sketch them; return those of positive weight, and their weights."""
+        if self.contamination != "auto":
+            check_real('contamination, if not "auto",', self.contamination, 0.0, 0.5, open_low=True)
+        rfd = RobustFrequentDirections(center=True) if anew else copy.copy(self.rfd_)
+        rfd.set_params(sketch_size=self.sketch_size, buffer_size=self.buffer_size, decay=self.decay, solver=self.solver)
+        rfd._check_parameters()
+        buffer = 2 * self.sketch_size if self.buffer_size is None else self.buffer_size
+        x = _double(check_rows(self, X, reset=anew))
+        weight = check_weights(sample_weight, x.shape[0])
+        if anew and not weight.any():
+            raise ValueError("Every sample_weight is zero: there is nothing to start from.")
+        self.rfd_ = rfd
+        seen = 0
+        if anew:
+            self._judge, self._due, self._counts = None, buffer, np.zeros(len(EDGES))
+        else:
+            seen = rfd.n_samples_seen_
+        if not weight.any():  # nothing to learn, but something to check
+            rfd.partial_fit(x, sample_weight=weight)
+        if not weight.all():
+            x, weight = x[weight > 0], weight[weight > 0]
+        assert_all_finite(x, input_name="X")
+        start = 0
+        while start < len(weight):
+            part = slice(start, start + self._due - seen)
+            rows, w = x[part], weight[part]
+            rfd.partial_fit(rows, sample_weight=w)
+            if self._judge is not None:
+                self._counts = self._counts + _histogram(self._judge.distances(rows), w)
+            start, seen = start + len(w), seen + len(w)
+            if seen == self._due:
+                self._judge, self._counts = _Model.of(rfd), self._counts / 2
+                memory = 1.0 / max(1.0 - self.decay, 1e-16)
+                self._due += buffer + int(GROWTH * min(seen, memory))
+        return x, weight
+
+    def _set_threshold(self, distances: Floats, weight: Floats) -> None:
+        """Set `offset_` and `contamination_` from the distances of rows, or of bins of rows."""
+        auto = self.contamination == "auto"
+        share = scipy.stats.norm.sf(AUTO_SIGMAS) if auto else float(self.contamination)
+        if not len(distances):
+            self.offset_ = -float(scipy.stats.chi2.isf(share, self.n_features_in_))
+            self.contamination_ = float(share)
+            return
+        if auto:
+            median, upper = np.cbrt(_quantile(distances, weight, 0.5)), np.cbrt(_quantile(distances, weight, 0.75))
+            limit = (median + AUTO_SIGMAS * (upper - median) / scipy.stats.norm.ppf(0.75)) ** 3
+        else:
+            limit = _quantile(distances, weight, 1.0 - share)
+        limit *= 1.0 + 1e-9  # the row that is the quantile is within, also when rounding differs
+        self.offset_ = -float(limit)
+        self.contamination_ = float(weight[distances > limit].sum() / weight.sum())
+
+
+def _double(x: Any) -> Any:
+    return x.astype(np.float64, copy=False)
+
+
+def _histogram(distances: Floats, weight: Floats) -> Floats:
+    """Return the weight in each bin."""
+    with np.errstate(divide="ignore"):
+        place = np.ceil((np.log2(distances) - LOWEST) * PER_OCTAVE)
+    place = np.clip(place, 0, len(EDGES) - 1).astype(np.intp)
+    return np.bincount(place, weight, len(EDGES)).astype(np.float64)
+
+
+def _quantile(values: Floats, weight: Floats, q: float) -> float:
+    """Return the smallest value such that at least the share q of the weight is not above it."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weight[order])
+    place = np.searchsorted(total, q * total[-1] * (1.0 - 1e-12))
+    return float(values[order[place]])

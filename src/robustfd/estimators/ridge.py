@@ -1,0 +1,301 @@
+"""Ridge regression in one pass, from one robust sketch of the rows and their exact products with the targets."""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
+from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
+from robustfd.sketch.frequent_directions import RobustFrequentDirections
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Total weight, means (0 unless centring) and the cross moment about them, of rows x with targets y."""
+
+    weight: float
+    x_mean: Floats
+    y_mean: Floats
+    cross: Floats  # sum of w (x - x_mean)(y - y_mean)'
+
+    @classmethod
+    def of(cls, x: Any, y: Floats, weight: Floats, *, center: bool) -> "Moments":
+        """Return the moments of some rows, at least one, without making sparse ones dense."""
+        total = float(weight.sum())
+        x_mean, y_mean = np.zeros(x.shape[1]), np.zeros(y.shape[1])
+        if center:
+            x_mean, y_mean = np.asarray(x.T @ weight) / total, weight @ y / total
+        wy = weight[:, None] * (y - y_mean)
+        if sp.issparse(x):
+            # The sum of wy is 0 but for rounding, which a large mean would make visible.
+            return cls(total, x_mean, y_mean, np.asarray(x.T @ wy) - np.outer(x_mean, wy.sum(axis=0)))
+        return cls(total, x_mean, y_mean, (x - x_mean).T @ wy)
+
+    def faded(self, factor: float) -> "Moments":
+        """Return the moments with all weights multiplied by factor."""
+        return replace(self, weight=factor * self.weight, cross=factor * self.cross)
+
+    def plus(self, other: "Moments") -> "Moments":
+        """Return the moments of the rows of both."""
+        n, k = self.weight, other.weight
+        if n + k == 0:
+            return self
+        x, y = other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        between = np.outer(n * (k / (n + k)) * x, y)
+        share = k / (n + k)
+        return Moments(n + k, self.x_mean + share * x, self.y_mean + share * y, self.cross + other.cross + between)
+
+
+class SketchedRidge(RegressorMixin, BaseEstimator):
+    r"""Ridge regression of a stream in one pass and O(buffer_size * n_features) memory.
+
+    With A the rows and b the targets (both centred if there is an intercept), ridge regression minimises
+    ||A w - b||^2 + r ||w||^2, so that H w = A'b with H = A'A + r I. Here A'b is exact, and H is approximated by
+    the matrix M = B'B + alpha I of a `RobustFrequentDirections` sketch that starts from alpha0 = r:
+
+    .. math::
+
+        w = M^{-1} A'b, \qquad \|M - H\|_2 \le \varepsilon, \qquad
+        \|w - H^{-1} A'b\| \le \frac{\varepsilon}{\lambda_{\min}(M) - \varepsilon} \|w\|
+        \quad \text{if } \varepsilon < \lambda_{\min}(M),
+
+    epsilon being `rfd_.error_bound_`, at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m. The denominator is
+    never below r. The solution is that of ridge regression, exactly, as long as A has a rank below m.
+
+    Parameters
+    ----------
+    regularization : float, default=1.0
+        r >= 0. With 0 it is the sketch's own alpha that makes H w = A'b solvable; as long as that is 0 too (the
+        rank is below m) w is the least-squares solution of smallest norm.
+    sketch_size : int, default=50
+        m of the sketch. Larger is more accurate.
+    buffer_size : int, optional
+        Rows held in all before a shrink, default 2 `sketch_size`.
+    fit_intercept : bool, default=True
+        Whether to centre rows and targets, which is the same as an intercept that is not regularised.
+    decay : float in (0, 1], default=1.0
+        Before each row, all that is older is multiplied by this; the regularisation is not.
+    solver : {"auto", "gram", "svd"}, default="auto"
+        How the sketch decomposes its buffer.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        float32 if all rows were.
+    intercept_ : float or ndarray of shape (n_targets,)
+    n_features_in_, n_samples_seen_ : int
+    rfd_ : RobustFrequentDirections
+        The sketch, to read from.
+
+    Notes
+    -----
+    The exact A'b is n_features x n_targets, float64. The coefficients are computed when first read after rows
+    came, in 6 m d flops a target. Sparse rows are never made dense, and the result does not depend on how rows were
+    cut into batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import SketchedRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 100)) * 0.8 ** np.arange(100)
+    >>> y = X[:, :3] @ [1.0, -2.0, 3.0] + 5.0 + 0.1 * rng.standard_normal(2000)
+    >>> ridge = SketchedRidge(regularization=1.0, sketch_size=40)
+    >>> for rows in np.array_split(np.arange(2000), 30):
+    ...     ridge = ridge.partial_fit(X[rows], y[rows])
+    >>> ridge.coef_[:3].round(1), round(ridge.intercept_, 1)
+    (array([ 1., -2.,  3.]), 5.0)
+    >>> bool(ridge.score(X, y) > 0.99)
+    True
+    """
+
+    rfd_: RobustFrequentDirections
+    n_features_in_: int
+    _moments: Moments
+    _flat: bool  # whether the first targets were a vector
+    _solved: dict[str, Floats]  # the coefficients, once they have been asked for
+
+    def __init__(
+        self,
+        regularization: float = 1.0,
+        *,
+        sketch_size: int = 50,
+        buffer_size: int | None = None,
+        fit_intercept: bool = True,
+        decay: float = 1.0,
+        solver: str = "auto",
+    ):
+        self.regularization = regularization
+        self.sketch_size = sketch_size
+        self.buffer_size = buffer_size
+        self.fit_intercept = fit_intercept
+        self.decay = decay
+        self.solver = solver
+
+    # -- rows in
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Forget everything and learn from X and y.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+        y : array of shape (n,) or (n, n_targets)
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, anew=True)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from any number of rows after those that came before; otherwise as `fit`."""
+        return self._learn(X, y, sample_weight, anew=not self.__sklearn_is_fitted__())
+
+    def merge(self, other: "SketchedRidge") -> Self:
+        """Take in all that another regression with the same parameters has seen; return self."""
+        if not isinstance(other, SketchedRidge):
+            raise TypeError(f"other must be a SketchedRidge, got a {type(other).__name__}.")
+        if not other.__sklearn_is_fitted__():
+            return self
+        after, anew = copy.copy(self), not self.__sklearn_is_fitted__()
+        after.rfd_ = self._sketch(anew=anew)
+        after.rfd_.merge(other.rfd_)
+        if anew:
+            names = ("_moments", "_flat", "n_features_in_", "feature_names_in_")
+            after.__dict__.update({k: v for k, v in vars(other).items() if k in names})
+        else:
+            here, there = (getattr(each, "feature_names_in_", None) for each in (self, other))
+            if here is not None and there is not None and not np.array_equal(here, there):
+                raise ValueError(f"Cannot merge: feature_names_in_ is {here} here and {there} there.")
+            self._check_targets(other._moments.cross.shape[1])
+            after._moments = self._moments.plus(other._moments)
+        after._solved = {}
+        self.__dict__ = after.__dict__
+        return self
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
+        after = copy.copy(self)  # an error leaves all as it was
+        after.rfd_ = self._sketch(anew=anew)
+        x = check_rows(after, X, reset=anew)
+        if y is None:
+            raise ValueError("This SketchedRidge requires y to be passed, but the target y is None.")
+        target = check_array(y, ensure_2d=False, dtype=np.float64, ensure_min_samples=0, input_name="y", estimator=self)
+        if target.ndim == 0:
+            raise ValueError(f"y must have shape ({x.shape[0]},) or ({x.shape[0]}, n_targets), got the number {y!r}.")
+        check_consistent_length(x, target)
+        flat = target.ndim == 1
+        target = target[:, None] if flat else target
+        if not anew:
+            self._check_targets(target.shape[1])
+        weight = check_weights(sample_weight, len(target))
+        after.rfd_.partial_fit(x, sample_weight=weight)
+        if anew:
+            d, t = x.shape[1], target.shape[1]
+            after._moments, after._flat = Moments(0.0, np.zeros(d), np.zeros(t), np.zeros((d, t))), flat
+        if not weight.all():
+            x, target, weight = x[weight > 0], target[weight > 0], weight[weight > 0]
+        after._moments = self._absorb(after._moments, x, target, weight)
+        after._solved = {}
+        self.__dict__ = after.__dict__
+        return self
+
+    def _absorb(self, moments: Moments, x: Any, y: Floats, weight: Floats) -> Moments:
+        """Return the moments after these rows; dense ones are centred in blocks, to need little memory."""
+        step = max(1, len(y) if sp.issparse(x) else BLOCK // x.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(y), step):
+                rows = slice(start, start + step)
+                fading = self.decay ** np.arange(len(y[rows]) - 1.0, -1.0, -1.0)
+                block = x[rows] if sp.issparse(x) else np.asarray(x[rows], dtype=np.float64)
+                new = Moments.of(block, y[rows], weight[rows] * fading, center=self.fit_intercept)
+                moments = moments.faded(self.decay * fading[0]).plus(new)
+        if not np.isfinite(moments.cross).all():
+            raise ValueError(f"y is too large: with targets up to {np.abs(y).max():.3g} X'y overflows. Scale y or X.")
+        return moments
+
+    def _sketch(self, *, anew: bool) -> RobustFrequentDirections:
+        """Return a new sketch, or a copy of the one there is, with the parameters as they are now."""
+        check_real("regularization", self.regularization, 0.0)
+        check_choice("fit_intercept", self.fit_intercept, (True, False))
+        rfd = RobustFrequentDirections(center=self.fit_intercept) if anew else copy.copy(self.rfd_)
+        if rfd.center != self.fit_intercept:
+            raise ValueError(
+                f"fit_intercept was changed from {rfd.center} to {self.fit_intercept} after rows were seen. "
+                "Set it back, or call fit to start anew."
+            )
+        return rfd.set_params(
+            sketch_size=check_integer("sketch_size", self.sketch_size, 2),
+            buffer_size=self.buffer_size,
+            alpha0=self.regularization,
+            decay=self.decay,
+            solver=self.solver,
+        )
+
+    def _check_targets(self, t: int) -> None:
+        before = self._moments.cross.shape[1]
+        if t != before:
+            raise ValueError(f"y has {t} targets, but this SketchedRidge has seen y with {before}: expected {before}.")
+
+    # -- reading
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "rfd_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _fitted(self) -> RobustFrequentDirections:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("This SketchedRidge has seen no rows yet. Call fit or partial_fit with some first.")
+        return self.rfd_
+
+    def _solution(self) -> Floats:
+        """Return M^-1 A'b, of shape (n_features, n_targets)."""
+        view = self._fitted()._view
+        if "coef" not in self._solved:
+            m = LowRankPlusIdentity(view.components, view.lam, view.alpha)
+            self._solved["coef"] = m.solve(self._moments.cross)
+        return self._solved["coef"]
+
+    @property
+    def coef_(self) -> NDArray[np.floating]:
+        """The coefficients, as `sklearn.linear_model.Ridge` has them."""
+        w = self._fitted()._cast(self._solution())
+        return w[:, 0] if self._flat else w.T
+
+    @property
+    def intercept_(self) -> Any:
+        """The prediction for the row of zeros; 0.0 without `fit_intercept`."""
+        w = self._solution()
+        if not self._fitted().center:
+            return 0.0
+        intercept = self._moments.y_mean - self._moments.x_mean @ w
+        return float(intercept[0]) if self._flat else self._fitted()._cast(intercept)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """How many rows were seen, those of weight 0 not counted."""
+        return self._fitted().n_samples_seen_
+
+    # -- use
+
+    def predict(self, X: Any) -> NDArray[np.floating]:
+        """Return the predicted targets of the rows of X, dense or sparse, in the shape that y had."""
+        self._fitted()
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return np.asarray(X @ self.coef_.T + self.intercept_)

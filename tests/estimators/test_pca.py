@@ -1,0 +1,409 @@
+"""SketchedPCA: exact where the sketch is, certified elsewhere, the same for dense, sparse and any batches."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.extmath import svd_flip
+
+from robustfd.estimators.pca import SketchedPCA
+
+# A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
+# certificate, not to 1e-7. With a sketch that need not shrink (the default here) the same checks pass.
+LOSSY = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a lossy sketch sees repeated rows at other shrinks"
+    for kind in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    [SketchedPCA(), SketchedPCA(whiten=True), SketchedPCA(sketch_size=4)],
+    expected_failed_checks=lambda pca: LOSSY if pca.sketch_size == 4 else {},
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def stream(n=300, d=12, seed=0, offset=3.0, ratio=0.8):
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    return rng.standard_normal((n, d)) * ratio ** np.arange(d) @ rotation + offset
+
+
+def sparse_stream(n=300, d=400, density=0.03, seed=0):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=density, rng=rng, format="csr")
+    X.data *= 1.0 + 5.0 * (X.indices < 5)
+    return X
+
+
+def in_batches(pca, X, cuts, **kwargs):
+    for batch in np.split(np.arange(X.shape[0]), cuts):
+        pca.partial_fit(X[batch], **{k: v[batch] for k, v in kwargs.items()})
+    return pca
+
+
+def assert_same_analysis(one, two, rtol=1e-9):
+    scale = one.explained_variance_.max()
+    np.testing.assert_allclose(one.components_, two.components_, atol=1e-7)
+    np.testing.assert_allclose(one.explained_variance_, two.explained_variance_, rtol=rtol, atol=rtol * scale)
+    np.testing.assert_allclose(one.noise_variance_, two.noise_variance_, rtol=1e-7, atol=1e-14 * scale)
+    np.testing.assert_allclose(one.mean_, two.mean_, rtol=1e-12, atol=1e-12)
+
+
+def flipped(pca):
+    """The components of a scikit-learn PCA with signs from the components, whichever its version takes them from."""
+    return svd_flip(None, pca.components_.copy(), u_based_decision=False)[1]
+
+
+# -- exact where the sketch is
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("k", [1, 5, 12])
+@pytest.mark.parametrize(("n", "d"), [(300, 12), (20, 200)])
+def test_exact_sketch_gives_exact_pca(n, d, k, whiten):
+    X = stream(n, d, ratio=0.9)  # the second has a rank of 19, below the sketch size
+    pca, exact = SketchedPCA(k, sketch_size=25, whiten=whiten).fit(X), PCA(k, whiten=whiten, svd_solver="full").fit(X)
+    assert pca.explained_variance_error_bound_ == 0
+    exact.noise_variance_ *= (min(n, d) - k) / max(1, d - k)  # all d - k directions count here
+    for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(pca, name), getattr(exact, name), rtol=1e-9, atol=1e-15, err_msg=name)
+    np.testing.assert_allclose(pca.components_, flipped(exact), atol=1e-9)
+    exact.components_ = flipped(exact)
+    np.testing.assert_allclose(pca.transform(X), exact.transform(X), atol=1e-8)
+    Z = pca.transform(X)
+    np.testing.assert_allclose(pca.inverse_transform(Z), exact.inverse_transform(Z), atol=1e-8)
+    assert (pca.n_components_, pca.n_samples_seen_, pca.n_features_in_) == (k, n, d)
+
+
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_exact_sketch_gives_exact_likelihood(k):
+    X = stream()
+    pca, exact = SketchedPCA(k, sketch_size=20).fit(X), PCA(k, svd_solver="full").fit(X)
+    np.testing.assert_allclose(pca.score_samples(X), exact.score_samples(X), rtol=1e-9)
+    np.testing.assert_allclose(pca.score_samples(sp.csr_array(X)), exact.score_samples(X), rtol=1e-9)
+    np.testing.assert_allclose(pca.score(X), exact.score(X), rtol=1e-9)
+    np.testing.assert_allclose(pca.get_covariance(), exact.get_covariance(), atol=1e-10)
+    np.testing.assert_allclose(pca.get_precision(), exact.get_precision(), rtol=1e-7, atol=1e-8)
+
+
+def test_model_does_not_depend_on_whitening():
+    X = stream()
+    one, two = SketchedPCA(4).fit(X), SketchedPCA(4, whiten=True).fit(X)
+    np.testing.assert_array_equal(one.get_covariance(), two.get_covariance())
+    np.testing.assert_array_equal(one.score_samples(X), two.score_samples(X))
+
+
+def test_whitened_rows_have_unit_covariance():
+    X = stream(n=400, d=10)
+    np.testing.assert_allclose(np.cov(SketchedPCA(10, whiten=True).fit_transform(X).T), np.eye(10), atol=1e-10)
+
+
+def test_likelihood_of_rows_in_a_subspace_is_that_of_the_gaussian_on_it():
+    X = stream(200, 4) @ np.eye(4, 30)
+    pca = SketchedPCA().fit(X)
+    assert pca.n_components_ == 4 and pca.noise_variance_ == 0.0
+    truth = multivariate_normal(X.mean(axis=0), np.cov(X.T), allow_singular=True).logpdf(X)
+    np.testing.assert_allclose(pca.score_samples(X), truth, rtol=1e-8)
+    np.testing.assert_allclose(pca.get_precision(), np.linalg.pinv(np.cov(X.T), hermitian=True), atol=1e-9)
+
+
+# -- certified elsewhere
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 150),
+    d=st.integers(4, 40),
+    ratio=st.sampled_from([0.5, 0.9, 1.0]),
+    offset=st.sampled_from([0.0, 1e3]),
+    extra=st.integers(1, 4),
+)
+def test_certificate_bounds_every_explained_variance(seed, n, d, ratio, offset, extra):
+    X = stream(n, d, seed, offset, ratio)
+    k = 1 + seed % 4
+    pca = SketchedPCA(k, sketch_size=k + extra, buffer_size=k + 2 * extra).fit(X)
+    covariance = np.cov(X.T)
+    exact, rounding = np.linalg.eigvalsh(covariance)[::-1][:k], 1e-10 * np.trace(covariance)
+    assert np.all(np.abs(pca.explained_variance_ - exact) <= pca.explained_variance_error_bound_ + rounding)
+    total = pca.explained_variance_.sum() + (d - k) * pca.noise_variance_
+    np.testing.assert_allclose(total, np.trace(covariance), rtol=1e-9)
+    np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(k), atol=1e-9)
+    ratio = pca.explained_variance_ / np.trace(covariance)
+    np.testing.assert_allclose(pca.explained_variance_ratio_, ratio, rtol=1e-9)
+
+
+def test_certificate_on_real_rows(mnist):
+    X = mnist[0][:2000]
+    pca = SketchedPCA(10).fit(X)
+    exact = PCA(10, svd_solver="covariance_eigh").fit(X)
+    error = np.abs(pca.explained_variance_ - exact.explained_variance_)
+    assert 0 < error.max() <= pca.explained_variance_error_bound_
+    larger = SketchedPCA(10, sketch_size=200).fit(X)
+    np.testing.assert_allclose(larger.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=0.03)
+
+
+def test_likelihood_of_lossy_model_is_that_of_its_covariance():
+    X = stream(500, 30, ratio=0.95)
+    pca = SketchedPCA(3, sketch_size=5).fit(X)
+    truth = multivariate_normal(pca.mean_, pca.get_covariance()).logpdf(X)
+    np.testing.assert_allclose(pca.score_samples(X), truth, rtol=1e-9)
+    np.testing.assert_allclose(pca.score_samples(sp.csr_array(X)), truth, rtol=1e-7)
+    np.testing.assert_allclose(pca.get_precision() @ pca.get_covariance(), np.eye(30), atol=1e-8)
+
+
+def test_inverse_transform_is_the_projection_on_the_components():
+    X = stream(200, 30)
+    for whiten in (False, True):
+        pca = SketchedPCA(6, whiten=whiten).fit(X)
+        v = pca.components_
+        truth = pca.mean_ + (X - pca.mean_) @ v.T @ v
+        np.testing.assert_allclose(pca.inverse_transform(pca.transform(X)), truth, atol=1e-10)
+    with pytest.raises(ValueError, match="X has 5 columns, expected n_components_=6"):
+        pca.inverse_transform(np.ones((2, 5)))
+
+
+# -- any batches, any rows
+
+
+@given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, 120), max_size=6).map(sorted))
+def test_batching_does_not_matter(seed, cuts):
+    X = stream(120, 20, seed)
+    pca = SketchedPCA(3, sketch_size=8).fit(X)
+    cut = [c for c in cuts if c > 0]  # the first batch may not be empty, later ones may
+    assert_same_analysis(in_batches(clone(pca), X, cut), pca)
+
+
+def test_one_row_at_a_time_with_reads_in_between():
+    X = stream(150, 20)
+    pca, whole = SketchedPCA(3, sketch_size=8), SketchedPCA(3, sketch_size=8).fit(X)
+    for t, row in enumerate(X, 1):
+        pca.partial_fit(row[None])
+        assert pca.transform(X[:2]).shape == (2, 3)  # also while fewer directions than components were seen
+        np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(3), atol=1e-12)
+        np.testing.assert_allclose(pca.mean_, X[:t].mean(axis=0), rtol=1e-12)
+    assert_same_analysis(pca, whole)
+
+
+def test_fewer_rows_than_components_are_completed_by_directions_without_variance():
+    X = stream(3, 9)
+    pca = SketchedPCA(5, whiten=True).fit(X)
+    np.testing.assert_allclose(pca.explained_variance_[:2], PCA().fit(X).explained_variance_[:2])
+    np.testing.assert_array_equal(pca.explained_variance_[2:], 0.0)
+    Z = pca.transform(X)
+    np.testing.assert_array_equal(Z[:, 2:], 0.0)
+    np.testing.assert_allclose(pca.inverse_transform(Z), X, atol=1e-12)
+
+
+def test_one_row_has_a_mean_but_no_variance():
+    pca = SketchedPCA(2).partial_fit([[1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(pca.mean_, [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(pca.transform([[1.0, 2.0, 3.0]]), 0.0, atol=1e-15)
+    np.testing.assert_array_equal(pca.explained_variance_ratio_, 0.0)
+    with pytest.raises(ValueError, match="total weight above 1, but it is 1"):
+        _ = pca.explained_variance_
+    assert SketchedPCA().partial_fit([[1.0, 2.0, 3.0]]).transform([[0.0, 1.0, 2.0]]).shape == (1, 0)
+
+
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csc_array, sp.coo_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_equals_dense(container, dtype):
+    X = sparse_stream().astype(dtype)
+    dense, pca = SketchedPCA(4, sketch_size=12).fit(X.toarray()), SketchedPCA(4, sketch_size=12).fit(container(X))
+    assert pca.explained_variance_error_bound_ > 0
+    assert_same_analysis(pca, dense, rtol=1e-7)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-8
+    np.testing.assert_allclose(pca.transform(container(X)), dense.transform(X.toarray()), atol=tolerance)
+    np.testing.assert_allclose(pca.score_samples(container(X)), dense.score_samples(X.toarray()), rtol=1e-5)
+
+
+def test_wide_sparse_rows_are_never_made_dense():
+    n, d = 3000, 100_000
+    X = sparse_stream(n, d, 20 / d)  # 2.4 GB as an array
+    pca = SketchedPCA(5, sketch_size=10)
+    tracemalloc.start()
+    try:
+        for start in range(0, n, 1000):
+            pca.partial_fit(X[start : start + 1000])
+        Z, score = pca.transform(X), pca.score_samples(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert Z.shape == (n, 5) and np.isfinite(score).all()
+    assert peak < 150e6
+    total = np.square(X.data).sum() - n * np.square(np.asarray(X.mean(axis=0))).sum()
+    np.testing.assert_allclose(pca.explained_variance_ / pca.explained_variance_ratio_, total / (n - 1), rtol=1e-9)
+
+
+def test_float32_in_float32_out():
+    X = stream(100, 30).astype(np.float32)
+    pca, double = SketchedPCA(3, whiten=True).fit(X), SketchedPCA(3, whiten=True).fit(X.astype(np.float64))
+    Z = pca.transform(X)
+    assert Z.dtype == pca.components_.dtype == pca.inverse_transform(Z).dtype == np.float32
+    np.testing.assert_allclose(Z, double.transform(X), atol=1e-4)
+    assert pca.transform(X.astype(np.float64)).dtype == np.float64
+
+
+def test_large_offset_does_not_hide_small_variances():
+    X = stream(400, 15, offset=0.0)
+    near, far = SketchedPCA(5, sketch_size=8).fit(X), SketchedPCA(5, sketch_size=8).fit(X + 1e6)
+    np.testing.assert_allclose(far.explained_variance_, near.explained_variance_, rtol=1e-6)
+
+
+# -- weights, forgetting, merging
+
+
+def test_weight_two_is_the_row_twice_and_weight_zero_is_none():
+    X = stream(60, 8)
+    weight = np.arange(60) % 3
+    pca = SketchedPCA(4).fit(X, sample_weight=weight)
+    assert_same_analysis(pca, SketchedPCA(4).fit(np.repeat(X, weight, axis=0)))
+    assert pca.n_samples_seen_ == 40
+
+
+def test_forgetting_is_geometric_weights():
+    X, decay = stream(60, 8), 0.95
+    pca = in_batches(SketchedPCA(4, decay=decay), X, [7, 30])
+    assert_same_analysis(pca, SketchedPCA(4).fit(X, sample_weight=decay ** np.arange(59, -1, -1)))
+
+
+def test_merge_is_the_analysis_of_all_rows():
+    X = stream(200, 15)
+    one, two = SketchedPCA(4, sketch_size=20).fit(X[:70]), SketchedPCA(4, sketch_size=20).fit(X[70:])
+    assert one.merge(two) is one
+    assert_same_analysis(one, SketchedPCA(4, sketch_size=20).fit(X))
+    assert one.n_samples_seen_ == 200 and two.n_samples_seen_ == 130
+
+
+def test_merge_with_nothing():
+    X = stream(50, 8)
+    whole = SketchedPCA(3).fit(X)
+    assert_same_analysis(SketchedPCA(3).merge(whole), whole)
+    assert_same_analysis(copy.deepcopy(whole).merge(SketchedPCA(3)), whole)
+    assert SketchedPCA(3).merge(whole).partial_fit(X).n_samples_seen_ == 100
+    assert whole.n_samples_seen_ == 50
+
+
+def test_lossy_merge_keeps_the_certificate():
+    X = stream(600, 40, ratio=0.95)
+    pca = SketchedPCA(3, sketch_size=6).fit(X[:100])
+    for start in range(100, 600, 100):
+        pca.merge(SketchedPCA(3, sketch_size=6).fit(X[start : start + 100]))
+    exact = PCA(3).fit(X).explained_variance_
+    assert np.all(np.abs(pca.explained_variance_ - exact) <= pca.explained_variance_error_bound_)
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "message"),
+    [
+        (PCA(), TypeError, "other must be a SketchedPCA, got a PCA"),
+        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "different sketch_size: 13 here, 9 there"),
+        (SketchedPCA(3, decay=0.5).fit(stream(20, 8)), ValueError, "different decay"),
+        (SketchedPCA(3).fit(stream(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
+        (
+            SketchedPCA(3).fit(pd.DataFrame(stream(20, 8), columns=list("abcdefgh"))),
+            ValueError,
+            "feature_names_in_ is .* here and .* there",
+        ),
+    ],
+)
+def test_merge_of_strangers_is_refused(other, error, message):
+    pca = SketchedPCA(3).fit(pd.DataFrame(stream(20, 8), columns=list("hgfedcba")))
+    before = pickle.dumps(pca)
+    with pytest.raises(error, match=message):
+        pca.merge(other)
+    assert pickle.dumps(pca) == before
+
+
+# -- manners
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),
+        ({"n_components": 2.5}, TypeError, "n_components must be an integer of at least 1, got 2.5"),
+        ({"n_components": 9}, ValueError, "n_components must be at most n_features=8, got 9"),
+        ({"n_components": 5, "sketch_size": 5}, ValueError, "n_components must be below sketch_size=5, got 5"),
+        ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
+        ({"n_components": 2, "sketch_size": "7"}, TypeError, "sketch_size must be an integer .* got '7'"),
+        ({"buffer_size": 3}, ValueError, "buffer_size must be at least 50, got 3"),
+        ({"whiten": "yes"}, ValueError, "whiten must be one of True, False, got 'yes'"),
+        ({"decay": 1.5}, ValueError, r"decay must be in \(0, 1\], got 1.5"),
+        ({"solver": "lu"}, ValueError, "solver must be one of 'auto', 'gram', 'svd', got 'lu'"),
+    ],
+)
+def test_wrong_parameters_are_named(params, error, message):
+    pca = SketchedPCA(**params)
+    with pytest.raises(error, match=message):
+        pca.fit(stream(20, 8))
+    assert not vars(pca).keys() - pca.get_params().keys()
+
+
+def test_unfitted_reads_are_refused():
+    pca = SketchedPCA(2)
+    for name in ("components_", "explained_variance_", "noise_variance_", "mean_", "n_components_", "n_samples_seen_"):
+        assert not hasattr(pca, name)
+    for use in (pca.transform, pca.inverse_transform, pca.score_samples, pca.score):
+        with pytest.raises(NotFittedError, match="has seen no rows yet"):
+            use(np.ones((2, 2)))
+    for use in (pca.get_covariance, pca.get_precision, pca.get_feature_names_out):
+        with pytest.raises(NotFittedError):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("X", "kwargs", "message"),
+    [
+        (np.full((3, 8), np.nan), {}, "contains NaN"),
+        (np.full((3, 8), np.inf), {}, "contains infinity"),
+        (np.ones((3, 7)), {}, "X has 7 features, but SketchedPCA is expecting 8"),
+        (np.ones((3, 8)), {"sample_weight": [1.0, -1.0, 1.0]}, "Negative weights"),
+        (np.ones((3, 8)), {"sample_weight": [1.0, 1.0]}, r"expected shape \(3,\)"),
+    ],
+)
+def test_bad_rows_change_nothing(X, kwargs, message):
+    pca = SketchedPCA(3, sketch_size=5).fit(stream(30, 8))
+    before = pickle.dumps(pca)
+    with pytest.raises(ValueError, match=message):
+        pca.partial_fit(X, **kwargs)
+    assert pickle.dumps(pca) == before
+    if X.shape[1] == 8:  # fit may take another width
+        with pytest.raises(ValueError, match=message):
+            pca.fit(X, **kwargs)
+        assert pickle.dumps(pca) == before
+
+
+def test_first_rows_without_weight_are_refused():
+    pca = SketchedPCA()
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        pca.partial_fit(np.ones((2, 3)), sample_weight=[0.0, 0.0])
+    assert not hasattr(pca, "rfd_") and not hasattr(pca, "n_features_in_")
+
+
+def test_sketch_size_cannot_change_under_way():
+    pca = SketchedPCA(3).fit(stream(30, 8)).set_params(n_components=8)
+    assert pca.n_components_ == 3
+    with pytest.raises(ValueError, match="sketch_size was changed from 13 to 18 after rows were seen"):
+        pca.partial_fit(stream(30, 8))
+    assert pca.set_params(sketch_size=13).partial_fit(stream(30, 8)).n_components_ == 8
+
+
+def test_names_follow_scikit_learn():
+    X = pd.DataFrame(stream(30, 4), columns=list("abcd"))
+    pca = SketchedPCA(2).set_output(transform="pandas").fit(X)
+    assert list(pca.transform(X).columns) == ["sketchedpca0", "sketchedpca1"]
+    assert list(pca.feature_names_in_) == list("abcd")
+    assert not hasattr(pca.fit(X.to_numpy()), "feature_names_in_")

@@ -1,0 +1,392 @@
+"""SketchedRidge: ridge regression where the sketch is exact, within the perturbation bound elsewhere."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from robustfd.estimators.ridge import SketchedRidge
+
+# A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
+# certificate, not to 1e-7. With a sketch that need not shrink (the default here) the same checks pass.
+LOSSY = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a lossy sketch sees repeated rows at other shrinks"
+    for kind in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    [SketchedRidge(), SketchedRidge(0.0, fit_intercept=False), SketchedRidge(sketch_size=4)],
+    expected_failed_checks=lambda ridge: LOSSY if ridge.sketch_size == 4 else {},
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def problem(n=200, d=12, t=None, seed=0, offset=3.0, ratio=0.9):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * ratio ** np.arange(d)
+    w = rng.standard_normal((d, t or 1))
+    y = X @ w + 0.1 * rng.standard_normal((n, t or 1)) + offset
+    return X + offset, y if t else y[:, 0]
+
+
+def in_batches(ridge, X, y, cuts):
+    for batch in np.split(np.arange(X.shape[0]), cuts):
+        ridge.partial_fit(X[batch], y[batch])
+    return ridge
+
+
+def assert_same_model(one, two, rtol=1e-8, **kwargs):
+    scale = np.abs(two.coef_).max()
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=rtol, atol=rtol * scale, **kwargs)
+    np.testing.assert_allclose(one.intercept_, two.intercept_, rtol=rtol, atol=rtol * scale, **kwargs)
+    assert np.shape(one.coef_) == np.shape(two.coef_) and np.shape(one.intercept_) == np.shape(two.intercept_)
+
+
+# -- exact where the sketch is
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("t", [None, 3])
+@pytest.mark.parametrize("regularization", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(("n", "d"), [(200, 12), (20, 150)])
+def test_exact_sketch_gives_ridge_regression(n, d, t, regularization, fit_intercept):
+    X, y = problem(n, d, t)  # the second has a rank of at most 20, below the sketch size
+    ridge = SketchedRidge(regularization, sketch_size=25, fit_intercept=fit_intercept).fit(X, y)
+    exact = Ridge(regularization, fit_intercept=fit_intercept, solver="svd").fit(X, y)
+    assert ridge.rfd_.error_bound_ == 0
+    assert_same_model(ridge, exact)
+    np.testing.assert_allclose(ridge.predict(X), exact.predict(X), rtol=1e-8, atol=1e-7)
+    assert ridge.score(X, y) == pytest.approx(exact.score(X, y), abs=1e-9)
+    assert ridge.n_samples_seen_ == n
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_no_regularization_and_exact_sketch_give_the_least_squares_of_smallest_norm(fit_intercept):
+    X, y = problem(20, 100, offset=0.0)
+    ridge = SketchedRidge(0.0, fit_intercept=fit_intercept).fit(X, y)
+    mean = fit_intercept * X.mean(axis=0)
+    truth = np.linalg.pinv(X - mean) @ (y - fit_intercept * y.mean())
+    np.testing.assert_allclose(ridge.coef_, truth, atol=1e-8)
+    np.testing.assert_allclose(ridge.predict(X), y, atol=1e-8)
+
+
+def test_no_regularization_is_solvable_by_the_alpha_of_the_sketch():
+    X, y = problem(100, 300, offset=0.0)  # rank-deficient, and more directions than the sketch has
+    ridge = SketchedRidge(0.0, sketch_size=20).fit(X, y)
+    assert ridge.rfd_.alpha_ > 0
+    assert ridge.score(X, y) > 0.9
+    gradient = (X - X.mean(axis=0)).T @ (y - y.mean())
+    np.testing.assert_allclose(ridge.rfd_.second_moment() @ ridge.coef_, gradient, rtol=1e-8, atol=1e-10)
+
+
+def test_predictions_have_the_shape_of_the_targets():
+    X, y = problem()  # releases of scikit-learn differ on what a column gives
+    vector, column = SketchedRidge().fit(X, y), SketchedRidge().fit(X, y[:, None])
+    assert vector.predict(X).shape == (200,) and vector.coef_.shape == (12,)
+    assert column.predict(X).shape == (200, 1) and column.coef_.shape == (1, 12) and column.intercept_.shape == (1,)
+    np.testing.assert_array_equal(vector.predict(X), column.predict(X)[:, 0])
+    assert vector.partial_fit(X, y[:, None]).predict(X).shape == (200,)  # the first targets decide
+
+
+# -- within the perturbation bound elsewhere
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 150),
+    d=st.integers(2, 40),
+    m=st.integers(2, 12),
+    regularization=st.sampled_from([1e-2, 1.0, 1e3]),
+    fit_intercept=st.booleans(),
+)
+def test_perturbation_bound_holds(seed, n, d, m, regularization, fit_intercept):
+    X, y = problem(n, d, seed=seed)
+    ridge = SketchedRidge(regularization, sketch_size=m, fit_intercept=fit_intercept).fit(X, y)
+    A, b = X - fit_intercept * X.mean(axis=0), y - fit_intercept * y.mean()
+    H = A.T @ A + regularization * np.eye(d)
+    exact = np.linalg.solve(H, A.T @ b)
+    M = ridge.rfd_.second_moment()
+    rounding = 1e-9 * np.trace(H)
+    assert np.linalg.norm(M.to_dense() - H, 2) <= ridge.rfd_.error_bound_ + rounding
+    floor = M.eigenvalues()[-1] - ridge.rfd_.error_bound_
+    assert floor >= regularization * (1 - 1e-12) - rounding
+    bound = (ridge.rfd_.error_bound_ + rounding) / max(floor, regularization) * np.linalg.norm(ridge.coef_)
+    assert np.linalg.norm(ridge.coef_ - exact) <= bound
+
+
+def test_larger_sketches_come_closer():
+    X, y = problem(2000, 80)
+    exact = Ridge(1.0).fit(X, y).coef_
+    errors = [np.linalg.norm(SketchedRidge(1.0, sketch_size=m).fit(X, y).coef_ - exact) for m in (10, 20, 40, 81)]
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    assert errors[3] < 1e-10
+
+
+def test_prediction_of_real_rows(a9a):
+    X, y = a9a
+    ridge = in_batches(SketchedRidge(1.0, sketch_size=60), X, y, [10_000, 10_001, 20_000])
+    right, exact = (np.mean(np.sign(r.predict(X)) == y) for r in (ridge, Ridge(1.0).fit(X, y)))
+    assert right > exact - 0.01 > 0.83
+
+
+# -- any batches, any rows
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    cuts=st.lists(st.integers(1, 120), max_size=6).map(sorted),
+    m=st.sampled_from([5, 30]),
+    decay=st.sampled_from([1.0, 0.97]),
+    fit_intercept=st.booleans(),
+    sparse=st.booleans(),
+)
+def test_batching_does_not_matter(seed, cuts, m, decay, fit_intercept, sparse):
+    X, y = problem(120, 20, 2, seed)
+    X = sp.csr_array(X) if sparse else X
+    ridge = SketchedRidge(1.0, sketch_size=m, decay=decay, fit_intercept=fit_intercept).fit(X, y)
+    assert_same_model(in_batches(clone(ridge), X, y, cuts), ridge)
+
+
+def test_one_row_at_a_time():
+    X, y = problem(150, 12)
+    ridge = in_batches(SketchedRidge(1.0, sketch_size=6), X, y, np.arange(1, 150))
+    assert_same_model(ridge, SketchedRidge(1.0, sketch_size=6).fit(X, y))
+    assert_same_model(in_batches(SketchedRidge(1.0), X, y, np.arange(1, 150)), Ridge(1.0).fit(X, y))
+
+
+def test_blocks_of_a_long_batch_do_not_matter(monkeypatch):
+    X, y = problem(300, 12, 2)
+    for decay in (1.0, 0.99):
+        whole = SketchedRidge(decay=decay).fit(X, y)
+        with monkeypatch.context() as patch:
+            patch.setattr("robustfd.estimators.ridge.BLOCK", 12 * 7)
+            assert_same_model(SketchedRidge(decay=decay).fit(X, y), whole)
+
+
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csc_array, sp.coo_matrix])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_sparse_equals_dense(container, fit_intercept):
+    X = sp.random_array((300, 400), density=0.03, rng=np.random.default_rng(0), format="csr")
+    y = np.column_stack([X[:, :40].sum(axis=1), X[:, 0].toarray()]) + 7.0
+    ridge = SketchedRidge(0.1, sketch_size=15, fit_intercept=fit_intercept)
+    dense = clone(ridge).fit(X.toarray(), y)
+    assert_same_model(ridge.fit(container(X), y), dense)
+    np.testing.assert_allclose(ridge.predict(container(X)), dense.predict(X.toarray()), rtol=1e-8)
+
+
+def test_wide_sparse_rows_are_never_made_dense():
+    n, d = 3000, 100_000
+    X = sp.random_array((n, d), density=20 / d, rng=np.random.default_rng(0), format="csr")  # 2.4 GB as an array
+    y = np.asarray(X.sum(axis=1))
+    ridge = SketchedRidge(sketch_size=10)
+    tracemalloc.start()
+    try:
+        predicted = in_batches(ridge, X, y, [1000, 2000]).predict(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 150e6
+    assert np.corrcoef(predicted, y)[0, 1] > 0.5
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_large_offsets_do_not_hide_the_slope(container):
+    X, y = problem(400, 12, offset=0.0)
+    near, far = SketchedRidge(1.0).fit(X, y), SketchedRidge(1.0)
+    for rows in np.array_split(np.arange(400), 4):
+        far.partial_fit(container(X[rows] + 1e6), y[rows] - 1e6)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(far.predict(X + 1e6), near.predict(X) - 1e6, atol=1e-6)
+
+
+def test_float32_in_float32_out():
+    X, y = problem(200, 30)
+    ridge = SketchedRidge().fit(X.astype(np.float32), y)
+    assert ridge.coef_.dtype == ridge.predict(X.astype(np.float32)).dtype == np.float32
+    two = SketchedRidge().fit(X.astype(np.float32), np.column_stack([y, y]))
+    assert two.predict(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(ridge.coef_, SketchedRidge().fit(X, y).coef_, atol=1e-5)
+    assert ridge.partial_fit(X, y).coef_.dtype == np.float64
+
+
+def test_integers_and_memory_maps(tmp_path):
+    X, y = np.random.default_rng(0).integers(0, 256, (100, 9), dtype=np.uint8), np.arange(100)
+    np.save(tmp_path / "X.npy", X)
+    expected = Ridge(1.0).fit(X.astype(float), y)
+    assert_same_model(SketchedRidge().fit(X, y), expected)
+    assert_same_model(SketchedRidge().fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y), expected)
+
+
+# -- weights, forgetting, merging
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_weight_two_is_the_row_twice_and_weight_zero_is_none(fit_intercept):
+    X, y = problem(60, 8, 2)
+    weight = np.arange(60) % 3
+    ridge = SketchedRidge(fit_intercept=fit_intercept).fit(X, y, sample_weight=weight)
+    assert_same_model(ridge, clone(ridge).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight, axis=0)))
+    assert_same_model(ridge, Ridge(fit_intercept=fit_intercept).fit(X, y, sample_weight=weight))
+    assert ridge.n_samples_seen_ == 40
+
+
+@pytest.mark.parametrize("decay", [0.97, 1e-3])
+def test_forgetting_is_geometric_weights(decay):
+    X, y = problem(60, 8)
+    weight = 0.5 + np.random.default_rng(0).random(60)
+    ridge = SketchedRidge(decay=decay)
+    for rows in (slice(0, 7), slice(7, 8), slice(8, 60)):
+        ridge.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
+    assert_same_model(ridge, Ridge().fit(X, y, sample_weight=weight * decay ** np.arange(59.0, -1.0, -1.0)))
+
+
+def test_rows_of_weight_zero_do_not_make_older_ones_fade():
+    X, y = problem(60, 8)
+    weight = np.arange(60) % 3 > 0
+    ridge = SketchedRidge(decay=0.9).fit(X, y, sample_weight=weight)
+    assert_same_model(ridge, SketchedRidge(decay=0.9).fit(X[weight], y[weight]))
+
+
+def test_mean_is_that_of_the_sketch():
+    X, y = problem(300, 12)
+    ridge = in_batches(SketchedRidge(decay=0.98, sketch_size=5), X, y, [1, 50, 211])
+    np.testing.assert_allclose(ridge._moments.x_mean, ridge.rfd_.mean_, rtol=1e-13)
+    np.testing.assert_allclose(ridge._moments.weight, ridge.rfd_.weight_sum_, rtol=1e-13)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_merge_is_the_regression_on_all_rows(fit_intercept):
+    X, y = problem(200, 15, 2)
+    X[120:] += 5.0
+    one = SketchedRidge(sketch_size=20, fit_intercept=fit_intercept)
+    two = clone(one).fit(X[70:], y[70:])
+    assert one.fit(X[:70], y[:70]).merge(two) is one
+    assert_same_model(one, Ridge(fit_intercept=fit_intercept).fit(X, y))
+    assert one.n_samples_seen_ == 200 and two.n_samples_seen_ == 130
+
+
+def test_merge_with_nothing():
+    X, y = problem(50, 8)
+    whole = SketchedRidge().fit(X, y)
+    assert_same_model(SketchedRidge().merge(whole), whole)
+    assert_same_model(copy.deepcopy(whole).merge(SketchedRidge()), whole)
+    assert SketchedRidge().merge(whole).partial_fit(X, y).n_samples_seen_ == 100
+    assert whole.n_samples_seen_ == 50
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "message"),
+    [
+        (Ridge(), TypeError, "other must be a SketchedRidge, got a Ridge"),
+        (SketchedRidge(sketch_size=9).fit(*problem(20, 8)), ValueError, "different sketch_size: 50 here, 9 there"),
+        (SketchedRidge(2.0).fit(*problem(20, 8)), ValueError, "different alpha0: 1.0 here, 2.0 there"),
+        (SketchedRidge().fit(*problem(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
+        (SketchedRidge().fit(*problem(20, 8, 2)), ValueError, "y has 2 targets, but .* expected 1"),
+        (
+            SketchedRidge().fit(pd.DataFrame(problem(20, 8)[0], columns=list("abcdefgh")), np.ones(20)),
+            ValueError,
+            "feature_names_in_ is .* here and .* there",
+        ),
+    ],
+)
+def test_merge_of_strangers_is_refused(other, error, message):
+    X, y = problem(20, 8)
+    ridge = SketchedRidge().fit(pd.DataFrame(X, columns=list("hgfedcba")), y)
+    before = pickle.dumps(ridge)
+    with pytest.raises(error, match=message):
+        ridge.merge(other)
+    assert pickle.dumps(ridge) == before
+
+
+def test_regularization_may_change_under_way():
+    X, y = problem()
+    ridge = SketchedRidge(1.0).fit(X[:100], y[:100]).set_params(regularization=10.0)
+    assert_same_model(ridge, Ridge(1.0).fit(X[:100], y[:100]))
+    assert_same_model(ridge.partial_fit(X[100:], y[100:]), Ridge(10.0).fit(X, y))
+
+
+# -- manners
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"regularization": -1.0}, ValueError, r"regularization must be in \[0, inf\), got -1.0"),
+        ({"regularization": "1"}, TypeError, "regularization must be a number"),
+        ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
+        ({"buffer_size": 3}, ValueError, "buffer_size must be at least 50, got 3"),
+        ({"fit_intercept": "yes"}, ValueError, "fit_intercept must be one of True, False, got 'yes'"),
+        ({"decay": 0.0}, ValueError, r"decay must be in \(0, 1\], got 0.0"),
+        ({"solver": "lu"}, ValueError, "solver must be one of 'auto', 'gram', 'svd', got 'lu'"),
+    ],
+)
+def test_wrong_parameters_are_named(params, error, message):
+    ridge = SketchedRidge(**params)
+    with pytest.raises(error, match=message):
+        ridge.fit(*problem())
+    assert not vars(ridge).keys() - ridge.get_params().keys()
+
+
+def test_unfitted_reads_are_refused():
+    ridge = SketchedRidge()
+    for name in ("coef_", "intercept_", "n_samples_seen_"):
+        assert not hasattr(ridge, name)
+    with pytest.raises(NotFittedError, match="has seen no rows yet"):
+        ridge.predict(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "kwargs", "message"),
+    [
+        (np.full((3, 8), np.nan), np.ones(3), {}, "X contains NaN"),
+        (np.ones((3, 8)), [1.0, np.nan, 1.0], {}, "y contains NaN"),
+        (np.ones((3, 8)), [1.0, np.inf, 1.0], {}, "y contains infinity"),
+        (np.ones((3, 8)), ["a", "b", "c"], {}, "could not convert string"),
+        (np.full((3, 8), 1e100), np.full(3, 1e300), {}, "y is too large"),
+        (np.ones((3, 8)), np.ones(2), {}, "inconsistent numbers of samples"),
+        (np.ones((3, 8)), np.ones((3, 2)), {}, "y has 2 targets, but this SketchedRidge has seen y with 1"),
+        (np.ones((3, 8)), None, {}, "requires y to be passed"),
+        (np.ones((1, 8)), 3.0, {}, r"y must have shape \(1,\)"),
+        (np.ones((3, 7)), np.ones(3), {}, "X has 7 features, but SketchedRidge is expecting 8"),
+        (np.ones((3, 8)), np.ones(3), {"sample_weight": [1.0, -1.0, 1.0]}, "Negative weights"),
+    ],
+)
+def test_bad_rows_change_nothing(X, y, kwargs, message):
+    ridge = SketchedRidge(sketch_size=5).fit(*problem(30, 8))
+    before = pickle.dumps(ridge)
+    with pytest.raises(ValueError, match=message):
+        ridge.partial_fit(X, y, **kwargs)
+    assert pickle.dumps(ridge) == before
+
+
+def test_first_rows_without_weight_are_refused():
+    ridge = SketchedRidge()
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        ridge.partial_fit(np.ones((2, 3)), [1.0, 2.0], sample_weight=[0.0, 0.0])
+    assert not hasattr(ridge, "rfd_") and not hasattr(ridge, "n_features_in_")
+
+
+def test_later_rows_may_be_none():
+    X, y = problem(30, 8)
+    ridge = SketchedRidge().fit(X, y)
+    assert_same_model(clone(ridge).fit(X, y).partial_fit(X[:0], y[:0]), ridge, rtol=1e-15)
+    assert_same_model(clone(ridge).fit(X, y).partial_fit(X, y, sample_weight=np.zeros(30)), ridge, rtol=1e-15)
+
+
+def test_fit_intercept_cannot_change_under_way():
+    ridge = SketchedRidge().fit(*problem()).set_params(fit_intercept=False)
+    with pytest.raises(ValueError, match="fit_intercept was changed from True to False after rows were seen"):
+        ridge.partial_fit(*problem())
+    assert ridge.fit(*problem()).intercept_ == 0.0

@@ -1,0 +1,116 @@
+"""Certificates against true errors on real rows, and what the paper's comparison says about the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, eigsh, svds
+
+import robustfd
+from tests.sketch.family import RULES
+
+ROWS = {"connectus": 40_000, "mnist": 10_000, "a9a": 32_561, "farm_ads": 4_143}
+SIZES = {"connectus": 20, "mnist": 20, "a9a": 10, "farm_ads": 20}
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def data(request) -> tuple[str, Any]:
+    X, _ = request.getfixturevalue(request.param)
+    return request.param, X[: ROWS[request.param]]
+
+
+def extreme_errors(X: Any, M: Any) -> tuple[float, float]:
+    """Return the smallest and the largest eigenvalue of A'A - M, never forming a d x d matrix when d is large."""
+    d = X.shape[1]
+    if d <= 1000:
+        T = X.T @ X
+        values = np.linalg.eigvalsh((T.toarray() if sp.issparse(T) else T) - M.to_dense())
+        return float(values[0]), float(values[-1])
+    E = LinearOperator((d, d), matvec=lambda v: X.T @ (X @ v.ravel()) - M @ v.ravel(), dtype=float)
+    start = np.random.default_rng(0).standard_normal(d)
+    return tuple(float(eigsh(E, 1, which=end, v0=start, tol=1e-4)[0][0]) for end in ("SA", "LA"))  # type: ignore[return-value]
+
+
+def spectral_error(X: Any, sketch: Any) -> float:
+    return max(map(abs, extreme_errors(X, sketch.second_moment())))
+
+
+def largest_squared_singular_values(X: Any, k: int) -> np.ndarray:
+    if X.shape[1] <= 1000:
+        T = X.T @ X
+        return np.linalg.eigvalsh(T.toarray() if sp.issparse(T) else T)[::-1][:k]
+    start = np.random.default_rng(0).standard_normal(min(X.shape))
+    return np.sort(svds(X, k, v0=start, tol=1e-4, return_singular_vectors=False))[::-1] ** 2
+
+
+def squared_norm(X: Any) -> float:
+    return float((X.multiply(X)).sum() if sp.issparse(X) else np.square(X).sum())
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name != "PFD 0.5"])
+def test_certificate_bounds_true_error(data, name):
+    _, X = data
+    m = SIZES[data[0]]
+    sketch = RULES[name].make(m)
+    for start in range(0, X.shape[0], 1717):
+        sketch.partial_fit(X[start : start + 1717])
+    rounding = 1e-9 * squared_norm(X)
+    low, high = extreme_errors(X, sketch.second_moment())
+    assert max(-low, high) <= sketch.error_bound_ * (1 + 1e-3) + rounding
+    if sketch.alpha_ == 0 and not RULES[name].compensated:
+        assert low >= -1e-4 * max(high, sketch.error_bound_) - rounding  # A'A - B'B >= 0
+    assert abs(sketch.squared_norm_ - squared_norm(X)) <= rounding
+    assert len(sketch.sketch_) <= m - 1
+
+
+def test_a_priori_bound(data):
+    """P3: Delta <= ||A - A_k||_F^2 / (m - k) for every k < m, FD's and (halved) RFD's certificate."""
+    _, X = data
+    m = SIZES[data[0]]
+    top = largest_squared_singular_values(X, m - 1)
+    tails = squared_norm(X) - np.concatenate([[0.0], np.cumsum(top)])
+    bound = min(tails[k] / (m - k) for k in range(m))
+    fd, robust = robustfd.FrequentDirections(m).fit(X), robustfd.RobustFrequentDirections(m).fit(X)
+    assert fd.error_bound_ <= bound * (1 + 1e-3)
+    assert robust.error_bound_ <= bound / 2 * (1 + 1e-3)
+    np.testing.assert_allclose(robust.error_bound_, fd.error_bound_ / 2)
+
+
+def test_robust_has_little_more_than_half_the_error_of_plain(data):
+    """Where lambda_max(E) is close to Delta, as it is on real data: RFD's error <= 0.6 of FD's at some m."""
+    _, X = data
+    ratios = []
+    for m in (5, 10, SIZES[data[0]], 50):
+        fd, robust = robustfd.FrequentDirections(m).fit(X), robustfd.RobustFrequentDirections(m).fit(X)
+        ratios.append(spectral_error(X, robust) / spectral_error(X, fd))
+        if ratios[-1] <= 0.6:
+            return
+    pytest.fail(f"RFD's error over FD's: {ratios}")
+
+
+def test_connectus_defeats_greedy(connectus):
+    """Its columns come one after the other, and greedy drops the late ones: more error than FD promises."""
+    X, _ = connectus
+    m = 20
+    greedy, fd = robustfd.GreedySketch(m).fit(X), robustfd.FrequentDirections(m).fit(X)
+    assert spectral_error(X, greedy) > fd.error_bound_
+    assert greedy.error_bound_ > fd.error_bound_
+
+
+def test_sparse_and_dense_routes_agree(a9a):
+    X = a9a[0][:3000]
+    for rule in RULES.values():
+        sparse, dense = rule.make(10).fit(X), rule.make(10).fit(X.toarray())
+        np.testing.assert_allclose(sparse.error_bound_, dense.error_bound_, rtol=1e-8)
+        np.testing.assert_allclose(sparse.singular_values_, dense.singular_values_, rtol=1e-8)
+
+
+def test_centred_sketch_of_sparse_rows_is_a_sketch_of_the_covariance(a9a):
+    X = a9a[0][:20_000]
+    sketch = robustfd.RobustFrequentDirections(20, center=True).fit(X)
+    truth = np.cov(X.toarray().T)
+    np.testing.assert_allclose(sketch.mean_, X.mean(axis=0).A1 if hasattr(X.mean(axis=0), "A1") else X.mean(axis=0))
+    assert np.linalg.norm(truth - sketch.covariance().to_dense(), 2) <= sketch.error_bound_ / 19_999 * (1 + 1e-9)

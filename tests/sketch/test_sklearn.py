@@ -1,0 +1,115 @@
+"""The sketches behave as scikit-learn's estimators do."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import robustfd
+from tests.sketch.family import SKETCHES, fingerprint
+
+CLASSES = [
+    robustfd.FrequentDirections,
+    robustfd.RobustFrequentDirections,
+    robustfd.ParameterizedFrequentDirections,
+    robustfd.CompensativeFrequentDirections,
+    robustfd.GreedySketch,
+    robustfd.RandomProjectionSketch,
+    robustfd.OjaSketch,
+    robustfd.ExactSecondMoment,
+]
+every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
+X = np.random.default_rng(0).standard_normal((30, 6))
+
+
+# A row of weight 0 is as if it were not there, and a stream may well begin with such rows: no error.
+EXPECTED = {"check_all_zero_sample_weights_error": "rows of weight 0 are ignored, also when there are no others yet"}
+
+
+@parametrize_with_checks([cls() for cls in CLASSES], expected_failed_checks=lambda estimator: EXPECTED)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@every_sketch
+def test_clone_copies_parameters_and_no_rows(make):
+    sketch = make(alpha0=0.5, decay=0.9, center=True).fit(X)
+    copy = clone(sketch)
+    assert copy.get_params() == sketch.get_params()
+    assert not hasattr(copy, "n_features_in_")
+    with pytest.raises(NotFittedError):
+        copy.to_bytes()
+    assert fingerprint(copy.fit(X)) == fingerprint(sketch)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_parameters_can_be_got_and_set(cls):
+    params = cls().get_params()
+    assert {"alpha0", "decay", "center"} <= set(params)
+    assert cls(**params).get_params() == params
+    with pytest.raises(ValueError, match="nonsense"):
+        cls().set_params(nonsense=1)
+    with pytest.raises(TypeError):
+        cls(10, 20)  # past the first, parameters have names
+
+
+@every_sketch
+def test_repr_shows_what_differs_from_the_default(make):
+    shown = repr(make(alpha0=0.25))
+    assert shown.startswith(type(make()).__name__ + "(")
+    assert "alpha0=0.25" in shown
+    assert "decay" not in shown
+    assert repr(make(alpha0=0.25).fit(X)) == shown
+
+
+@every_sketch
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+def test_going_on_after_unpickling_is_bitwise_the_same(make, protocol):
+    sketch = make(center=True, decay=0.9).partial_fit(X[:11])
+    copy = pickle.loads(pickle.dumps(sketch, protocol=protocol))
+    assert fingerprint(sketch.partial_fit(X[11:])) == fingerprint(copy.partial_fit(X[11:]))
+    np.testing.assert_array_equal(sketch.sketch_, copy.sketch_)
+    assert pickle.loads(pickle.dumps(make())).get_params() == make().get_params()
+
+
+@every_sketch
+def test_data_frames_bring_their_names(make):
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    sketch = make().fit(frame)
+    assert list(sketch.feature_names_in_) == list("abcdef")
+    np.testing.assert_array_equal(sketch.sketch_, make().fit(X).sketch_)
+    before = fingerprint(sketch)
+    for wrong in (frame[list("bacdef")], frame.rename(columns={"a": "z"})):
+        with pytest.raises(ValueError, match="feature names"):
+            sketch.partial_fit(wrong)
+        with pytest.raises(ValueError, match="feature names"):
+            sketch.bracket_mahalanobis(wrong)
+    with pytest.raises(ValueError, match="feature"):
+        sketch.partial_fit(frame[list("abc")])
+    assert fingerprint(sketch) == before
+    assert list(type(sketch).from_bytes(sketch.to_bytes()).feature_names_in_) == list("abcdef")
+    assert sketch.partial_fit(frame.iloc[:0]).n_samples_seen_ == 30
+    bad = pd.DataFrame(np.full((3, 2), np.nan), columns=["u", "v"])
+    with pytest.raises(ValueError, match="NaN"):
+        sketch.fit(bad)
+    assert list(sketch.feature_names_in_) == list("abcdef")
+    assert not hasattr(sketch.fit(X), "feature_names_in_")
+
+
+@pytest.mark.parametrize("name", [name for name in SKETCHES if name not in ("Oja", "random projection")])
+def test_sketches_of_differently_named_columns_do_not_merge(name):
+    one, two = (SKETCHES[name]().fit(pd.DataFrame(X, columns=list(names))) for names in ("abcdef", "fedcba"))
+    with pytest.raises(ValueError, match="feature_names_in_"):
+        one.merge(two)
+
+
+@every_sketch
+def test_integer_and_mixed_data_frames_work(make):
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
+    np.testing.assert_array_equal(make().fit(frame).sketch_, make().fit(frame.to_numpy(float)).sketch_)

@@ -1,0 +1,188 @@
+"""The traps of the mathematics, section 10, each as a test; and bugs that were met on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import robustfd
+from tests import reference as ref
+from tests.sketch.family import EPS, RULES, SKETCHES, largest_eigenvalue
+
+every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+every_solver = pytest.mark.parametrize("solver", ["auto", "gram", "svd"])
+
+
+@every_rule
+@every_solver
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_t1_round_off_is_never_added_to_alpha(rule, solver, sparse, rank):
+    """Rows of rank m - 1 or less lose nothing: Delta is exactly zero, not 1e-29, for every order of the rows."""
+    for order, scale in enumerate([1.0, 1e-120]):
+        rng = np.random.default_rng(order)
+        base = rng.standard_normal((rank, 90)) * (rng.random((rank, 90)) < 0.1)
+        X = scale * base[rng.integers(0, rank, 300)]
+        for m in (rank + 1, rank + 2):
+            sketch = rule.make(m, solver=solver).fit(sp.csr_array(X) if sparse else X)
+            assert rule.delta(sketch) == 0.0
+            assert sketch.alpha_ == 0.0
+            assert len(sketch.sketch_) <= rank
+            T = ref.target(X)
+            np.testing.assert_allclose(sketch.sketch_.T @ sketch.sketch_, T, atol=1e-11 * largest_eigenvalue(T))
+
+
+@every_rule
+def test_t1_a_small_but_real_delta_is_not_lost_by_svd(rule):
+    """delta = 1e-18 lambda_1 is far above the round-off of an SVD, (eps sigma_1)^2."""
+    X = np.diag([1.0, 1e-9])
+    sketch = rule.make(2, buffer_size=2, solver="svd").fit(X)
+    np.testing.assert_allclose(rule.delta(sketch), 1e-18, rtol=1e-6)
+    assert rule.make(2, buffer_size=2, solver="auto").fit(X).error_bound_ > 0
+
+
+@every_rule
+@every_solver
+def test_t2_equal_singular_values_give_no_nan(rule, solver):
+    """lambda_i - delta of equal numbers is one ulp below zero now and then."""
+    rng = np.random.default_rng(1)
+    for _ in range(150):
+        Q = np.linalg.qr(rng.standard_normal((6, 6)))[0] * rng.lognormal(0, 3)
+        sketch = rule.make(3, buffer_size=6, solver=solver).fit(Q)
+        assert np.isfinite(sketch.sketch_).all()
+        assert np.isfinite(sketch.error_bound_)
+        assert rule.delta(sketch) >= largest_eigenvalue(Q.T @ Q) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_t3_reading_counts_the_rows_still_in_the_buffer(name, sparse):
+    X = np.random.default_rng(2).standard_normal((7, 50)) * 0.5  # one row less than fills the buffer
+    X[:, 4:] = 0
+    sketch = SKETCHES[name]()
+    for n, row in enumerate(X, start=1):
+        sketch.partial_fit(sp.csr_array(row[None]) if sparse else row[None])
+        np.testing.assert_allclose(sketch.squared_norm_, (X[:n] ** 2).sum())
+        if name in RULES:
+            B = sketch.sketch_
+            error = np.linalg.norm(ref.target(X[:n]) - B.T @ B, 2)
+            assert error <= RULES[name].delta(sketch) + 1e-12
+
+
+@every_rule
+@pytest.mark.parametrize("ragged", range(1, 16))
+def test_t4_a_ragged_last_batch_counts_no_row_twice(rule, ragged):
+    X = np.random.default_rng(3).standard_normal((32 + ragged, 9))
+    sketch = rule.make(4)
+    for start in range(0, len(X), 16):
+        sketch.partial_fit(X[start : start + 16])
+    np.testing.assert_allclose(sketch.squared_norm_, (X**2).sum())
+    whole = rule.make(4).fit(X)
+    np.testing.assert_allclose(sketch.sketch_.T @ sketch.sketch_, whole.sketch_.T @ whole.sketch_, atol=1e-11)
+
+
+@every_rule
+@pytest.mark.parametrize("center", [False, True])
+def test_t5_rows_whose_entries_sum_to_zero_are_rows(rule, center):
+    X = np.random.default_rng(4).standard_normal((50, 8))
+    X -= X.mean(axis=1, keepdims=True)
+    X[7] = 0
+    sketch = rule.make(4, center=center).fit(X)
+    expected = ref.final(rule.transcription(X, 4, 8, center=center))
+    np.testing.assert_allclose(sketch.squared_norm_, expected.squared_norm)
+    np.testing.assert_allclose(rule.delta(sketch), expected.Delta, rtol=1e-9)
+
+
+@every_rule
+def test_t6_below_the_sketch_size_a_sketch_is_exact_and_so_is_the_exact_matrix(rule):
+    """Small d says nothing about a sketch: for d < m both are A'A itself."""
+    X = np.random.default_rng(5).standard_normal((500, 7))
+    exact, sketch = robustfd.ExactSecondMoment().fit(X), rule.make(8).fit(X)
+    np.testing.assert_allclose(exact.second_moment().to_dense(), X.T @ X, atol=1e-11)
+    np.testing.assert_allclose(sketch.second_moment().to_dense(), X.T @ X, atol=1e-10)
+    assert sketch.error_bound_ == exact.error_bound_ == 0.0
+
+
+def test_t7_a_flat_spectrum_is_worse_for_robust_than_for_plain_and_worse_for_both_than_for_greedy():
+    """Gaussian 400 x 300, m = 10, 2 m rows: FD about 1353, RFD about 4178."""
+    X = np.random.default_rng(6).standard_normal((400, 300))
+    errors = {
+        name: np.linalg.norm(X.T @ X - RULES[name].make(10).fit(X).second_moment().to_dense(), 2)
+        for name in ("FD", "RFD", "greedy")
+    }
+    assert errors["greedy"] < errors["FD"] < errors["RFD"]
+    assert 1200 < errors["FD"] < 1500
+    assert 3800 < errors["RFD"] < 4600
+
+
+@pytest.mark.parametrize("L", [6, 12, 18], ids=["m", "2m", "3m"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_the_appendix_stream_defeats_greedy(L, sparse):
+    """Greedy errs by 1998 where FD's bound is 4."""
+    m = 6
+    X = ref.greedy_adversary(m, L)
+    X = np.hstack([X, np.zeros((len(X), 5 * L))])
+    greedy, fd = (make(m, buffer_size=L) for make in (robustfd.GreedySketch, robustfd.FrequentDirections))
+    for sketch in (greedy, fd):
+        sketch.fit(sp.csr_array(X) if sparse else X)
+    errors = [np.linalg.norm(X.T @ X - s.sketch_.T @ s.sketch_, 2) for s in (greedy, fd)]
+    np.testing.assert_allclose(errors[0], 1998, rtol=1e-9)
+    np.testing.assert_allclose(greedy.error_bound_, 1998, rtol=1e-9)
+    rounding = 2000 * EPS * largest_eigenvalue(X.T @ X)
+    assert errors[1] <= fd.error_bound_ + rounding <= 4 + 2 * rounding
+
+
+# ---------------------------------------------------------------- bugs met on the way
+
+
+@every_rule
+@every_solver
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_single_precision_rows_of_low_rank_stay_of_low_rank(rule, solver, sparse):
+    """Noise of single precision was kept as signal: rows of rank 2 came out as rank m - 1."""
+    rng = np.random.default_rng(7)
+    base = (rng.standard_normal((2, 90)) * (rng.random((2, 90)) < 0.1)).astype(np.float32)
+    X = base[rng.integers(0, 2, 200)] * rng.choice([1, 2, 4], (200, 1)).astype(np.float32)
+    sketch = rule.make(6, solver=solver)
+    for batch in np.array_split(X, 9):
+        sketch.partial_fit(sp.csr_array(batch) if sparse else batch)
+    assert sketch.sketch_.dtype == np.float32
+    assert len(sketch.sketch_) == 2
+    assert sketch.error_bound_ == 0.0
+
+
+@every_rule
+def test_rounding_does_not_pile_up_over_many_shrinks(rule):
+    """3000 shrinks of one row each: A'A - B'B stays within [0, Delta] to about shrinks * eps."""
+    X = np.random.default_rng(8).standard_normal((3000, 12)) / np.arange(1, 13)
+    sketch = rule.make(4, buffer_size=4).fit(X)
+    V, Delta = sketch.components_, rule.delta(sketch)
+    E = X.T @ X - sketch.sketch_.T @ sketch.sketch_ + (Delta * V.T @ V if rule.compensated else 0)
+    values, tol = np.linalg.eigvalsh(E), 3000 * 12 * EPS * largest_eigenvalue(X.T @ X)
+    assert values[0] >= -tol
+    assert values[-1] <= Delta + tol
+    np.testing.assert_allclose(V @ V.T, np.eye(len(V)), atol=1e-10)
+
+
+@every_rule
+@pytest.mark.parametrize("solver", ["auto", "svd"])
+def test_small_rows_beside_a_huge_one_are_not_lost(rule, solver):
+    """sigma_m / sigma_1 = 1e-8: the Gram matrix no longer sees them, `auto` must."""
+    rng = np.random.default_rng(9)
+    X = np.vstack([1e8 * np.eye(1, 20), np.hstack([np.zeros((30, 1)), rng.standard_normal((30, 19))])])
+    sketch = rule.make(4, solver=solver).fit(X)
+    expected = ref.final(rule.transcription(X, 4, 8))
+    np.testing.assert_allclose(rule.delta(sketch), expected.Delta, rtol=1e-5)
+    read_out = ref.compensate(rule.transcription(X, 4, 8)) if rule.compensated else expected
+    np.testing.assert_allclose(sketch.singular_values_, np.linalg.svd(read_out.B)[1][:3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in SKETCHES if name not in ("Oja", "random projection")])
+def test_large_single_precision_rows_can_be_read(name):
+    """Rows of 1e37 are numbers of single precision, their squares are not."""
+    X = np.full((6, 3), 1e30, dtype=np.float32) * np.eye(6, 3, dtype=np.float32)
+    sketch = SKETCHES[name]().fit(X)
+    np.testing.assert_allclose(sketch.singular_values_, 1e30, rtol=1e-6)
+    assert np.isfinite(sketch.sketch_).all()
+    np.testing.assert_allclose(sketch.squared_norm_, 3e60, rtol=1e-6)
