@@ -1,5 +1,6 @@
-"""Streaming matrix sketches that certify their own error."""
+"""Streaming matrix sketches that certify their own error, and estimators over them."""
 
+from robustfd.estimators.detector import MahalanobisDetector
 from robustfd.estimators.pca import SketchedPCA
 from robustfd.estimators.ridge import SketchedRidge
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -26,6 +27,7 @@ __all__ = [
     "FrequentDirections",
     "GreedySketch",
     "LowRankPlusIdentity",
+    "MahalanobisDetector",
     "OjaSketch",
     "ParameterizedFrequentDirections",
     "RandomProjectionSketch",

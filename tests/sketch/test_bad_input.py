@@ -192,6 +192,18 @@ def test_an_empty_first_batch_is_refused(make):
 
 
 @every_sketch
+def test_first_rows_without_any_weight_are_refused(make):
+    """As a first batch without rows is; later they change nothing."""
+    unfitted = make()
+    assert_refused(unfitted, lambda: unfitted.fit(GOOD, sample_weight=np.zeros(50)), "sample_weight.*zero")
+    assert_refused(unfitted, lambda: unfitted.partial_fit(GOOD, sample_weight=np.zeros(50)), "sample_weight.*zero")
+    fitted = make().fit(GOOD)
+    assert_refused(fitted, lambda: fitted.fit(GOOD, sample_weight=np.zeros(50)), "sample_weight.*zero")
+    before = fingerprint(fitted)
+    assert fingerprint(fitted.partial_fit(GOOD, sample_weight=np.zeros(50))) == before
+
+
+@every_sketch
 def test_reading_before_any_rows_says_so(make):
     sketch = make(center=True)
     for name in READS:

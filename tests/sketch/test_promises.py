@@ -156,6 +156,8 @@ def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, ce
             n = int(rng.integers(1, 30))
             X = rng.standard_normal((n, d)) * (rng.random((n, d)) < rng.choice([0.05, 1.0])) + rng.choice([0, 0, 3])
             weights = rng.choice([0.0, 0.3, 1.0, 25.0], n) if weighted else None
+            if weighted and not fitted:
+                weights[0] = 1.0  # first rows without any weight are refused
             sketches[i].partial_fit(sp.csr_array(X) if rng.random() < 0.5 else X, sample_weight=weights)
             ledgers[i].enter(X, weights)
             events += n

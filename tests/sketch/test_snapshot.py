@@ -98,6 +98,16 @@ def test_a_restored_sketch_goes_on_bit_for_bit(kind, forms, center, n):
         assert_same(original, restored)
 
 
+def test_dense_rows_after_sparse_ones_are_rounded_as_without_a_snapshot():
+    # B is kept column by column after sparse rows, and products with it depend on that in the last bit.
+    original = rf.RobustFrequentDirections(8).fit(sp.csr_array(rows(60, d=250)))
+    restored = again(original)
+    assert original._state.b.flags.c_contiguous == restored._state.b.flags.c_contiguous
+    for sketch in (original, restored):
+        sketch.partial_fit(rows(60, seed=1, d=250))
+    assert_same(original, restored)
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_saving_changes_nothing_and_says_the_same_twice(kind):
     sketch = make(kind, center=True).fit(rows(33))
@@ -496,6 +506,9 @@ NONSENSE = [
     (DENSE, {"document": {"tail": 0}}),
     (DENSE, {"document": {"tail": "1"}}),
     (DENSE, {"document": {"tail": float("nan")}}),
+    (DENSE, {"document": {"column_major": ["state.c"]}}),
+    (DENSE, {"document": {"column_major": None}}),
+    (DENSE, {"document": {"column_major": [["state.b"]]}}),
     (DENSE, {"document": {"feature_names": ["a"]}}),
     (DENSE, {"document": {"feature_names": "a" * D}}),
     (DENSE, {"document": {"feature_names": list(range(D))}}),

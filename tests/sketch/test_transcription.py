@@ -14,7 +14,7 @@ from tests.sketch.family import RULES, Rule
 
 M = 5
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-every_buffer = pytest.mark.parametrize("L", [M, M + 1, 2 * M, 3 * M])
+every_buffer = pytest.mark.parametrize("L", [M, 2 * M, 3 * M])
 dense_and_sparse = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -148,6 +148,7 @@ def test_parameterized_counts_the_values_that_were_meant():
 def test_oja_equals_its_transcription(options, sparse, weighted):
     X = 0.5 * stream(sparse, 150, seed=11)
     weights = np.random.default_rng(12).choice([0.0, 0.5, 2.0], len(X)) if weighted else np.ones(len(X))
+    weights[0] = 1.0  # first rows without any weight are refused
     sketch = robustfd.OjaSketch(M, random_state=0, **options)
     start = robustfd.OjaSketch(M, random_state=0, **options)._start(X.shape[1]).vt.T
     np.testing.assert_allclose(start @ start.T, np.eye(M), atol=1e-14)
@@ -177,6 +178,7 @@ def test_random_projection_equals_its_transcription(options, sparse, weighted, m
 
     X = stream(sparse, 600, seed=13)
     weights = np.random.default_rng(14).choice([0.0, 0.5, 2.0], len(X)) if weighted else np.ones(len(X))
+    weights[0] = 1.0  # first rows without any weight are refused
     sketch = robustfd.RandomProjectionSketch(M, random_state=0, **options)
     with monkeypatch.context() as patch:
         patch.setattr(np.random, "Generator", Recorded)

@@ -143,7 +143,7 @@ def test_single_precision_rows_of_low_rank_stay_of_low_rank(rule, solver, sparse
     """Noise of single precision was kept as signal: rows of rank 2 came out as rank m - 1."""
     rng = np.random.default_rng(7)
     base = (rng.standard_normal((2, 90)) * (rng.random((2, 90)) < 0.1)).astype(np.float32)
-    X = base[rng.integers(0, 2, 200)] * rng.choice([1, 2, 4], (200, 1)).astype(np.float32)
+    X = base[rng.integers(0, 2, 400)] * rng.choice([1, 2, 4], (400, 1)).astype(np.float32)
     sketch = rule.make(6, solver=solver)
     for batch in np.array_split(X, 9):
         sketch.partial_fit(sp.csr_array(batch) if sparse else batch)

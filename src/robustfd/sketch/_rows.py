@@ -101,10 +101,10 @@ class Queue:
             if skip == len(pieces[-1]):
                 pieces.pop()
                 skip = 0
-        rows = concatenate(head)
+        rows, nnz = concatenate(head), self.nnz - sum(piece.nnz for piece in head)
         sparse = all(piece.is_sparse for piece in pieces)
         fades = self.fades + float(np.log(rows.decay).sum())
-        return rows, Queue(tuple(pieces[::-1]), self.rows - k, self.nnz - rows.nnz, sparse, fades, skip)
+        return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, fades, skip)
 
     def all(self) -> Rows:
         """Return every row in one piece."""

@@ -52,6 +52,8 @@ def pack(sketch: Any) -> bytes:
         "state": scalars,
         "queue": _pack_queue(sketch._queue, tensors),
         "feature_names": list(getattr(sketch, "feature_names_in_", [])),
+        # The layout of B in memory decides how its products are rounded.
+        "column_major": [name for name, value in tensors.items() if not value.flags.c_contiguous],
     }
     tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     meta = {"robustfd": str(VERSION), "kind": type(sketch).__name__, "document": json.dumps(document)}
@@ -69,6 +71,8 @@ def unpack(data: bytes, kinds: Mapping[str, type[Any]]) -> Any:
         sketch = kinds[meta["kind"]](**document["params"])
         structure = document["structure"]
         _check_parameters(sketch, structure)
+        for name in document["column_major"]:
+            tensors[name] = np.asfortranarray(tensors[name])
         d = check_integer("n_features", document["n_features"], 1)
         sketch._state = _unpack_state(sketch._state_type, document["state"], tensors, structure, d)
         sketch._queue = _unpack_queue(document["queue"], tensors, d)
