@@ -64,7 +64,12 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Return n non-negative weights, all 1 if None was given."""
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    weight = np.asarray(sample_weight)
+    if weight.dtype.kind not in "biuf":
+        raise ValueError(
+            f"sample_weight must be {n} numbers >= 0, got an array of {weight.dtype}: {sample_weight!r:.60}."
+        )
+    weight = weight.astype(np.float64)
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Solver = Literal["auto", "gram", "svd"]
 
 EPS = float(np.finfo(np.float64).eps)
+LEAST_SIZE = 16  # a stack of fewer rows has no less round-off: its rows come from earlier shrinks
 RESOLVED = 1e-12  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows
 
 
@@ -61,13 +62,24 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
 
     `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
     """
-    lam, q = np.linalg.eigh(gram)
-    lam, q = np.maximum(lam[::-1], 0.0), q[:, ::-1]
-    kept, delta = shrink(lam, m, j, noise=len(lam) * EPS * lam[0])
+    lam, q = _eigh(gram)
+    kept, delta = shrink(lam, m, j, noise=max(len(lam), LEAST_SIZE) * EPS * lam[0])
     live = np.flatnonzero(kept)
     weights = np.sqrt(kept[live] / lam[live])[:, None] * q[:, live].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
     return SmallShrink(weights, kept[live], delta, resolved)
+
+
+def _eigh(a: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvalues of a positive semi-definite matrix, descending and not below zero, and eigenvectors."""
+    try:
+        values, v = np.linalg.eigh(a)
+    except np.linalg.LinAlgError:
+        # LAPACK can fail on numbers that differ by more than 1e300; in units of the largest the least are zero.
+        largest = float(a.diagonal().max())
+        values, v = np.linalg.eigh(a / largest)
+        values = values * largest
+    return np.maximum(values[::-1], 0.0), v[:, ::-1]
 
 
 def shrink_stack(
@@ -104,9 +116,8 @@ def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Flo
 
 def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
     stack = _stack(b, x, s, t)
-    values, v = np.linalg.eigh(stack.T @ stack)
-    values, v = np.maximum(values[::-1], 0.0), v[:, ::-1]
-    kept, delta = shrink(values, m, j, noise=len(stack) * EPS * values[0])
+    values, v = _eigh(stack.T @ stack)
+    kept, delta = shrink(values, m, j, noise=max(len(stack), LEAST_SIZE) * EPS * values[0])
     live = np.flatnonzero(kept)
     rows = np.sqrt(kept[live])[:, None] * v[:, live].T
     resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])
@@ -119,7 +130,8 @@ def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk
         _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
         _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False, lapack_driver="gesvd")
-    noise = (len(stack) * EPS * sigma[0]) ** 2
+    # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
+    noise = (max(len(stack), 8 * LEAST_SIZE) * EPS * sigma[0]) ** 2
     kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
     live = np.flatnonzero(kept)
     rows = np.sqrt(kept[live])[:, None] * vt[live]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -16,6 +15,7 @@ from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
+BLOCK = 2**20  # entries of a dense block of rows
 LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
 
 
@@ -177,7 +177,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         with np.errstate(over="ignore", invalid="ignore"):
             after._state, after._queue = self._absorb(after._state, after._queue)
         after._n_seen += len(weight)
-        after._single = after._single and x.dtype == np.float32
+        after._single = after._single and (x.dtype == np.float32 or not len(weight))
         after._cached = None
         self.__dict__ = after.__dict__
         return self
@@ -276,7 +276,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         mean = self._view.mean
         if mean is None:
             raise AttributeError("mean_ is kept only with center=True.")
-        return mean
+        return mean.copy()
 
     def second_moment(self) -> LowRankPlusIdentity:
         """Return the approximation of A'A + alpha0 I; with alpha_ = 0 it is singular and solves by pseudo-inverse."""
@@ -295,10 +295,14 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
 
     def bracket_logdet(self) -> tuple[float, float]:
         """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
-        low, high = self._brackets()
-        return tuple(  # type: ignore[return-value]
-            m.logdet() if m.alpha > 0 or len(m.components) == m.shape[0] else -np.inf for m in (low, high)
-        )
+        view = self._view
+        lam, left = view.floor_lam[view.floor_lam > 0], self.n_features_in_ - np.count_nonzero(view.floor_lam)
+        with np.errstate(divide="ignore"):
+            low, high = (
+                float(np.log(lam + alpha).sum() + (left * np.log(alpha) if left else 0.0))
+                for alpha in (view.floor_alpha, view.ceiling_alpha)
+            )
+        return low, high
 
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
         """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
@@ -306,19 +310,31 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
         Where nothing bounds a distance from above, upper is inf.
         """
-        self._require_rows()
-        x = check_rows(self, X, reset=False)
-        low, high = self._brackets()
-        upper = low.mahalanobis(x)
-        if low.alpha == 0.0:
-            upper = np.where(_outside(low.components, x), np.inf, upper)
-        return np.asarray(high.mahalanobis(x)), np.asarray(upper)
-
-    def _brackets(self) -> tuple[LowRankPlusIdentity, LowRankPlusIdentity]:
         view = self._view
+        x = check_rows(self, X, reset=False)
         live = view.floor_lam > 0
         v, lam = view.components[live], view.floor_lam[live]
-        return LowRankPlusIdentity(v, lam, view.floor_alpha), LowRankPlusIdentity(v, lam, view.ceiling_alpha)
+        bounds = [np.zeros((2, 0))]
+        step = max(1, BLOCK // x.shape[1])
+        for start in range(0, x.shape[0], step):
+            # Dense, a block at a time: whether a row is in the span shows only in its explicit residual.
+            rows = Rows(x[start : start + step], np.ones(0), np.ones(0)).dense()
+            along = rows @ v.T
+            size = np.abs(rows).max(axis=1, initial=0.0) + (rows == 0).all(axis=1)
+            outside = np.square((rows - along @ v) / size[:, None]).sum(axis=1)
+            off_span = outside > 1e-22 * np.square(rows / size[:, None]).sum(axis=1)
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+                bounds.append(
+                    np.array(
+                        [
+                            np.square(along / np.sqrt(lam + alpha)).sum(axis=1)
+                            + np.where(off_span, outside * size / np.float64(alpha) * size, 0.0)
+                            for alpha in (view.ceiling_alpha, view.floor_alpha)
+                        ]
+                    )
+                )
+        lower, upper = np.concatenate(bounds, axis=1)
+        return lower, upper
 
     # -- merging
 
@@ -379,15 +395,6 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     def save(self, path: Any) -> None:
         """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
         snapshot.write(path, self.to_bytes())
-
-
-def _outside(components: NDArray[np.floating], x: Any) -> NDArray[np.bool_]:
-    """Return which rows of x have a part outside the span of the components, beyond rounding."""
-    inside = np.asarray(x @ components.T)
-    squares = x.multiply(x) if sp.issparse(x) else np.square(x, dtype=np.float64)
-    total = np.asarray(squares.sum(axis=1)).ravel()
-    left = total - np.square(inside, dtype=np.float64).sum(axis=1)
-    return np.asarray(left > 1e-10 * total)
 
 
 def load(path: Any) -> BaseSketch:

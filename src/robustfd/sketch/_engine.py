@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from robustfd.linalg.decompose import Solver, shrink_gram, shrink_stack, stack_gram
-from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, squared_norm
-from robustfd.sketch._rows import Floats, Queue, Rows, Unread, raise_not_finite
+from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, grown
+from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
 # Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
 Form: TypeAlias = Literal["apart", "dense", "sparse"]
@@ -66,7 +66,7 @@ class Engine:
             cuts = self._cuts(state, wanted)
             rows, after = queue.take(cuts[-1])
             state, queue = self._run(state, rows, cuts, self._form(state, queue)), after
-        return state, queue.owned()
+        return state, queue.owned(state.squared_norm)
 
     def finish(self, state: State, queue: Queue) -> State:
         """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number."""
@@ -85,7 +85,7 @@ class Engine:
         if a.mean is not None and b.mean is not None and weight > 0:
             apart = b.mean - a.mean
             mean = a.mean + (b.weight / weight) * apart
-            row = np.sqrt(a.weight * b.weight / weight) * apart
+            row = np.sqrt(a.weight * (b.weight / weight)) * apart
             stacks.append(row[None])
             extra = float(row @ row)
         stack = np.concatenate(stacks)
@@ -95,7 +95,7 @@ class Engine:
             shrunk.lam,
             True,
             a.delta + b.delta + shrunk.delta,
-            a.squared_norm + b.squared_norm + extra,
+            check_total(a.squared_norm + b.squared_norm + extra),
             weight,
             mean,
         )
@@ -179,7 +179,7 @@ class Engine:
             r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
         b = e.combine(r[:, r0:], r[:, :r0], state.b)
-        return State(b, lam, True, delta, _finite(norm), weight, mean)
+        return State(b, lam, True, delta, check_total(norm, slack=10), weight, mean)
 
 
 def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
@@ -187,11 +187,5 @@ def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
     e, mean, weight = enter(rows, state.mean, state.weight)
     assert isinstance(e, DenseRows)
     s, t = rows.fading()
-    norm = _finite(s * s * state.squared_norm + squared_norm(e, t, rows))
+    norm = grown(state.squared_norm, e, rows)
     return replace(state, mean=mean, weight=weight, squared_norm=norm, delta=s * s * state.delta), e.e, s, t
-
-
-def _finite(norm: float) -> float:
-    if not np.isfinite(norm):
-        raise ValueError("Input X is too large: the squared norm of all rows so far overflows float64. Scale the rows.")
-    return norm

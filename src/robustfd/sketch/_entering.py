@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from robustfd.linalg.decompose import combine
-from robustfd.sketch._rows import Floats, Rows, raise_not_finite
+from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
 
 LARGEST_DECAY = 600.0  # exp of more would overflow
 CHUNK = 512  # dense rows centred at once: their shifted copies stay in the cache
@@ -41,7 +41,7 @@ class Centring:
         sums = np.cumsum(share)
         before = np.exp(log) * np.concatenate([[0.0], sums[:-1]]) + old
         after = before + rows.weight
-        own = np.sqrt(rows.weight * before / after)
+        own = np.sqrt(rows.weight * (before / after))  # in this order, or tiny and huge weights are lost
         per_unit = np.divide(own, before, out=np.zeros_like(before), where=before > 0)
         to_mean = share * np.exp(log[-1]) / after[-1]
         return cls(own, share, per_unit * np.exp(log), -per_unit * old, to_mean, old[-1] / after[-1], after[-1])
@@ -174,12 +174,15 @@ def enter(
 ) -> tuple[EnteringRows, Floats | None, float]:
     """Return (E, mean, weight): the rows that enter, and the mean (if centring) and the total weight after them."""
     root = np.sqrt(rows.weight)
+    if mean is not None:
+        energy(rows)  # a first row that is too large would show only in the next
     if sparse and rows.is_sparse:
-        p, after = rows.x.astype(np.float64), _total_weight(rows, weight)
+        p = rows.x.astype(np.float64)
         if mean is None:
-            return SparseRows(p, root, None, None), None, after
-        centring = Centring.of(rows, weight)
-        new_mean = centring.mean_to_mean * mean + p.T @ centring.to_mean
+            return SparseRows(p, root, None, None), None, _total_weight(rows, weight)
+        centring, shift = Centring.of(rows, weight), _shift(p, mean, weight)
+        mean = mean - shift
+        new_mean = shift + centring.mean_to_mean * mean + p.T @ centring.to_mean
         return SparseRows(p, root, centring, mean), new_mean, centring.weight
     if mean is not None:
         e, mean, weight = _centred(rows, mean, weight)
@@ -188,17 +191,31 @@ def enter(
     return DenseRows(x if np.all(root == 1.0) else x * root[:, None]), None, _total_weight(rows, weight)
 
 
+def _shift(p: Any, mean: Floats, weight: float) -> Floats:
+    """Subtract from p, in place, what its full columns can be shifted by without a zero becoming something else.
+
+    Centring does not see a shift, but a column like 1e7 + noise would lose the noise in the products of raw rows.
+    """
+    shift = np.zeros_like(mean)
+    full = np.bincount(p.indices, minlength=p.shape[1]) == p.shape[0]
+    if full.any():
+        shift[full] = mean[full] if weight > 0 else p[[0]].toarray().ravel()[full]
+        p.data -= shift[p.indices]
+    return shift
+
+
 def _total_weight(rows: Rows, weight: float) -> float:
     log = np.cumsum(np.log(rows.decay))
     return float(weight * np.exp(log[-1]) + rows.weight @ np.exp(log[-1] - log))
 
 
-def squared_norm(e: EnteringRows, t: Floats, rows: Rows) -> float:
-    """Return ||diag(t) E||_F^2 in float64; raise if it is not finite, saying what is wrong with the raw rows."""
+def grown(norm: float, e: EnteringRows, rows: Rows) -> float:
+    """Return the squared norm of all rows after E has entered; raise if it is not finite, saying what is wrong."""
+    s, t = rows.fading()
     if isinstance(e, DenseRows) and np.all(t == 1.0):
-        total = float(np.vdot(e.e, e.e))
+        new = float(np.vdot(e.e, e.e))
     else:
-        total = float(e.squared_norms() @ (t * t))
-    if not np.isfinite(total):
+        new = float(e.squared_norms() @ (t * t))
+    if not np.isfinite(new):
         raise_not_finite(rows.x)
-    return total
+    return check_total(s * s * norm + new, slack=10)  # centred rows, let in before, can be twice as long

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+LARGEST_NORM = 1e306
 Matrix: TypeAlias = Any  # a 2-d ndarray, or a CSR matrix or array
 
 
@@ -77,6 +78,7 @@ class Queue:
     nnz: int = 0
     is_sparse: bool = True
     fades: float = 0.0  # minus the logarithm of all decays of the pieces together
+    energy: float = 0.0  # weighted sum of squares of the rows, or more
     skip: int = 0
 
     def __len__(self) -> int:
@@ -88,7 +90,9 @@ class Queue:
             return self
         sparse = self.is_sparse and rows.is_sparse
         fades = self.fades - float(np.log(rows.decay).sum())
-        return Queue((*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, fades, self.skip)
+        return Queue(
+            (*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, fades, self.energy, self.skip
+        )
 
     def take(self, k: int) -> tuple[Rows, "Queue"]:
         """Return the first k rows and the queue without them."""
@@ -104,22 +108,27 @@ class Queue:
         rows, nnz = concatenate(head), self.nnz - sum(piece.nnz for piece in head)
         sparse = all(piece.is_sparse for piece in pieces)
         fades = self.fades + float(np.log(rows.decay).sum())
-        return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, fades, skip)
+        energy = self.energy if len(pieces) > 1 else 0.0  # of the pieces before the newest
+        return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, fades, energy, skip)
 
     def all(self) -> Rows:
         """Return every row in one piece."""
         return self.take(len(self))[0]
 
-    def owned(self) -> "Queue":
-        """Return the queue with its newest rows checked, and in memory that no caller can change."""
+    def owned(self, norm: float) -> "Queue":
+        """Return the queue with its newest rows checked, and in memory that no caller can change.
+
+        They must not be too large together with those before them, whose squared norm is `norm`.
+        """
         if not self.pieces:
             return self
         *older, newest = self.pieces
         skip = self.skip
         if not older:
             newest, skip = newest[skip:], 0
-        check_finite(newest.x)
-        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, self.fades, skip)
+        total = self.energy + energy(newest)
+        check_total(norm + total)
+        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, self.fades, total, skip)
 
 
 class Unread(NamedTuple):
@@ -130,13 +139,25 @@ class Unread(NamedTuple):
     factor: float
 
 
-def check_finite(x: Matrix) -> None:
-    """Raise a ValueError unless every entry is finite and can be squared."""
-    values = x.data if sp.issparse(x) else x
-    if values.size and values.dtype.kind == "f":
-        total = np.einsum("i,i->", values.ravel(), values.ravel(), dtype=np.float64)
-        if not np.isfinite(total):
-            raise_not_finite(x)
+def energy(rows: Rows) -> float:
+    """Return the weighted sum of squares of raw rows; raise a ValueError unless it is finite."""
+    x = rows.x
+    values = x.data if sp.issparse(x) else x.ravel()
+    weight = np.repeat(rows.weight, np.diff(x.indptr) if sp.issparse(x) else x.shape[1])
+    total = float(np.einsum("i,i,i->", values, values, weight, dtype=np.float64, casting="unsafe"))
+    if not np.isfinite(total):
+        raise_not_finite(x)
+    return total
+
+
+def check_total(norm: float, slack: float = 1.0) -> float:
+    """Return the squared norm of all rows; raise if it is so large that arithmetic with it overflows."""
+    if not norm < slack * LARGEST_NORM:
+        raise ValueError(
+            "Input X is too large together with the rows before: the squared norm of all rows "
+            f"would be above {LARGEST_NORM:g}, and float64 overflows. Scale the rows."
+        )
+    return norm
 
 
 def raise_not_finite(x: Matrix) -> NoReturn:

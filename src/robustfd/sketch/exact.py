@@ -7,8 +7,8 @@ import numpy as np
 
 from robustfd.linalg.decompose import EPS
 from robustfd.sketch._base import BaseSketch, View
-from robustfd.sketch._entering import DenseRows, SparseRows, enter, squared_norm
-from robustfd.sketch._rows import Floats, Queue, Rows, Unread, raise_not_finite
+from robustfd.sketch._entering import DenseRows, SparseRows, enter, grown
+from robustfd.sketch._rows import Floats, Queue, Unread, check_total, raise_not_finite
 
 CHUNK = 1024  # rows centred, weighted and multiplied at once
 
@@ -57,18 +57,17 @@ class ExactSecondMoment(BaseSketch):
         while len(queue):
             rows, queue = queue.take(min(len(queue), CHUNK))
             s, t = rows.fading()
-            if rows.is_sparse:
-                product, mean, weight = _sparse_product(state, rows, s, t)
-                norm = float(np.trace(product))
-                if not np.isfinite(norm):
-                    raise_not_finite(rows.x)
-            else:
-                e, mean, weight = enter(rows, state.mean, state.weight)
-                assert isinstance(e, DenseRows)
-                norm = squared_norm(e, t, rows)
+            e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
+            if isinstance(e, DenseRows):
+                norm = grown(state.squared_norm, e, rows)
                 faded = t[:, None] * e.e
                 product = faded.T @ faded
-            state = ExactState(s * s * state.matrix + product, s * s * state.squared_norm + norm, weight, mean)
+            else:
+                product = _sparse_product(e, s * s * state.weight, t, weight)
+                if not np.isfinite(new := float(np.trace(product))):
+                    raise_not_finite(rows.x)
+                norm = check_total(s * s * state.squared_norm + new)
+            state = ExactState(s * s * state.matrix + product, norm, weight, mean)
         return state, queue
 
     def _read(self, unread: Unread) -> View:
@@ -90,28 +89,23 @@ class ExactSecondMoment(BaseSketch):
         )
 
     def _union(self, one: Unread, two: Unread) -> ExactState:
-        f, g = one.factor, two.factor
-        n, k = f * one.state.weight, g * two.state.weight
-        matrix, norm = (
-            f * one.state.matrix + g * two.state.matrix,
-            f * one.state.squared_norm + g * two.state.squared_norm,
-        )
-        mean = one.state.mean
+        a, b, f, g = one.state, two.state, one.factor, two.factor
+        matrix, norm = f * a.matrix + g * b.matrix, f * a.squared_norm + g * b.squared_norm
+        n, k, mean = f * a.weight, g * b.weight, a.mean
         if mean is not None and n + k > 0:
-            apart = two.state.mean - mean
-            mean = mean + (k / (n + k)) * apart
-            matrix = matrix + (n * k / (n + k)) * np.outer(apart, apart)
-            norm += n * k / (n + k) * float(apart @ apart)
-        return replace(one.state, matrix=matrix, squared_norm=norm, weight=n + k, mean=mean)
+            apart, share = b.mean - mean, k / (n + k)
+            mean = mean + share * apart
+            matrix = matrix + n * share * np.outer(apart, apart)
+            norm += n * share * float(apart @ apart)
+        return replace(a, matrix=matrix, squared_norm=check_total(norm), weight=n + k, mean=mean)
 
 
-def _sparse_product(state: ExactState, rows: Rows, s: float, t: Floats) -> tuple[Floats, Floats | None, float]:
-    """Return (what to add to the matrix, mean, weight), from the second moment about zero, which stays sparse."""
-    e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
-    assert isinstance(e, SparseRows)
+def _sparse_product(e: SparseRows, before: float, t: Floats, after: float) -> Floats:
+    """Return (diag(t) E)' (diag(t) E), from second moments about zero, which stay sparse; weights before and after."""
     faded = e.p.copy()
     faded.data *= np.repeat(t * e.root, np.diff(faded.indptr))
     product = np.asarray((faded.T @ faded).toarray())
-    if state.mean is not None and mean is not None:
-        product += s * s * state.weight * np.outer(state.mean, state.mean) - weight * np.outer(mean, mean)
-    return product, mean, weight
+    if e.centring is not None and e.mean is not None:
+        mean = e.centring.mean_to_mean * e.mean + e.p.T @ e.centring.to_mean
+        product += before * np.outer(e.mean, e.mean) - after * np.outer(mean, mean)
+    return product

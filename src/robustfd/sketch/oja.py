@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
 from robustfd.sketch._base import BaseSketch, View, trivial_view
-from robustfd.sketch._entering import EnteringRows, enter, squared_norm
+from robustfd.sketch._entering import EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread
 
 CHUNK = 64  # rows stepped through in coordinates before V is formed again
@@ -79,8 +79,7 @@ class OjaSketch(BaseSketch):
         while len(queue):
             rows, queue = queue.take(min(len(queue), CHUNK))
             e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
-            s, t = rows.fading()
-            norm = s * s * state.squared_norm + squared_norm(e, t, rows)
+            norm = grown(state.squared_norm, e, rows)
             vt, energy = _step(state, e, rows.decay)
             state = OjaState(vt, energy, state.t + len(rows), norm, weight, mean)
         return state, queue

@@ -9,8 +9,8 @@ from sklearn.utils import check_random_state
 
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.sketch._base import BaseSketch, View, trivial_view
-from robustfd.sketch._entering import enter, squared_norm
-from robustfd.sketch._rows import Floats, Queue, Unread
+from robustfd.sketch._entering import enter, grown
+from robustfd.sketch._rows import Floats, Queue, Unread, check_total
 
 CHUNK = 256  # rows entered at once
 
@@ -83,7 +83,7 @@ class RandomProjectionSketch(BaseSketch):
             rows, queue = queue.take(min(len(queue), CHUNK))
             e, mean, weight = enter(rows, mean, weight, sparse=True)
             s, t = rows.fading()
-            norm = s * s * norm + squared_norm(e, t, rows)
+            norm = grown(norm, e, rows)
             bt *= s
             e.add_to(bt, t[:, None] * normal((len(rows), self.sketch_size)) / np.sqrt(self.sketch_size))
         return ProjectionState(bt, json.dumps(bits.state), norm, weight, mean), queue
@@ -104,11 +104,12 @@ class RandomProjectionSketch(BaseSketch):
         bits = np.random.PCG64()
         bits.state = json.loads(a.generator)
         if mean is not None and n + k > 0:
-            row = np.sqrt(n * k / (n + k)) * (b.mean - mean)
-            mean, extra = mean + (k / (n + k)) * (b.mean - mean), float(row @ row)
+            share = k / (n + k)
+            row = np.sqrt(n * share) * (b.mean - mean)
+            mean, extra = mean + share * (b.mean - mean), float(row @ row)
             r = np.random.Generator(bits).standard_normal(self.sketch_size)
             bt += np.outer(row, r / np.sqrt(self.sketch_size))
-        norm = f * a.squared_norm + g * b.squared_norm + extra
+        norm = check_total(f * a.squared_norm + g * b.squared_norm + extra)
         return ProjectionState(bt, json.dumps(bits.state), norm, n + k, mean)
 
     def _check_mergeable(self, other: Any) -> None:

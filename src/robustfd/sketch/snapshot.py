@@ -58,7 +58,7 @@ def pack(sketch: Any) -> bytes:
     tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     meta = {"robustfd": str(VERSION), "kind": type(sketch).__name__, "document": json.dumps(document)}
     meta["sha256"] = _digest(meta, tensors)
-    return safetensors.numpy.save(tensors, meta)
+    return _with_metadata(safetensors.numpy.save(tensors), meta)
 
 
 def unpack(data: bytes, kinds: Mapping[str, type[Any]]) -> Any:
@@ -217,7 +217,7 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     for name, value, least in (("x", values, -np.inf), ("weight", weight, TINY), ("decay", decay, TINY)):
         _check_values(f"queue.{name}", value, least)
     _check_values("queue.decay", 1.0 - decay, 0.0)
-    return Queue().plus(Rows(x, weight, decay))
+    return Queue().plus(Rows(x, weight, decay)).owned(0.0)
 
 
 def _check_values(name: str, value: Any, least: float) -> None:
@@ -249,6 +249,14 @@ def _open(data: Any) -> tuple[dict[str, str], dict[str, Any]]:
     if digest != meta["sha256"]:
         raise SnapshotError("The snapshot is damaged: its checksum does not match its content.")
     return meta, tensors
+
+
+def _with_metadata(data: bytes, meta: Mapping[str, str]) -> bytes:
+    """Return a safetensors file with metadata in its header; the library would write it in an order of its own."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps({"__metadata__": meta, **json.loads(data[8:start])}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[start:]
 
 
 def _digest(meta: Mapping[str, str], tensors: Mapping[str, Any]) -> str:
