@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+import scipy.sparse as sp
 import sklearn
 
 import robustfd
@@ -31,6 +32,16 @@ def multiply(size: int = 2000) -> Callable[[], Any]:
     """Return a task of 2 size^3 flops: one square matrix product."""
     a = np.random.default_rng(0).standard_normal((size, size))
     return lambda: a @ a
+
+
+def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
+    """Return n sparse rows of about nnz entries in d columns that are drawn with probability 1/rank, as words are."""
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, d + 1)
+    columns = rng.choice(d, size=n * nnz, p=share / share.sum())
+    x = sp.csr_array((rng.standard_normal(n * nnz), (np.repeat(np.arange(n), nnz), columns)), shape=(n, d))
+    x.sum_duplicates()
+    return x
 
 
 def report(name: str, rows: list[dict[str, Any]]) -> None:

@@ -4,16 +4,14 @@ Every figure of a case comes from one process run in which all contestants took 
 """
 
 import itertools
-import resource
 import subprocess
 import sys
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.decomposition import IncrementalPCA, TruncatedSVD
 
-from benchmarks.common import multiply, report, seconds
+from benchmarks.common import RESULTS, multiply, report, seconds, zipf_rows
 from robustfd import RobustFrequentDirections
 
 
@@ -77,16 +75,6 @@ def tall(repeats: int = 3) -> None:
     )
 
 
-def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
-    """Return n sparse rows of about nnz entries in d columns that are drawn with probability 1/rank, as words are."""
-    rng = np.random.default_rng(seed)
-    share = 1 / np.arange(1, d + 1)
-    columns = rng.choice(d, size=n * nnz, p=share / share.sum())
-    x = sp.csr_array((rng.standard_normal(n * nnz), (np.repeat(np.arange(n), nnz), columns)), shape=(n, d))
-    x.sum_duplicates()
-    return x
-
-
 def sparse(repeats: int = 5) -> None:
     """Sparse 20000 x 20000, 0.2 %, m = 50: against truncated SVD and incremental PCA, and the memory it takes."""
     x, m, part = zipf_rows(20000, 20000, 40), 50, 1000
@@ -100,8 +88,8 @@ def sparse(repeats: int = 5) -> None:
     )
     best |= seconds({"ipca": lambda: IncrementalPCA(m, batch_size=500).fit(x[:part])}, 1)
     ipca = best["ipca"] * x.shape[0] / part
-    code = "import benchmarks.sketch_speed as b; b.sparse_memory()"
-    memory = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    command = [sys.executable, "-m", "benchmarks.sparse_memory"]
+    memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     report(
         "sparse",
         [
@@ -115,20 +103,12 @@ def sparse(repeats: int = 5) -> None:
     )
 
 
-def sparse_memory() -> None:
-    """Print the peak resident memory, in MB, of sketching the sparse rows."""
-    RobustFrequentDirections(50).fit(zipf_rows(20000, 20000, 40))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-
-
 def linear() -> None:
     """Time against the number of rows, and for sparse rows against the number of non-zeros; saved as a plot too."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-
-    from benchmarks.common import RESULTS
 
     dense = np.random.default_rng(0).standard_normal((16000, 1000))
     counts = [1000, 2000, 4000, 8000, 16000]

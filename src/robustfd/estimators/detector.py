@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.stats
 from numpy.typing import NDArray
+from scipy.special import chdtri, ndtr, ndtri
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
@@ -251,14 +251,14 @@ class MahalanobisDetector(OutlierMixin, BaseEstimator):
     def _set_threshold(self, distances: Floats, weight: Floats) -> None:
         """Set `offset_` and `contamination_` from the distances of rows, or of bins of rows."""
         auto = self.contamination == "auto"
-        share = scipy.stats.norm.sf(AUTO_SIGMAS) if auto else float(self.contamination)
+        share = float(ndtr(-AUTO_SIGMAS)) if auto else float(self.contamination)
         if not len(distances):
-            self.offset_ = -float(scipy.stats.chi2.isf(share, self.n_features_in_))
+            self.offset_ = -float(chdtri(self.n_features_in_, share))
             self.contamination_ = float(share)
             return
         if auto:
             median, upper = np.cbrt(_quantile(distances, weight, 0.5)), np.cbrt(_quantile(distances, weight, 0.75))
-            limit = (median + AUTO_SIGMAS * (upper - median) / scipy.stats.norm.ppf(0.75)) ** 3
+            limit = (median + AUTO_SIGMAS * (upper - median) / ndtri(0.75)) ** 3
         else:
             limit = _quantile(distances, weight, 1.0 - share)
         limit *= 1.0 + 1e-9  # the row that is the quantile is within, also when rounding differs

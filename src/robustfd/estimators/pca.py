@@ -11,7 +11,8 @@ from sklearn.utils.extmath import svd_flip
 from sklearn.utils.validation import check_array, validate_data
 
 from robustfd._validation import check_choice, check_integer, check_rows
-from robustfd.linalg.operator import EPS, LowRankPlusIdentity
+from robustfd.linalg.eigen import EPS
+from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]

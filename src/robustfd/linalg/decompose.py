@@ -18,12 +18,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 
+from robustfd.linalg.eigen import EPS, largest_eigenpairs
 from robustfd.linalg.rules import shrink
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gram", "svd"]
 
-EPS = float(np.finfo(np.float64).eps)
 LEAST_SIZE = 16  # a stack of fewer rows has no less round-off: its rows come from earlier shrinks
 RESOLVED = 1e-12  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows
 
@@ -51,9 +51,11 @@ def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floa
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
     gram = np.zeros((size, size))
-    gram[np.arange(r), np.arange(r)] = s * s * lam
-    gram[r:, :r] = (s * t)[:, None] * xb
-    gram[r:, r:] = t[:, None] * xx * t
+    gram.flat[: r * (size + 1) : size + 1] = s * s * lam
+    gram[r:, :r], gram[r:, r:] = xb, xx
+    if s < 1.0 or t.min() < 1.0:
+        gram[r:, :r] *= (s * t)[:, None]
+        gram[r:, r:] *= t[:, None] * t
     return gram
 
 
@@ -62,24 +64,12 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
 
     `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
     """
-    lam, q = _eigh(gram)
+    lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
     kept, delta = shrink(lam, m, j, noise=max(len(lam), LEAST_SIZE) * EPS * lam[0])
     live = np.flatnonzero(kept)
     weights = np.sqrt(kept[live] / lam[live])[:, None] * q[:, live].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
     return SmallShrink(weights, kept[live], delta, resolved)
-
-
-def _eigh(a: Floats) -> tuple[Floats, Floats]:
-    """Return eigenvalues of a positive semi-definite matrix, descending and not below zero, and eigenvectors."""
-    try:
-        values, v = np.linalg.eigh(a)
-    except np.linalg.LinAlgError:
-        # LAPACK can fail on numbers that differ by more than 1e300; in units of the largest the least are zero.
-        largest = float(a.diagonal().max())
-        values, v = np.linalg.eigh(a / largest)
-        values = values * largest
-    return np.maximum(values[::-1], 0.0), v[:, ::-1]
 
 
 def shrink_stack(
@@ -116,7 +106,7 @@ def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Flo
 
 def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
     stack = _stack(b, x, s, t)
-    values, v = _eigh(stack.T @ stack)
+    values, v = largest_eigenpairs(stack.T @ stack, min(m - 1, stack.shape[1]))
     kept, delta = shrink(values, m, j, noise=max(len(stack), LEAST_SIZE) * EPS * values[0])
     live = np.flatnonzero(kept)
     rows = np.sqrt(kept[live])[:, None] * v[:, live].T

@@ -14,10 +14,11 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from robustfd.linalg.eigen import EPS
+
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
-EPS = float(np.finfo(np.float64).eps)
 BLOCK = 2**20  # entries of a dense block of rows: 8 MB, so that distances of many rows need little memory
 
 

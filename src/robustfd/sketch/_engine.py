@@ -110,9 +110,9 @@ class Engine:
     def _form(self, state: State, queue: Queue) -> Form:
         """Return how the rows of the queue are best worked on."""
         d = state.b.shape[1]
-        if self.solver == "svd" or d < 2 * self.buffer_size:
+        if self.solver == "svd" or d < 2 * self.buffer_size or queue.fades > LARGEST_DECAY:
             return "apart"
-        light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue) and queue.fades <= LARGEST_DECAY
+        light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue)
         return "sparse" if light and d > 4 * self.buffer_size else "dense"
 
     def _wanted(self, state: State, queue: Queue) -> int:
@@ -159,7 +159,7 @@ class Engine:
         With E the entering rows, B = R [B_0; E]. All products of length d are those of E with B_0 and with
         itself, once; the shrinks then touch only R, and B is formed at the end.
         """
-        e, mean, weight = enter(rows, state.mean, state.weight, sparse=sparse)
+        e, mean, weight = enter(rows, state.mean, state.weight, sparse=sparse, formed=False)
         eb, ee, r0 = e.times(state.b), e.gram(), len(state.b)
         if not np.isfinite(np.trace(ee)):
             raise_not_finite(rows.x)

@@ -46,12 +46,15 @@ class Centring:
         to_mean = share * np.exp(log[-1]) / after[-1]
         return cls(own, share, per_unit * np.exp(log), -per_unit * old, to_mean, old[-1] / after[-1], after[-1])
 
-    def apply(self, y: Floats, of_mean: Floats) -> Floats:
-        """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its)."""
+    def apply(self, y: Floats, of_mean: Floats | None = None) -> Floats:
+        """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its), or 0."""
         sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)
-        entered = self.own[:, None] * y + np.outer(self.on_mean, of_mean)
-        entered[1:] -= self.on_rows[1:, None] * sums
-        return np.asarray(entered)
+        sums *= self.on_rows[1:, None]
+        entered = self.own[:, None] * y
+        entered[1:] -= sums
+        if of_mean is not None:
+            entered += np.outer(self.on_mean, of_mean)
+        return entered
 
     def adjoint(self, c: Floats) -> Floats:
         """Return c as coefficients of the raw rows, given as coefficients of the entering ones."""
@@ -69,10 +72,10 @@ def _centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, f
         centring = Centring.of(part, weight)
         shift = mean if weight > 0 else x[start]  # any vector does, a near one is exact
         y = x[start : start + len(part)] - shift
-        entered.append(centring.apply(y, mean - shift))
-        mean, weight = shift + centring.to_mean @ y + centring.mean_to_mean * (mean - shift), centring.weight
+        entered.append(centring.apply(y))  # the mean is the shift, or there is none
+        mean, weight = shift + centring.to_mean @ y, centring.weight
         start += len(part)
-    return np.concatenate(entered), mean, weight
+    return entered[0] if len(entered) == 1 else np.concatenate(entered), mean, weight
 
 
 def _safe_stop(rows: Rows, start: int) -> int:
@@ -85,17 +88,20 @@ def _safe_stop(rows: Rows, start: int) -> int:
 
 @dataclass(frozen=True)
 class DenseRows:
-    """Entering rows as an array."""
+    """Entering rows as an array; with a centring they are what that makes of the array."""
 
     e: Floats
+    centring: Centring | None = None
 
     def times(self, b: Floats) -> Floats:
         """Return E B'."""
-        return np.asarray(self.e @ b.T)
+        products = np.asarray((b @ self.e.T).T)  # in this order BLAS is a little faster
+        return products if self.centring is None else self.centring.apply(products)
 
     def gram(self) -> Floats:
         """Return E E'; users read the lower triangle, the only one that sparse rows give."""
-        return np.asarray(self.e @ self.e.T)
+        gram = np.asarray(self.e @ self.e.T)
+        return gram if self.centring is None else self.centring.apply(self.centring.apply(gram).T)
 
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
@@ -107,6 +113,7 @@ class DenseRows:
 
     def combine(self, we: Floats, wb: Floats, b: Floats) -> Floats:
         """Return we E + wb B."""
+        we = we if self.centring is None else self.centring.adjoint(we.T).T
         return combine(we, self.e, wb, np.ascontiguousarray(b))
 
 
@@ -170,9 +177,12 @@ EnteringRows: TypeAlias = DenseRows | SparseRows
 
 
 def enter(
-    rows: Rows, mean: Floats | None, weight: float, *, sparse: bool = False
+    rows: Rows, mean: Floats | None, weight: float, *, sparse: bool = False, formed: bool = True
 ) -> tuple[EnteringRows, Floats | None, float]:
-    """Return (E, mean, weight): the rows that enter, and the mean (if centring) and the total weight after them."""
+    """Return (E, mean, weight): the rows that enter, and the mean (if centring) and the total weight after them.
+
+    With `sparse` sparse rows stay so; unless they are to be `formed`, dense ones have their centring beside them.
+    """
     root = np.sqrt(rows.weight)
     if mean is not None:
         energy(rows)  # a first row that is too large would show only in the next
@@ -184,9 +194,14 @@ def enter(
         mean = mean - shift
         new_mean = shift + centring.mean_to_mean * mean + p.T @ centring.to_mean
         return SparseRows(p, root, centring, mean), new_mean, centring.weight
-    if mean is not None:
+    if mean is not None and formed:
         e, mean, weight = _centred(rows, mean, weight)
         return DenseRows(e), mean, weight
+    if mean is not None:
+        x, centring = rows.dense(), Centring.of(rows, weight)
+        shift = mean if weight > 0 else x[0]
+        y = x - shift
+        return DenseRows(y, centring), shift + centring.to_mean @ y, centring.weight
     x = rows.dense()
     return DenseRows(x if np.all(root == 1.0) else x * root[:, None]), None, _total_weight(rows, weight)
 
@@ -205,6 +220,8 @@ def _shift(p: Any, mean: Floats, weight: float) -> Floats:
 
 
 def _total_weight(rows: Rows, weight: float) -> float:
+    if rows.decay.min() == 1.0:
+        return weight + float(rows.weight.sum())
     log = np.cumsum(np.log(rows.decay))
     return float(weight * np.exp(log[-1]) + rows.weight @ np.exp(log[-1] - log))
 

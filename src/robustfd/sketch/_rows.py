@@ -141,10 +141,12 @@ class Unread(NamedTuple):
 
 def energy(rows: Rows) -> float:
     """Return the weighted sum of squares of raw rows; raise a ValueError unless it is finite."""
-    x = rows.x
-    values = x.data if sp.issparse(x) else x.ravel()
-    weight = np.repeat(rows.weight, np.diff(x.indptr) if sp.issparse(x) else x.shape[1])
-    total = float(np.einsum("i,i,i->", values, values, weight, dtype=np.float64, casting="unsafe"))
+    x, weight = rows.x, rows.weight
+    if rows.is_sparse:
+        squares = np.square(x.data, dtype=np.float64)
+        total = float(squares @ np.repeat(weight, np.diff(x.indptr)))
+    else:
+        total = float(np.einsum("ij,ij->i", x, x, dtype=np.float64, casting="unsafe") @ weight)
     if not np.isfinite(total):
         raise_not_finite(x)
     return total

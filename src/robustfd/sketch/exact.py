@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from robustfd.linalg.decompose import EPS
+from robustfd.linalg.eigen import EPS
 from robustfd.sketch._base import BaseSketch, View
 from robustfd.sketch._entering import DenseRows, SparseRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread, check_total, raise_not_finite
