@@ -30,7 +30,7 @@ def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
     """
     largest = float(a.diagonal().max())
     if len(a) > SMALL and k < 0.7 * len(a) and largest > 0:
-        pairs = _by_inverse_iteration(a / largest, k)
+        pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)
         if pairs is not None:
             return np.maximum(largest * pairs[0], 0.0), pairs[1]
     try:
@@ -43,43 +43,42 @@ def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
 
 
 def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
+    """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
     n = len(a)
-    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=32 * n)
+    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=32 * n, overwrite_a=1)
     values, info = dsterf(diagonal, off_diagonal)
     if info != 0:
         return None
     values = values[::-1]
-    z, gamma = np.empty((n, k)), np.empty(k)
-    _twisted_vectors(diagonal, off_diagonal, np.ascontiguousarray(values[:k]), np.empty((3, n, k)), z, gamma)
-    norms = np.sqrt(np.einsum("ij,ij->j", z, z))
-    # gamma / ||z|| is the residual of the unit vector; not (x <= y) also catches NaN.
-    if not np.max(gamma / norms) <= n * EPS:
+    z = np.empty((n, k))
+    residual = _twisted_vectors(diagonal, off_diagonal, np.ascontiguousarray(values[:k]), np.empty((3, n, k)), z)
+    if not residual <= n * EPS:  # in this form it also catches NaN
         return None
-    z /= norms
-    identity = np.eye(k)
-    overlap = z.T @ z - identity
-    defect = float(np.abs(overlap).max())
-    if not defect <= 1e-5:
-        return None
-    while defect > EPS:  # Newton's iteration for the nearest orthonormal vectors squares the defect
-        z = z @ (identity - overlap / 2)
-        defect = k * defect * defect
-        overlap = z.T @ z - identity if defect > EPS else overlap
+    for _ in range(3):  # Newton's iteration for the nearest orthonormal vectors squares the defect
+        overlap = z.T @ z
+        overlap.flat[:: k + 1] -= 1.0
+        defect = max(overlap.max(), -overlap.min())
+        if not defect <= 1e-5:
+            return None
+        z = z - z @ (overlap / 2)
+        if k * defect * defect <= EPS:
+            break
     vectors = np.asfortranarray(z)
     vectors[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 32 * n)
     return values, vectors
 
 
 @compiled
-def _twisted_vectors(a: Any, b: Any, shifts: Any, work: Any, z: Any, gamma: Any) -> None:
-    """Fill the columns of z with vectors of the tridiagonal (a, b), and gamma with |T z - shift z|.
+def _twisted_vectors(a: Any, b: Any, shifts: Any, work: Any, z: Any) -> Any:
+    """Fill the columns of z with unit vectors of the tridiagonal T = (a, b); return the largest |T z - shift z|.
 
     T - shift = L D L' from above and U D U' from below; where the two meet with the smallest gamma, z is 1 and
-    the rest follows by substitution. Loops over the shifts are innermost, so that they run in vector registers.
+    the rest follows by substitution; gamma is then the only entry of T z - shift z that is not zero. Loops over
+    the shifts are innermost, so that they run in vector registers.
     """
     n, k = z.shape
     below, above, pivot = work[0], work[1], work[2]
-    up, where = np.empty(k), np.empty(k)
+    up, where, gamma, squares = np.empty(k), np.empty(k), np.empty(k), np.zeros(k)
     for j in range(k):
         pivot[0, j] = a[0] - shifts[j]
     for i in range(n - 1):
@@ -113,3 +112,14 @@ def _twisted_vectors(a: Any, b: Any, shifts: Any, work: Any, z: Any, gamma: Any)
             follows = -above[i, j] * z[i, j]
             follows = follows if abs(follows) > TINY else 0.0
             z[i + 1, j] = follows if where[j] <= i else z[i + 1, j]
+    for i in range(n):
+        for j in range(k):
+            squares[j] += z[i, j] * z[i, j]
+    residual = 0.0
+    for j in range(k):
+        squares[j] = 1.0 / np.sqrt(squares[j])
+        residual = residual if gamma[j] * squares[j] <= residual else gamma[j] * squares[j]
+    for i in range(n):
+        for j in range(k):
+            z[i, j] *= squares[j]
+    return residual

@@ -121,8 +121,9 @@ class Engine:
         form = self._form(state, queue)
         # B is formed once for all rows that are worked on together, at a cost of m^2 d.
         if form == "sparse" and queue.nnz < self.buffer_size * d // 2:
-            # Minimises m^2 d / rows + 3/2 m rows, the flops a row; beyond 2048 the Gram matrix leaves the cache.
-            return max(int(min(np.sqrt(2 / 3 * m * d), 2048)), free)
+            # m^2 d / rows + 3/2 m rows flops a row are least at sqrt(2/3 m d); somewhat fewer rows cost no more
+            # time and need less memory. Beyond 2048 their Gram matrix leaves the cache.
+            return max(int(min(np.sqrt(m * d / 3), 2048)), free)
         if form == "dense" and self.buffer_size <= 3 * m:
             # Two buffers at a time need as many flops as one, and the matrix products are of a better shape.
             return free + self.buffer_size - m + 1

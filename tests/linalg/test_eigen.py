@@ -1,0 +1,56 @@
+"""The largest eigenpairs are as good as LAPACK's, by whichever of the two ways they come."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robustfd.linalg import eigen
+
+SPECTRA = {
+    "flat": lambda n, rng: rng.uniform(0.5, 1.5, n),
+    "falling": lambda n, rng: np.exp(-np.arange(n) / 8.0),
+    "steep": lambda n, rng: 10.0 ** -np.linspace(0, 40, n),
+    "equal": lambda n, rng: np.ones(n),
+    "pairs": lambda n, rng: np.repeat(rng.uniform(0.5, 1.5, (n + 1) // 2), 2)[:n],
+    "clustered": lambda n, rng: 1.0 + 1e-13 * rng.standard_normal(n),
+    "rank 3": lambda n, rng: np.r_[3.0, 2.0, 1.0, np.zeros(n - 3)],
+    "zero": lambda n, rng: np.zeros(n),
+}
+
+
+def matrix(n, spectrum, seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    a = (q * (scale * SPECTRA[spectrum](n, rng))) @ q.T
+    return (a + a.T) / 2
+
+
+@given(
+    n=st.integers(3, 120),
+    share=st.floats(0.05, 1.0),
+    spectrum=st.sampled_from(sorted(SPECTRA)),
+    scale=st.sampled_from([1e-300, 1e-150, 1.0, 1e150, 1e300]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_pairs_are_orthonormal_and_satisfy_the_equation(n, share, spectrum, scale, seed):
+    a, k = matrix(n, spectrum, seed, scale), max(1, int(share * n))
+    values, v = eigen.largest_eigenpairs(np.tril(a), k)
+    v = v[:, :k]
+    largest = max(values[0], np.finfo(float).tiny)
+    np.testing.assert_allclose(v.T @ v, np.eye(k), atol=1e-13)
+    np.testing.assert_allclose((a / largest) @ v, v * (values[:k] / largest), atol=1e-13)
+    np.testing.assert_allclose(values / largest, np.maximum(np.linalg.eigvalsh(a / largest)[::-1], 0), atol=1e-13)
+    assert np.all(values >= 0)
+
+
+@pytest.mark.parametrize(("spectrum", "way"), [("flat", True), ("falling", True), ("equal", False), ("pairs", False)])
+def test_inverse_iteration_serves_distinct_values_and_declines_equal_ones(spectrum, way):
+    a = np.asfortranarray(matrix(80, spectrum, 0))
+    assert (eigen._by_inverse_iteration(a, 39) is not None) == way
+
+
+def test_a_diagonal_matrix_whose_tridiagonal_form_is_split():
+    values, v = eigen.largest_eigenpairs(np.diag(np.arange(60.0)), 29)
+    np.testing.assert_allclose(values, np.arange(60.0)[::-1])
+    np.testing.assert_allclose(np.abs(v[:, :29]), np.eye(60)[:, :30:-1], atol=1e-14)
