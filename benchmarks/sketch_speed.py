@@ -129,8 +129,14 @@ def linear() -> None:
     by_fill = seconds({str(k): lambda k=k: RobustFrequentDirections(50).fit(rows[k]) for k in fills})
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for axis, x, y, title, label in (
-        (axes[0], counts, by_rows, "Dense rows, 1000 columns, m = 50", "rows"),
-        (axes[1], [rows[k].nnz for k in fills], by_fill, "10,000 sparse rows, 50,000 columns, m = 50", "non-zeros"),
+        (axes[0], [n / 1e3 for n in counts], by_rows, "Dense rows, 1000 columns, m = 50", "thousand rows"),
+        (
+            axes[1],
+            [rows[k].nnz / 1e6 for k in fills],
+            by_fill,
+            "10,000 sparse rows, 50,000 columns, m = 50",
+            "million non-zeros",
+        ),
     ):
         axis.plot(x, list(y.values()), "o-", color="#1f77b4")
         axis.set(title=title, xlabel=label, ylabel="seconds", xlim=(0, None), ylim=(0, None))
