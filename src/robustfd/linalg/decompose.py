@@ -136,8 +136,8 @@ def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
     """Return wx x + wb b for C-ordered x and b, with one result array and no temporary of its size."""
     if len(wx) == 0:
         return np.zeros((0, x.shape[1]))
-    # BLAS thinks in columns, so this is (x' wx' + b' wb')' and no array is copied on the way in.
-    out = dgemm(1.0, x.T, wx.T)
+    # BLAS thinks in columns, so this is (x' wx' + b' wb')' and no large array is copied on the way in.
+    out = dgemm(1.0, x.T, np.ascontiguousarray(wx).T)
     if len(b):
-        out = dgemm(1.0, b.T, wb.T, beta=1.0, c=out, overwrite_c=1)
+        out = dgemm(1.0, b.T, np.ascontiguousarray(wb).T, beta=1.0, c=out, overwrite_c=1)
     return np.asarray(out.T)
