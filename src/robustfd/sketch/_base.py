@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
+from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
@@ -395,6 +396,31 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     def save(self, path: Any) -> None:
         """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
         snapshot.write(path, self.to_bytes())
+
+
+class RandomSketch(BaseSketch):
+    """A sketch that draws random numbers; it takes rows in at once, so `buffer_size` is only how many at a time."""
+
+    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "center")
+
+    def __init__(
+        self,
+        sketch_size: int = 50,
+        *,
+        buffer_size: int | None = None,
+        alpha0: float = 0.0,
+        decay: float = 1.0,
+        center: bool = False,
+        solver: Solver = "auto",
+        random_state: Any = None,
+    ):
+        self.sketch_size = sketch_size
+        self.buffer_size = buffer_size
+        self.alpha0 = alpha0
+        self.decay = decay
+        self.center = center
+        self.solver = solver
+        self.random_state = random_state
 
 
 def load(path: Any) -> BaseSketch:

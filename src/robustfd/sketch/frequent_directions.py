@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from robustfd._validation import check_real
+from robustfd.linalg.decompose import Solver
 from robustfd.linalg.rules import shrunk_count
 from robustfd.sketch._base import BaseSketch, View, unit_rows
 from robustfd.sketch._engine import Engine, State
@@ -23,7 +24,7 @@ class _FrequentDirections(BaseSketch):
         alpha0: float = 0.0,
         decay: float = 1.0,
         center: bool = False,
-        solver: str = "auto",
+        solver: Solver = "auto",
     ):
         self.sketch_size = sketch_size
         self.buffer_size = buffer_size
@@ -43,7 +44,7 @@ class _FrequentDirections(BaseSketch):
     def _engine(self) -> Engine:
         m = self.sketch_size
         buffer_size = 2 * m if self.buffer_size is None else self.buffer_size
-        return Engine(m, buffer_size, self._shrunk_count(), self.solver)  # type: ignore[arg-type]
+        return Engine(m, buffer_size, self._shrunk_count(), self.solver)
 
     def _start(self, d: int) -> State:
         return State.empty(d, self.center)
@@ -202,7 +203,7 @@ class ParameterizedFrequentDirections(_FrequentDirections):
         alpha0: float = 0.0,
         decay: float = 1.0,
         center: bool = False,
-        solver: str = "auto",
+        solver: Solver = "auto",
     ):
         super().__init__(sketch_size, buffer_size=buffer_size, alpha0=alpha0, decay=decay, center=center, solver=solver)
         self.beta = beta
@@ -234,7 +235,7 @@ class CompensativeFrequentDirections(_FrequentDirections):
 
 @_documented()
 class GreedySketch(_FrequentDirections):
-    """Greedy low-rank approximation (Luo et al. 2019, Alg. 7), also known as incremental SVD: keep the largest.
+    """Greedy low-rank approximation (Luo et al. 2019, Alg. 8), also known as incremental SVD: keep the largest.
 
     A shrink drops what is beyond m - 1 rows and takes nothing from the rest. 0 <= A'A - B'B <= Delta I holds
     and Delta is `error_bound_`, but nothing bounds Delta beforehand: the paper's Appendix F has a stream on

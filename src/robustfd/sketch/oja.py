@@ -1,13 +1,12 @@
 """Oja's algorithm: m directions that follow the stream by stochastic gradient steps."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
-from robustfd.sketch._base import BaseSketch, View, trivial_view
+from robustfd.sketch._base import RandomSketch, View, trivial_view
 from robustfd.sketch._entering import EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread
 
@@ -26,7 +25,7 @@ class OjaState:
     mean: Floats | None
 
 
-class OjaSketch(BaseSketch):
+class OjaSketch(RandomSketch):
     """Oja's algorithm as in sketched online Newton (Luo et al. 2016): V <- orth(V + (1/t)(V g) g').
 
     Lambda is the running mean of (V g)^2 and B = sqrt(t Lambda) V. Nothing about its error is certain:
@@ -37,8 +36,11 @@ class OjaSketch(BaseSketch):
     ----------
     sketch_size : int, default=50
         m, the number of directions (at most n_features).
+    buffer_size : int, optional
+        How many rows are worked on at once, default 64; the result is the same.
     alpha0, decay, center : as for `FrequentDirections`
         Decay multiplies the energies; the steps stay 1/t.
+    solver : has no effect here
     random_state : int, RandomState instance or None
         Draws the directions to start from.
 
@@ -51,23 +53,7 @@ class OjaSketch(BaseSketch):
     (5, 20)
     """
 
-    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "center")
     _state_type = OjaState
-
-    def __init__(
-        self,
-        sketch_size: int = 50,
-        *,
-        alpha0: float = 0.0,
-        decay: float = 1.0,
-        center: bool = False,
-        random_state: Any = None,
-    ):
-        self.sketch_size = sketch_size
-        self.alpha0 = alpha0
-        self.decay = decay
-        self.center = center
-        self.random_state = random_state
 
     def _start(self, d: int) -> OjaState:
         m = min(self.sketch_size, d)
@@ -77,7 +63,7 @@ class OjaSketch(BaseSketch):
 
     def _absorb(self, state: OjaState, queue: Queue) -> tuple[OjaState, Queue]:
         while len(queue):
-            rows, queue = queue.take(min(len(queue), CHUNK))
+            rows, queue = queue.take(min(len(queue), self.buffer_size or CHUNK))
             e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
             norm = grown(state.squared_norm, e, rows)
             vt, energy = _step(state, e, rows.decay)

@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from robustfd.linalg.decompose import shrink_stack
-from robustfd.sketch._base import BaseSketch, View, trivial_view
+from robustfd.sketch._base import RandomSketch, View, trivial_view
 from robustfd.sketch._entering import enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread, check_total
 
@@ -26,7 +26,7 @@ class ProjectionState:
     mean: Floats | None
 
 
-class RandomProjectionSketch(BaseSketch):
+class RandomProjectionSketch(RandomSketch):
     """Gaussian random projection: B = R A / sqrt(m) with R of independent standard normals, drawn row by row.
 
     B'B is an unbiased estimate of A'A. Nothing about its error is certain: `error_bound_` is the trivial bound
@@ -36,7 +36,11 @@ class RandomProjectionSketch(BaseSketch):
     ----------
     sketch_size : int, default=50
         m, the number of rows of B.
+    buffer_size : int, optional
+        How many rows are worked on at once, default 256; the result is the same.
     alpha0, decay, center : as for `FrequentDirections`
+    solver : {"auto", "gram", "svd"}, default="auto"
+        How B is made orthogonal when it is read.
     random_state : int, RandomState instance or None
         Sketches to be merged must not share a seed: they would have used the same random numbers for different
         rows.
@@ -50,23 +54,7 @@ class RandomProjectionSketch(BaseSketch):
     (10, 20)
     """
 
-    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "center")
     _state_type = ProjectionState
-
-    def __init__(
-        self,
-        sketch_size: int = 50,
-        *,
-        alpha0: float = 0.0,
-        decay: float = 1.0,
-        center: bool = False,
-        random_state: Any = None,
-    ):
-        self.sketch_size = sketch_size
-        self.alpha0 = alpha0
-        self.decay = decay
-        self.center = center
-        self.random_state = random_state
 
     def _start(self, d: int) -> ProjectionState:
         seed = check_random_state(self.random_state).randint(2**31, size=4)
@@ -80,7 +68,7 @@ class RandomProjectionSketch(BaseSketch):
         normal = np.random.Generator(bits).standard_normal
         bt, norm, weight, mean = state.bt.copy(), state.squared_norm, state.weight, state.mean
         while len(queue):
-            rows, queue = queue.take(min(len(queue), CHUNK))
+            rows, queue = queue.take(min(len(queue), self.buffer_size or CHUNK))
             e, mean, weight = enter(rows, mean, weight, sparse=True)
             s, t = rows.fading()
             norm = grown(norm, e, rows)
@@ -92,7 +80,7 @@ class RandomProjectionSketch(BaseSketch):
         state, factor = unread.state, unread.factor
         b = np.ascontiguousarray(state.bt.T)
         # With room for one row more than there are, a shrink takes nothing: it only makes the rows orthogonal.
-        shrunk = shrink_stack(b[:0], np.zeros(0), b, len(b) + 1, len(b) + 1)
+        shrunk = shrink_stack(b[:0], np.zeros(0), b, len(b) + 1, len(b) + 1, solver=self.solver)
         return trivial_view(self.alpha0, shrunk.rows, factor * shrunk.lam, state, factor)
 
     def _union(self, one: Unread, two: Unread) -> ProjectionState:
