@@ -41,6 +41,10 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, also if x is then
     refused: hand in a copy of what must stay as it was. Without, x is compared with them.
     """
+    # Plain rows of the known width: validate_data would find nothing, in ten times the time.
+    if not reset and type(x) is np.ndarray and x.dtype in (np.float32, np.float64) and x.ndim == 2:  # noqa: SIM102
+        if x.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_"):
+            return x
     x = validate_data(
         estimator,
         x,

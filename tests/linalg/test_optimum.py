@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from robustfd import RobustFrequentDirections
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
 
@@ -209,3 +210,13 @@ def test_rounding_in_the_argument_is_forgiven(optimum, norm):
 def test_says_what_is_wrong(optimum, m, rank, message):
     with pytest.raises(ValueError, match=message):
         optimum(m, rank)
+
+
+@pytest.mark.parametrize("m", [2, 3, 6])
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_each_step_of_rfd_is_the_spectral_optimum(m, alpha):
+    """Luo et al. 2019, Theorem 2: the next (B, alpha) is the best for what is known, [B; a]'[B; a] + alpha I."""
+    stacked = np.random.default_rng(m).standard_normal((m, 12))
+    best = spectral_optimum(stacked.T @ stacked + alpha * np.eye(12), m - 1)
+    step = RobustFrequentDirections(m, buffer_size=m, alpha0=alpha).fit(stacked).second_moment()
+    np.testing.assert_allclose(step.to_dense(), best.to_dense(), atol=1e-12)

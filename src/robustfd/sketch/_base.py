@@ -71,9 +71,12 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # fixed once rows were seen
     _state_type: ClassVar[type]
 
+    sketch_size: int
+    buffer_size: int | None
     alpha0: float
     decay: float
     center: bool
+    solver: Solver
     n_features_in_: int
 
     _state: Any
@@ -108,16 +111,15 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
 
     def _check_parameters(self) -> None:
         """Raise if a parameter is not what it may be."""
-        params = self.get_params(deep=False)
-        if "sketch_size" in params:
-            check_integer("sketch_size", params["sketch_size"], 2)
-        if params.get("buffer_size") is not None:
-            check_integer("buffer_size", params["buffer_size"], params["sketch_size"])
+        if hasattr(self, "sketch_size"):
+            check_integer("sketch_size", self.sketch_size, 2)
+        if getattr(self, "buffer_size", None) is not None:
+            check_integer("buffer_size", self.buffer_size, self.sketch_size)
         check_real("alpha0", self.alpha0, 0.0)
         check_real("decay", self.decay, 0.0, 1.0, open_low=True)
         check_choice("center", self.center, (True, False))
-        if "solver" in params:
-            check_choice("solver", params["solver"], ("auto", "gram", "svd"))
+        if hasattr(self, "solver"):
+            check_choice("solver", self.solver, ("auto", "gram", "svd"))
 
     # -- rows in
 
@@ -184,8 +186,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _structural_parameters(self) -> dict[str, Any]:
-        params = self.get_params(deep=False)
-        return {name: params[name] for name in self._structure if name in params}
+        return {name: getattr(self, name) for name in self._structure}
 
     def _check_structure(self) -> None:
         for name, now in self._structural_parameters().items():
@@ -195,6 +196,11 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
                     f"{name} was changed from {then!r} to {now!r} after rows were seen. "
                     f"Set it back to {then!r}, or call fit to start anew."
                 )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_cached", None)  # it can be made again
+        return state
 
     # -- reading
 
@@ -214,9 +220,10 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     @property
     def _view(self) -> View:
         self._require_rows()
-        if self._cached is None:
-            self._cached = self._read(Unread(self._state, self._queue, self._tail))
-        return self._cached
+        view: View | None = getattr(self, "_cached", None)
+        if view is None:
+            view = self._cached = self._read(Unread(self._state, self._queue, self._tail))
+        return view
 
     def _cast(self, rows: Floats) -> NDArray[np.floating]:
         # All arithmetic is float64: float32 rows lose what a shrink has to see, squares below 1e-7 of the largest.
