@@ -31,7 +31,8 @@ def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise unless value is one of the choices."""
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
+    plain = value.item() if isinstance(value, np.generic) else value  # numpy's own True and "auto" will do
+    if not any(type(plain) is type(choice) and plain == choice for choice in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 

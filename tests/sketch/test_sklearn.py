@@ -112,3 +112,38 @@ def test_sketches_of_differently_named_columns_do_not_merge(name):
 def test_integer_and_mixed_data_frames_work(make):
     frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
     np.testing.assert_array_equal(make().fit(frame).sketch_, make().fit(frame.to_numpy(float)).sketch_)
+
+
+# ------------------------------------------------------------- parameters changed on a fitted sketch
+
+
+def test_reads_do_not_depend_on_earlier_reads():
+    """A changed alpha0 shows in the next read, whether or not there was one before."""
+    rows = np.random.default_rng(0).standard_normal((25, 40))
+    one, two = (robustfd.RobustFrequentDirections(10).fit(rows) for _ in range(2))
+    assert one.alpha_ > 0
+    for sketch in (one, two):
+        sketch.set_params(alpha0=5.0)
+    assert one.alpha_ == two.alpha_
+
+
+def test_a_changed_size_is_refused_by_reads_and_by_saving():
+    sketch = robustfd.FrequentDirections(10).fit(np.eye(25, 40)).set_params(sketch_size=3)
+    for call in (lambda: sketch.sketch_, sketch.to_bytes):
+        with pytest.raises(ValueError, match="sketch_size was changed from 10 to 3"):
+            call()
+
+
+def test_numpy_parameters_are_taken():
+    sketch = robustfd.FrequentDirections(np.int64(5), center=np.bool_(True), solver=np.str_("gram"))
+    assert sketch.fit(np.eye(9)).n_samples_seen_ == 9
+
+
+def test_a_class_of_somebody_else_is_neither_saved_nor_loaded():
+    class FrequentDirections(robustfd.RobustFrequentDirections):
+        pass
+
+    ours = robustfd.FrequentDirections(4).fit(np.eye(9))
+    assert type(robustfd.FrequentDirections.from_bytes(ours.to_bytes())) is robustfd.FrequentDirections
+    with pytest.raises(TypeError, match="own sketches"):
+        FrequentDirections(4).fit(np.eye(9)).to_bytes()

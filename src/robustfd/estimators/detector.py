@@ -17,6 +17,7 @@ from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
 
+BLOCK = 2**20  # entries of the rows that are worked on at once
 AUTO_SIGMAS = 3.0  # "auto": so many standard deviations above the median
 FLOOR = 1e-10  # the least variance off the span of the rows, as a share of the mean variance of a feature
 GROWTH = 0.25  # a judge is renewed when the stream has grown by this share (and a buffer)
@@ -47,8 +48,11 @@ class _Model:
         return cls(mean, LowRankPlusIdentity(m.components, lam, alpha))
 
     def distances(self, x: Any) -> Floats:
+        """Return squared distances of the rows, which are made float64 a block at a time."""
+        step = max(1, BLOCK // x.shape[1])
+        blocks = (_double(x[start : start + step]) for start in range(0, x.shape[0], step))
         with np.errstate(over="ignore"):  # off the span of all rows seen, infinitely far is far enough
-            return np.asarray(self.covariance.mahalanobis(x, self.mean), dtype=np.float64)
+            return np.concatenate([np.zeros(0), *(self.covariance.mahalanobis(b, self.mean) for b in blocks)])
 
 
 class MahalanobisDetector(OutlierMixin, BaseEstimator):
@@ -105,7 +109,7 @@ class MahalanobisDetector(OutlierMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from robustfd.estimators.detector import MahalanobisDetector
+    >>> from robustfd import MahalanobisDetector
     >>> rng = np.random.default_rng(0)
     >>> detector = MahalanobisDetector(sketch_size=10, contamination=0.05)
     >>> for _ in range(100):
@@ -180,7 +184,7 @@ class MahalanobisDetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         x = check_rows(self, X, reset=False)
         assert_all_finite(x, input_name="X")
-        return _Model.of(self.rfd_).distances(_double(x))
+        return _Model.of(self.rfd_).distances(x)
 
     def score_samples(self, X: Any) -> Floats:
         """Return minus the squared Mahalanobis distances: the higher, the more normal."""
@@ -219,7 +223,7 @@ class MahalanobisDetector(OutlierMixin, BaseEstimator):
         rfd.set_params(sketch_size=self.sketch_size, buffer_size=self.buffer_size, decay=self.decay, solver=self.solver)
         rfd._check_parameters()
         buffer = 2 * self.sketch_size if self.buffer_size is None else self.buffer_size
-        x = _double(check_rows(self, X, reset=anew))
+        x = check_rows(self, X, reset=anew)
         weight = check_weights(sample_weight, x.shape[0])
         if anew and not weight.any():
             raise ValueError("Every sample_weight is zero: there is nothing to start from.")
@@ -230,14 +234,14 @@ class MahalanobisDetector(OutlierMixin, BaseEstimator):
         else:
             seen = rfd.n_samples_seen_
         if not weight.any():  # nothing to learn, but something to check
-            rfd.partial_fit(x, sample_weight=weight)
+            rfd.partial_fit(_double(x[:0]))
         if not weight.all():
             x, weight = x[weight > 0], weight[weight > 0]
         assert_all_finite(x, input_name="X")
         start = 0
         while start < len(weight):
-            part = slice(start, start + self._due - seen)
-            rows, w = x[part], weight[part]
+            part = slice(start, start + min(self._due - seen, max(1, BLOCK // x.shape[1])))
+            rows, w = _double(x[part]), weight[part]
             rfd.partial_fit(rows, sample_weight=w)
             if self._judge is not None:
                 self._counts = self._counts + _histogram(self._judge.distances(rows), w)

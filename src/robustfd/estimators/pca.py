@@ -44,7 +44,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         k, below `sketch_size`. By default as many as the sketch has rows: the rank of what was seen, at most
         n_features and `sketch_size` - 1.
     sketch_size : int, optional
-        m of the sketch. Default max(2 k, k + 10), or 50 without `n_components`. Larger is more accurate.
+        m of the sketch, default max(50, 2 n_components). Larger is more accurate.
     buffer_size : int, optional
         Rows held in all before a shrink, default 2 `sketch_size`.
     whiten : bool, default=False
@@ -84,7 +84,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     >>> import numpy as np
     >>> from robustfd import SketchedPCA
     >>> X = np.random.default_rng(0).standard_normal((2000, 60)) @ np.diag(0.8 ** np.arange(60))
-    >>> pca = SketchedPCA(n_components=3)
+    >>> pca = SketchedPCA(n_components=3, sketch_size=12)
     >>> for batch in np.array_split(X, 100):
     ...     pca = pca.partial_fit(batch)
     >>> pca.transform(X).shape
@@ -173,7 +173,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if k is not None:
             check_integer("n_components", k, 1)
         if m is None:
-            m = 50 if k is None else max(2 * k, k + 10)
+            m = 50 if k is None else max(50, 2 * k)
         elif k is not None and k >= check_integer("sketch_size", m, 2):
             raise ValueError(f"n_components must be below sketch_size={m}, got {k}; {2 * k} is a good sketch_size.")
         rfd = RobustFrequentDirections(center=True) if anew else copy.copy(self.rfd_)
@@ -228,7 +228,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Return n - 1."""
         weight = self._fitted()._view.weight
         if not weight > 1.0:
-            raise ValueError(f"Variances need rows of a total weight above 1, but it is {weight:g}.")
+            # Both a ValueError and an AttributeError: who only looks which attributes there are is not stopped.
+            raise NotFittedError(f"Variances need rows of a total weight above 1, but it is {weight:g}.")
         return weight - 1.0
 
     @property

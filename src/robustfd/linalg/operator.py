@@ -65,7 +65,7 @@ class LowRankPlusIdentity(LinearOperator):
     Examples
     --------
     >>> import numpy as np
-    >>> from robustfd.linalg.operator import LowRankPlusIdentity
+    >>> from robustfd import LowRankPlusIdentity
     >>> M = LowRankPlusIdentity([[0.6, 0.8, 0.0]], [3.0], alpha=1.0)
     >>> M
     <LowRankPlusIdentity 3x3: rank 1, eigenvalues 3 to 3, plus 1 I, float64>

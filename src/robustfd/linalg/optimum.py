@@ -41,7 +41,7 @@ def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
     Examples
     --------
     >>> import numpy as np
-    >>> from robustfd.linalg.optimum import spectral_optimum
+    >>> from robustfd import spectral_optimum
     >>> M = np.diag([9.0, 4.0, 3.0, 0.0])
     >>> best = spectral_optimum(M, rank=1)
     >>> best.low_rank_eigenvalues, best.alpha
@@ -78,7 +78,7 @@ def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
     Examples
     --------
     >>> import numpy as np
-    >>> from robustfd.linalg.optimum import frobenius_optimum
+    >>> from robustfd import frobenius_optimum
     >>> best = frobenius_optimum(np.diag([9.0, 4.0, 2.0, 0.0]), rank=1)
     >>> best.low_rank_eigenvalues, best.alpha, best.trace()
     (array([7.]), 2.0, 15.0)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import assert_all_finite
 
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.decompose import Solver
@@ -85,11 +86,12 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     _n_seen: int
     _single: bool  # whether all rows were float32, and so is the sketch
     _seen_structure: dict[str, Any]
-    _cached: View | None
+    _cached: tuple[Any, View] | None  # the last view, and the parameters it was made with
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        BaseSketch._kinds[cls.__name__] = cls
+        if cls.__module__.startswith("robustfd."):  # a file must not name a class of anybody else
+            BaseSketch._kinds[cls.__name__] = cls
 
     # -- what a member of the family provides
 
@@ -220,10 +222,13 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     @property
     def _view(self) -> View:
         self._require_rows()
-        view: View | None = getattr(self, "_cached", None)
-        if view is None:
-            view = self._cached = self._read(Unread(self._state, self._queue, self._tail))
-        return view
+        self._check_parameters()
+        self._check_structure()
+        how = (self.alpha0, getattr(self, "solver", None))
+        cached: tuple[Any, View] | None = getattr(self, "_cached", None)
+        if cached is None or cached[0] != how:
+            cached = self._cached = (how, self._read(Unread(self._state, self._queue, self._tail)))
+        return cached[1]
 
     def _cast(self, rows: Floats) -> NDArray[np.floating]:
         # All arithmetic is float64: float32 rows lose what a shrink has to see, squares below 1e-7 of the largest.
@@ -320,6 +325,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
         """
         view = self._view
         x = check_rows(self, X, reset=False)
+        assert_all_finite(x, input_name="X")
         live = view.floor_lam > 0
         v, lam = view.components[live], view.floor_lam[live]
         bounds = [np.zeros((2, 0))]
@@ -390,6 +396,9 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     def to_bytes(self) -> bytes:
         """Return a snapshot: the exact state, waiting rows included, in the format of docs/snapshot-format.md."""
         self._require_rows()
+        self._check_structure()
+        if BaseSketch._kinds.get(type(self).__name__) is not type(self):
+            raise TypeError(f"Only robustfd's own sketches can be saved, and {type(self)!r} is not one of them.")
         return snapshot.pack(self)
 
     @classmethod

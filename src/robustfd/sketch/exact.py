@@ -33,6 +33,10 @@ class ExactSecondMoment(BaseSketch):
     ----------
     alpha0, decay, center : as for `FrequentDirections`
 
+    Notes
+    -----
+    One sketch must not be used by two threads at once; different sketches may.
+
     Examples
     --------
     >>> import numpy as np

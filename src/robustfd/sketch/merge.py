@@ -24,9 +24,14 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
     >>> whole.n_samples_seen_
     600
     """
+    if isinstance(sketches, BaseSketch):
+        raise TypeError("merge takes a list of sketches, got a single one.")
     level = [copy.copy(sketch) for sketch in sketches]
     if not level:
         raise ValueError("merge needs at least one sketch, got none.")
+    for sketch in level:
+        if not hasattr(sketch, "merge"):
+            raise TypeError(f"merge takes sketches, got {sketch!r}.")
     while len(level) > 1:
         # An odd one out goes up a level as it is.
         pairs = [one.merge(two) for one, two in zip(level[::2], level[1::2], strict=False)]

@@ -44,6 +44,10 @@ class OjaSketch(RandomSketch):
     random_state : int, RandomState instance or None
         Draws the directions to start from.
 
+    Notes
+    -----
+    One sketch must not be used by two threads at once; different sketches may.
+
     Examples
     --------
     >>> import numpy as np

@@ -45,6 +45,10 @@ class RandomProjectionSketch(RandomSketch):
         Sketches to be merged must not share a seed: they would have used the same random numbers for different
         rows.
 
+    Notes
+    -----
+    One sketch must not be used by two threads at once; different sketches may.
+
     Examples
     --------
     >>> import numpy as np

@@ -96,7 +96,11 @@ def unpack(data: bytes, kinds: Mapping[str, type[Any]]) -> Any:
 
 def write(path: Any, data: bytes) -> None:
     """Write data to a file so that at any moment the file is either the old one or the new one, whole."""
-    path = Path(os.path.realpath(path))  # a link stays a link
+    named, path = path, Path(os.path.realpath(os.fsdecode(path)))  # a link stays a link
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot save to {str(named)!r}: it is a directory.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Cannot save to {str(named)!r}: there is no directory {str(path.parent)!r}.")
     temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
     try:
         with open(temporary, "xb") as file:
@@ -120,7 +124,7 @@ def write(path: Any, data: bytes) -> None:
 
 def read(path: Any) -> bytes:
     """Return the bytes of a file."""
-    return Path(path).read_bytes()
+    return Path(os.fsdecode(path)).read_bytes()
 
 
 def _plain(params: dict[str, Any]) -> dict[str, Any]:
