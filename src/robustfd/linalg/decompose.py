@@ -8,6 +8,10 @@ rows. Three routes give the same result up to rounding:
 - columns: the d x d matrix, when the stack has more rows than columns.
 - svd: of the stack itself; several times slower, squared singular values are good down to
   (eps * sigma_1)^2.
+
+Where the first is too coarse its eigenvectors are still good enough to turn the stack into rows that are
+nearly orthogonal and sorted by length. The Gram matrix of those rows, each divided by its length, hides nothing,
+and a small SVD finishes the work, as accurately as the SVD of the stack.
 """
 
 from dataclasses import dataclass
@@ -25,7 +29,7 @@ Floats = NDArray[np.float64]
 Solver = Literal["auto", "gram", "svd"]
 
 LEAST_SIZE = 16  # a stack of fewer rows has no less round-off: its rows come from earlier shrinks
-RESOLVED = 1e-12  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows
+RESOLVED = 1e-9  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows well
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ def shrink_stack(
         shrunk, resolved = (_by_rows if size <= d else _by_columns)(b, lam, x, m, j, s, t)
         if resolved or solver == "gram":
             return shrunk
-    return _by_svd(b, x, m, j, s, t)
+    refined = _refined(_stack(b, x, s, t), m, j) if solver == "auto" and size <= d else None
+    return refined or _by_svd(b, x, m, j, s, t)
 
 
 def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
@@ -114,14 +119,37 @@ def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: 
     return Shrunk(rows, kept[live], delta), resolved
 
 
+def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
+    """Return the shrink by two Gram matrices, the second of rows made nearly orthogonal by the first, or None."""
+    _, q = largest_eigenpairs(stack @ stack.T, len(stack))
+    y = q.T @ stack
+    length = np.sqrt(np.einsum("ij,ij->i", y, y))
+    live = length > _svd_noise(len(stack), length.max())
+    y, length = y[live] / length[live, None], length[live]
+    try:
+        r = scipy.linalg.cholesky(y @ y.T, check_finite=False)  # y y' = r' r
+        _, sigma, vt = scipy.linalg.svd(r * length, check_finite=False)
+    except np.linalg.LinAlgError:  # rows of nearly the same length can be nearly parallel
+        return None
+    kept, delta = shrink(sigma * sigma, m, j, _svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
+    keep = np.flatnonzero(kept)
+    weights = (np.sqrt(kept[keep]) / sigma[keep])[:, None] * vt[keep] * length
+    return Shrunk(weights @ y, kept[keep], delta)
+
+
+def _svd_noise(size: int, sigma: float) -> float:
+    """Return what a singular value of a stack must exceed to be more than round-off."""
+    # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
+    return max(size, 8 * LEAST_SIZE) * EPS * sigma
+
+
 def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk:
     stack = _stack(b, x, s, t)
     try:
         _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
         _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False, lapack_driver="gesvd")
-    # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
-    noise = (max(len(stack), 8 * LEAST_SIZE) * EPS * sigma[0]) ** 2
+    noise = _svd_noise(len(stack), sigma[0]) ** 2
     kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
     live = np.flatnonzero(kept)
     rows = np.sqrt(kept[live])[:, None] * vt[live]

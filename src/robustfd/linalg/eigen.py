@@ -52,13 +52,13 @@ def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
     values = values[::-1]
     z = np.empty((n, k))
     residual = _twisted_vectors(diagonal, off_diagonal, np.ascontiguousarray(values[:k]), np.empty((3, n, k)), z)
-    if not residual <= n * EPS:  # in this form it also catches NaN
+    if residual > n * EPS:
         return None
     for _ in range(3):  # Newton's iteration for the nearest orthonormal vectors squares the defect
         overlap = z.T @ z
         overlap.flat[:: k + 1] -= 1.0
         defect = max(overlap.max(), -overlap.min())
-        if not defect <= 1e-5:
+        if not defect <= 1e-5:  # in this form it also catches NaN
             return None
         z = z - z @ (overlap / 2)
         if k * defect * defect <= EPS:

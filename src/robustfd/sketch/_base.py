@@ -41,6 +41,10 @@ class View:
 def unit_rows(b: Floats, lam: Floats) -> Floats:
     """Return the rows of b divided by their lengths, which are about sqrt(lam)."""
     scaled = b / np.sqrt(lam)[:, None]
+    if len(lam) and lam[-1] < 1e-6 * lam[0]:
+        # Short rows carry the rounding errors of long ones: orthogonal to eps lambda_1 is not good enough for them.
+        q, r = np.linalg.qr(scaled.T)
+        return np.ascontiguousarray((q * np.where(np.diag(r) < 0, -1.0, 1.0)).T)
     return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
 
 

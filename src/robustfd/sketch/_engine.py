@@ -41,10 +41,11 @@ class State:
         """Return the state after everything in it is multiplied by factor; the mean stays."""
         if factor == 1.0:
             return self
+        live = factor * self.lam > 0  # what fades below the least number is gone
         return replace(
             self,
-            b=np.sqrt(factor) * self.b,
-            lam=factor * self.lam,
+            b=np.sqrt(factor) * self.b[live],
+            lam=factor * self.lam[live],
             delta=factor * self.delta,
             squared_norm=factor * self.squared_norm,
             weight=factor * self.weight,
@@ -110,7 +111,7 @@ class Engine:
     def _form(self, state: State, queue: Queue) -> Form:
         """Return how the rows of the queue are best worked on."""
         d = state.b.shape[1]
-        if self.solver == "svd" or d < 2 * self.buffer_size or queue.fades > LARGEST_DECAY:
+        if self.solver == "svd" or d < 2 * self.buffer_size:
             return "apart"
         light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue)
         return "sparse" if light and d > 4 * self.buffer_size else "dense"
@@ -120,10 +121,15 @@ class Engine:
         m, d, free = self.m, state.b.shape[1], self._free(state)
         form = self._form(state, queue)
         # B is formed once for all rows that are worked on together, at a cost of m^2 d.
-        if form == "sparse" and queue.nnz < self.buffer_size * d // 2:
+        if form == "sparse":
             # m^2 d / rows + 3/2 m rows flops a row are least at sqrt(2/3 m d); somewhat fewer rows cost no more
             # time and need less memory. Beyond 2048 their Gram matrix leaves the cache.
-            return max(int(min(np.sqrt(m * d / 3), 2048)), free)
+            most = min(np.sqrt(m * d / 3), 2048.0)
+            if state.mean is not None and queue.fades > 0:  # centring needs decays that can be inverted
+                most = min(most, LARGEST_DECAY / queue.fades * len(queue))
+            full = max(int(most), free)
+            # They may wait as long as they need no more memory than the buffer itself.
+            return full if len(queue) >= full or queue.nnz < self.buffer_size * d // 2 else free
         if form == "dense" and self.buffer_size <= 3 * m:
             # Two buffers at a time need as many flops as one, and the matrix products are of a better shape.
             return free + self.buffer_size - m + 1
@@ -160,6 +166,8 @@ class Engine:
         With E the entering rows, B = R [B_0; E]. All products of length d are those of E with B_0 and with
         itself, once; the shrinks then touch only R, and B is formed at the end.
         """
+        if state.mean is not None and rows.fades() > LARGEST_DECAY:
+            return None
         e, mean, weight = enter(rows, state.mean, state.weight, sparse=sparse, formed=False)
         eb, ee, r0 = e.times(state.b), e.gram(), len(state.b)
         if not np.isfinite(np.trace(ee)):

@@ -186,7 +186,7 @@ def enter(
     root = np.sqrt(rows.weight)
     if mean is not None:
         energy(rows)  # a first row that is too large would show only in the next
-    if sparse and rows.is_sparse:
+    if sparse and rows.is_sparse and (mean is None or rows.fades() <= LARGEST_DECAY):
         p = rows.x.astype(np.float64)
         if mean is None:
             return SparseRows(p, root, None, None), None, _total_weight(rows, weight)

@@ -48,6 +48,10 @@ class Rows:
         x = self.x.toarray() if self.is_sparse else self.x
         return np.ascontiguousarray(x, dtype=np.float64)
 
+    def fades(self) -> float:
+        """Return minus the logarithm of all decays together."""
+        return -float(np.log(self.decay).sum())
+
     def fading(self, start: int = 0, stop: int | None = None) -> tuple[float, Floats]:
         """Return (s, t) for rows start to stop: what is older is scaled by s, row start + i by t[i]."""
         decay = self.decay[start:stop]
@@ -89,7 +93,7 @@ class Queue:
         if len(rows) == 0:
             return self
         sparse = self.is_sparse and rows.is_sparse
-        fades = self.fades - float(np.log(rows.decay).sum())
+        fades = self.fades + rows.fades()
         return Queue(
             (*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, fades, self.energy, self.skip
         )
@@ -107,7 +111,7 @@ class Queue:
                 skip = 0
         rows, nnz = concatenate(head), self.nnz - sum(piece.nnz for piece in head)
         sparse = all(piece.is_sparse for piece in pieces)
-        fades = self.fades + float(np.log(rows.decay).sum())
+        fades = self.fades + rows.fades()
         energy = self.energy if len(pieces) > 1 else 0.0  # of the pieces before the newest
         return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, fades, energy, skip)
 
@@ -170,6 +174,6 @@ def raise_not_finite(x: Matrix) -> NoReturn:
     if np.isinf(values).any():
         raise ValueError("Input X contains infinity. Every entry must be a finite number.")
     raise ValueError(
-        f"Input X is too large: with entries up to {np.abs(values).max():.3g} the squared norm of the rows "
+        f"Input X is too large: with entries up to {np.abs(values).max(initial=0.0):.3g} the squared norm of the rows "
         "overflows float64. Scale the rows; entries up to about 1e150 are fine."
     )

@@ -7,8 +7,8 @@ import numpy as np
 
 from robustfd.linalg.eigen import EPS
 from robustfd.sketch._base import BaseSketch, View
-from robustfd.sketch._entering import DenseRows, SparseRows, enter, grown
-from robustfd.sketch._rows import Floats, Queue, Unread, check_total, raise_not_finite
+from robustfd.sketch._entering import DenseRows, enter, grown
+from robustfd.sketch._rows import Floats, Queue, Unread, check_total
 
 CHUNK = 1024  # rows centred, weighted and multiplied at once
 
@@ -61,16 +61,14 @@ class ExactSecondMoment(BaseSketch):
         while len(queue):
             rows, queue = queue.take(min(len(queue), CHUNK))
             s, t = rows.fading()
-            e, mean, weight = enter(rows, state.mean, state.weight, sparse=True)
+            e, mean, weight = enter(rows, state.mean, state.weight, sparse=state.mean is None)
+            norm = grown(state.squared_norm, e, rows)
             if isinstance(e, DenseRows):
-                norm = grown(state.squared_norm, e, rows)
                 faded = t[:, None] * e.e
                 product = faded.T @ faded
             else:
-                product = _sparse_product(e, s * s * state.weight, t, weight)
-                if not np.isfinite(new := float(np.trace(product))):
-                    raise_not_finite(rows.x)
-                norm = check_total(s * s * state.squared_norm + new)
+                faded = e.p.multiply((t * e.root)[:, None]).tocsr()
+                product = (faded.T @ faded).toarray()
             state = ExactState(s * s * state.matrix + product, norm, weight, mean)
         return state, queue
 
@@ -102,14 +100,3 @@ class ExactSecondMoment(BaseSketch):
             matrix = matrix + n * share * np.outer(apart, apart)
             norm += n * share * float(apart @ apart)
         return replace(a, matrix=matrix, squared_norm=check_total(norm), weight=n + k, mean=mean)
-
-
-def _sparse_product(e: SparseRows, before: float, t: Floats, after: float) -> Floats:
-    """Return (diag(t) E)' (diag(t) E), from second moments about zero, which stay sparse; weights before and after."""
-    faded = e.p.copy()
-    faded.data *= np.repeat(t * e.root, np.diff(faded.indptr))
-    product = np.asarray((faded.T @ faded).toarray())
-    if e.centring is not None and e.mean is not None:
-        mean = e.centring.mean_to_mean * e.mean + e.p.T @ e.centring.to_mean
-        product += before * np.outer(e.mean, e.mean) - after * np.outer(mean, mean)
-    return product

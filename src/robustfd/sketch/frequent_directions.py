@@ -90,7 +90,7 @@ _PARAMETERS = """
         Sketch the rows minus their mean, exactly: `covariance()` is then the covariance.
     solver : {{"auto", "gram", "svd"}}, default="auto"
         How a buffer is decomposed: through its Gram matrix, which is fast and sees squared singular values
-        down to about 1e-14 of the largest, by SVD, or by the first unless that is too coarse.
+        down to about 1e-14 of the largest, by SVD, or by the first and, where that is too coarse, more accurately.
 
     Attributes
     ----------
