@@ -110,9 +110,14 @@ def _by_rows(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Flo
 
 
 def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> tuple[Shrunk, bool]:
-    stack = _stack(b, x, s, t)
-    values, v = largest_eigenpairs(stack.T @ stack, min(m - 1, stack.shape[1]))
-    kept, delta = shrink(values, m, j, noise=max(len(stack), LEAST_SIZE) * EPS * values[0])
+    x = x if t.min(initial=1.0) == 1.0 else t[:, None] * x
+    return shrink_columns(b, x.T @ x, m, j, s=s, size=len(b) + len(x))
+
+
+def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size: int) -> tuple[Shrunk, bool]:
+    """Return the shrink of a stack of s B and rows with X'X = product, `size` in all, and whether it is resolved."""
+    values, v = largest_eigenpairs(s * s * (b.T @ b) + product, min(m - 1, len(product)))
+    kept, delta = shrink(values, m, j, noise=max(size, LEAST_SIZE) * EPS * values[0])
     live = np.flatnonzero(kept)
     rows = np.sqrt(kept[live])[:, None] * v[:, live].T
     resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from robustfd.linalg.decompose import Solver, shrink_gram, shrink_stack, stack_gram
+from robustfd.linalg.decompose import Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
 from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
@@ -156,9 +156,30 @@ class Engine:
         return after
 
     def _shrink(self, state: State, rows: Rows) -> State:
+        if self.solver != "svd" and len(state.b) + len(rows) > state.b.shape[1]:
+            after = self._shrink_columns(state, rows)
+            if after is not None:
+                return after
         after, e, s, t = _enter(state, rows)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=self.solver)
         return replace(after, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=after.delta + shrunk.delta)
+
+    def _shrink_columns(self, state: State, rows: Rows) -> State | None:
+        """Return the state after more rows than columns, through E'E alone; None if that is not accurate enough."""
+        if state.mean is not None and rows.fades() > LARGEST_DECAY:
+            return None
+        e, mean, weight = enter(rows, state.mean, state.weight, formed=False)
+        assert isinstance(e, DenseRows)
+        s, t = rows.fading()
+        product, size = e.outer(t), len(state.b) + len(rows)
+        new = float(np.trace(product))
+        if not np.isfinite(new):
+            raise_not_finite(rows.x)
+        shrunk, resolved = shrink_columns(state.b, product, self.m, self.j, s=s, size=size)
+        if not resolved and self.solver == "auto":
+            return None
+        norm = check_total(s * s * state.squared_norm + new, slack=10)
+        return State(shrunk.rows, shrunk.lam, True, s * s * state.delta + shrunk.delta, norm, weight, mean)
 
     def _run_together(self, state: State, rows: Rows, cuts: Sequence[int], *, sparse: bool) -> State | None:
         """Return the state after the rows, never forming the B in between; None if that is not accurate enough.

@@ -13,7 +13,7 @@ from robustfd.linalg.decompose import combine
 from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
 
 LARGEST_DECAY = 600.0  # exp of more would overflow
-CHUNK = 512  # dense rows centred at once: their shifted copies stay in the cache
+CHUNK = 64  # dense rows centred at once
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Centring:
     of them, so running sums apply it, to the rows themselves or to any products of them.
     """
 
+    root: Floats  # of the weights
     own: Floats
     share: Floats
     on_rows: Floats
@@ -44,7 +45,16 @@ class Centring:
         own = np.sqrt(rows.weight * (before / after))  # in this order, or tiny and huge weights are lost
         per_unit = np.divide(own, before, out=np.zeros_like(before), where=before > 0)
         to_mean = share * np.exp(log[-1]) / after[-1]
-        return cls(own, share, per_unit * np.exp(log), -per_unit * old, to_mean, old[-1] / after[-1], after[-1])
+        return cls(
+            np.sqrt(rows.weight),
+            own,
+            share,
+            per_unit * np.exp(log),
+            -per_unit * old,
+            to_mean,
+            old[-1] / after[-1],
+            after[-1],
+        )
 
     def apply(self, y: Floats, of_mean: Floats | None = None) -> Floats:
         """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its), or 0."""
@@ -66,16 +76,19 @@ class Centring:
 
 def _centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, float]:
     """Return the dense entering rows, the new mean and the total weight, shifted so that a large mean cancels."""
-    x, entered, start = rows.dense(), [], 0
+    x, start = rows.dense(), 0
+    entered = np.empty_like(x)
     while start < len(rows):
         part = rows[start : _safe_stop(rows, start)]
+        stop = start + len(part)
         centring = Centring.of(part, weight)
         shift = mean if weight > 0 else x[start]  # any vector does, a near one is exact
-        y = x[start : start + len(part)] - shift
-        entered.append(centring.apply(y))  # the mean is the shift, or there is none
+        y = x[start:stop] - shift
+        # The mean is the shift, or there is none. As a matrix, since a product is faster than running sums.
+        np.matmul(centring.apply(np.eye(len(part))), y, out=entered[start:stop])
         mean, weight = shift + centring.to_mean @ y, centring.weight
-        start += len(part)
-    return entered[0] if len(entered) == 1 else np.concatenate(entered), mean, weight
+        start = stop
+    return entered, mean, weight
 
 
 def _safe_stop(rows: Rows, start: int) -> int:
@@ -102,6 +115,16 @@ class DenseRows:
         """Return E E'; users read the lower triangle, the only one that sparse rows give."""
         gram = np.asarray(self.e @ self.e.T)
         return gram if self.centring is None else self.centring.apply(self.centring.apply(gram).T)
+
+    def outer(self, t: Floats) -> Floats:
+        """Return E' diag(t)^2 E."""
+        scale = t if self.centring is None else t * self.centring.root
+        e = self.e if np.all(scale == 1.0) else scale[:, None] * self.e
+        product = np.asarray(e.T @ e)
+        if self.centring is not None:  # the scatter about the new mean, the array being relative to the old one
+            shift = self.centring.to_mean @ self.e
+            product -= self.centring.weight * np.outer(shift, shift)
+        return product
 
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
