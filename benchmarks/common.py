@@ -17,15 +17,20 @@ import robustfd
 RESULTS = Path(__file__).parent / "results"
 
 
-def seconds(tasks: Mapping[str, Callable[[], Any]], repeats: int = 3) -> dict[str, float]:
-    """Return the best time of each task; the tasks take turns, so that a busy moment hits all of them."""
-    best = dict.fromkeys(tasks, np.inf)
+def turns(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Return all times of each task; the tasks take turns, so that a busy moment hits all of them."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
             start = time.perf_counter()
             task()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def seconds(tasks: Mapping[str, Callable[[], Any]], repeats: int = 3) -> dict[str, float]:
+    """Return the best time of each task."""
+    return {name: min(times) for name, times in turns(tasks, repeats).items()}
 
 
 def multiply(size: int = 2000) -> Callable[[], Any]:

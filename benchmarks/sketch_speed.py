@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import IncrementalPCA, TruncatedSVD
 
-from benchmarks.common import RESULTS, multiply, report, seconds, zipf_rows
+from benchmarks.common import RESULTS, multiply, report, seconds, turns, zipf_rows
 from robustfd import RobustFrequentDirections
 
 
@@ -21,20 +21,22 @@ def _row(what: str, value: float, unit: str = "", *, most: float | None = None, 
     return {"what": what, "value": value, "unit": unit, "goal": goal, "met": met}
 
 
-def wide(repeats: int = 5) -> None:
+def wide(repeats: int = 9) -> None:
     """Dense 8000 x 4000, m = 100: against the bound that matrix products set, and incremental PCA."""
     n, d, m = 8000, 4000, 100
     x = np.random.default_rng(0).standard_normal((n, d))
-    best = seconds({"rfd": lambda: RobustFrequentDirections(m).fit(x), "gemm": multiply()}, repeats)
+    times = turns({"rfd": lambda: RobustFrequentDirections(m).fit(x), "gemm": multiply()}, repeats)
+    best = {name: min(each) for name, each in times.items()}
     best |= seconds({"ipca": lambda: IncrementalPCA(m, batch_size=500).fit(x)}, 1)
-    rate = 2 * 2000**3 / best["gemm"]
-    bound = 7 * n * m * d / rate
+    flops = 2 * 2000**3
+    # The speed of the machine changes from second to second: each time is compared with the product next to it.
+    ratio = np.median(np.divide(times["rfd"], times["gemm"])) * flops / (7 * n * m * d)
     report(
         "wide",
         [
-            _row("matrix product, 2000 x 2000", rate / 1e9, "Gflop/s"),
+            _row("matrix product, 2000 x 2000", flops / best["gemm"] / 1e9, "Gflop/s"),
             _row("robustfd, 8000 x 4000, m = 100", best["rfd"], "s"),
-            _row("  times 7 n m d flops at that rate", best["rfd"] / bound, most=2.2),
+            _row("  times 7 n m d flops at the rate of a matrix product", ratio, most=2.2),
             _row("IncrementalPCA(100, batch_size=500)", best["ipca"], "s"),
             _row("  robustfd is faster by", best["ipca"] / best["rfd"], least=11),
         ],

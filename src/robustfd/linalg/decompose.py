@@ -54,8 +54,8 @@ class SmallShrink:
 def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
-    gram = np.zeros((size, size))
-    gram.flat[: r * (size + 1) : size + 1] = s * s * lam
+    gram = np.zeros((size, size), order="F")  # as LAPACK wants it
+    gram[np.arange(r), np.arange(r)] = s * s * lam
     gram[r:, :r], gram[r:, r:] = xb, xx
     if s < 1.0 or t.min() < 1.0:
         gram[r:, :r] *= (s * t)[:, None]
@@ -70,10 +70,10 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
     """
     lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
     kept, delta = shrink(lam, m, j, noise=max(len(lam), LEAST_SIZE) * EPS * lam[0])
-    live = np.flatnonzero(kept)
-    weights = np.sqrt(kept[live] / lam[live])[:, None] * q[:, live].T
+    r = len(kept)
+    weights = np.sqrt(kept / lam[:r])[:, None] * q[:, :r].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
-    return SmallShrink(weights, kept[live], delta, resolved)
+    return SmallShrink(weights, kept, delta, resolved)
 
 
 def shrink_stack(
@@ -118,10 +118,9 @@ def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size
     """Return the shrink of a stack of s B and rows with X'X = product, `size` in all, and whether it is resolved."""
     values, v = largest_eigenpairs(s * s * (b.T @ b) + product, min(m - 1, len(product)))
     kept, delta = shrink(values, m, j, noise=max(size, LEAST_SIZE) * EPS * values[0])
-    live = np.flatnonzero(kept)
-    rows = np.sqrt(kept[live])[:, None] * v[:, live].T
+    rows = np.sqrt(kept)[:, None] * v[:, : len(kept)].T
     resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])
-    return Shrunk(rows, kept[live], delta), resolved
+    return Shrunk(rows, kept, delta), resolved
 
 
 def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
@@ -137,9 +136,9 @@ def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
     except np.linalg.LinAlgError:  # rows of nearly the same length can be nearly parallel
         return None
     kept, delta = shrink(sigma * sigma, m, j, _svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
-    keep = np.flatnonzero(kept)
-    weights = (np.sqrt(kept[keep]) / sigma[keep])[:, None] * vt[keep] * length
-    return Shrunk(weights @ y, kept[keep], delta)
+    r = len(kept)
+    weights = (np.sqrt(kept) / sigma[:r])[:, None] * vt[:r] * length
+    return Shrunk(weights @ y, kept, delta)
 
 
 def _svd_noise(size: int, sigma: float) -> float:
@@ -156,9 +155,7 @@ def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk
         _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False, lapack_driver="gesvd")
     noise = _svd_noise(len(stack), sigma[0]) ** 2
     kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
-    live = np.flatnonzero(kept)
-    rows = np.sqrt(kept[live])[:, None] * vt[live]
-    return Shrunk(rows, kept[live], delta)
+    return Shrunk(np.sqrt(kept)[:, None] * vt[: len(kept)], kept, delta)
 
 
 def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:

@@ -23,7 +23,7 @@ def shrunk_count(m: int, beta: float) -> int:
 
 
 def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
-    """Return (kept, delta): at most m - 1 squared singular values and what the shrink took away.
+    """Return (kept, delta): at most m - 1 squared singular values, all positive, and what the shrink took away.
 
     Parameters
     ----------
@@ -39,4 +39,4 @@ def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
     kept = np.where(lam > noise, lam, 0.0)[: m - 1]
     # A difference of possibly equal numbers: floored, so that no root of a negative is ever taken.
     kept[m - j :] = np.maximum(kept[m - j :] - delta, 0.0)
-    return kept, delta
+    return kept[: np.count_nonzero(kept)], delta  # they descend, so those that are zero come last

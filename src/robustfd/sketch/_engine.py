@@ -197,15 +197,17 @@ class Engine:
         lam, norm, delta = state.lam, state.squared_norm, state.delta
         for start, stop in zip([0, *cuts], cuts, strict=False):
             s, t = rows.fading(start, stop)
-            q = len(lam)
-            z = eb[start:stop] @ r[:q, :r0].T + ee[start:stop, :start] @ r[:q, r0 : r0 + start].T
+            q, z = len(lam), eb[start:stop]
+            if start > 0:  # before, R is the identity
+                z = z @ r[:q, :r0].T + ee[start:stop, :start] @ r[:q, r0 : r0 + start].T
             gram = stack_gram(lam, z, ee[start:stop, start:stop], s, t)
             small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
             if not small.resolved and self.solver == "auto":
                 return None
             norm = s * s * norm + float(np.trace(gram[q:, q:]))
             delta, lam = s * s * delta + small.delta, small.lam
-            r[: len(lam), : r0 + start] = s * small.weights[:, :q] @ r[:q, : r0 + start]
+            old = s * small.weights[:, :q]
+            r[: len(lam), : r0 + start] = old if start == 0 else old @ r[:q, : r0 + start]
             r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
         b = e.combine(r[:, r0:], r[:, :r0], state.b)
