@@ -21,7 +21,7 @@ def _row(what: str, value: float, unit: str = "", *, most: float | None = None, 
     return {"what": what, "value": value, "unit": unit, "goal": goal, "met": met}
 
 
-def wide(repeats: int = 9) -> None:
+def wide(repeats: int = 15) -> None:
     """Dense 8000 x 4000, m = 100: against the bound that matrix products set, and incremental PCA."""
     n, d, m = 8000, 4000, 100
     x = np.random.default_rng(0).standard_normal((n, d))

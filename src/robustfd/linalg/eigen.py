@@ -45,7 +45,7 @@ def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
 def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
     """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
     n = len(a)
-    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=32 * n, overwrite_a=1)
+    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
     values, info = dsterf(diagonal, off_diagonal)
     if info != 0:
         return None
@@ -64,7 +64,7 @@ def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
         if k * defect * defect <= EPS:
             break
     vectors = np.asfortranarray(z)
-    vectors[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 32 * n)
+    vectors[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 64 * n)
     return values, vectors
 
 
