@@ -125,10 +125,10 @@ def linear() -> None:
 
     dense = np.random.default_rng(0).standard_normal((16000, 1000))
     counts = [1000, 2000, 4000, 8000, 16000]
-    by_rows = seconds({str(n): lambda n=n: RobustFrequentDirections(50).fit(dense[:n]) for n in counts})
+    by_rows = seconds({str(n): lambda n=n: RobustFrequentDirections(50).fit(dense[:n]) for n in counts}, 9)
     fills = [10, 20, 40, 80, 160]
     rows = {k: zipf_rows(10000, 50000, k) for k in fills}
-    by_fill = seconds({str(k): lambda k=k: RobustFrequentDirections(50).fit(rows[k]) for k in fills})
+    by_fill = seconds({str(k): lambda k=k: RobustFrequentDirections(50).fit(rows[k]) for k in fills}, 9)
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for axis, x, y, title, label in (
         (axes[0], [n / 1e3 for n in counts], by_rows, "Dense rows, 1000 columns, m = 50", "thousand rows"),
