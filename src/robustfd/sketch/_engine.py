@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from robustfd.linalg.decompose import Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
+from robustfd.linalg.eigen import EPS
 from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
@@ -125,8 +126,8 @@ class Engine:
             # m^2 d / rows + 3/2 m rows flops a row are least at sqrt(2/3 m d); somewhat fewer rows cost no more
             # time and need less memory. Beyond 2048 their Gram matrix leaves the cache.
             most = min(np.sqrt(m * d / 3), 2048.0)
-            if state.mean is not None and queue.fades > 0:  # centring needs decays that can be inverted
-                most = min(most, LARGEST_DECAY / queue.fades * len(queue))
+            if state.mean is not None and len(queue):  # centring needs decays that can be inverted, all together
+                most = min(most, LARGEST_DECAY / max(-np.log(queue.pieces[-1].decay[-1]), EPS))
             full = max(int(most), free)
             # They may wait as long as they need no more memory than the buffer itself.
             return full if len(queue) >= full or queue.nnz < self.buffer_size * d // 2 else free
@@ -156,20 +157,19 @@ class Engine:
         return after
 
     def _shrink(self, state: State, rows: Rows) -> State:
-        if self.solver != "svd" and len(state.b) + len(rows) > state.b.shape[1]:
-            after = self._shrink_columns(state, rows)
-            if after is not None:
-                return after
+        solver, invertible = self.solver, state.mean is None or rows.fades() <= LARGEST_DECAY
+        if solver != "svd" and invertible and len(state.b) + len(rows) > state.b.shape[1]:
+            columns = self._shrink_columns(state, rows)
+            if columns is not None:
+                return columns
+            solver = "svd"
         after, e, s, t = _enter(state, rows)
-        shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=self.solver)
+        shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
         return replace(after, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=after.delta + shrunk.delta)
 
     def _shrink_columns(self, state: State, rows: Rows) -> State | None:
         """Return the state after more rows than columns, through E'E alone; None if that is not accurate enough."""
-        if state.mean is not None and rows.fades() > LARGEST_DECAY:
-            return None
         e, mean, weight = enter(rows, state.mean, state.weight, formed=False)
-        assert isinstance(e, DenseRows)
         s, t = rows.fading()
         product, size = e.outer(t), len(state.b) + len(rows)
         new = float(np.trace(product))

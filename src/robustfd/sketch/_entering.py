@@ -81,14 +81,19 @@ def _centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, f
     while start < len(rows):
         part = rows[start : _safe_stop(rows, start)]
         stop = start + len(part)
-        centring = Centring.of(part, weight)
-        shift = mean if weight > 0 else x[start]  # any vector does, a near one is exact
-        y = x[start:stop] - shift
-        # The mean is the shift, or there is none. As a matrix, since a product is faster than running sums.
+        y, centring, mean = _shifted(x[start:stop], part, mean, weight)
+        # As a matrix, since a product is faster than running sums.
         np.matmul(centring.apply(np.eye(len(part))), y, out=entered[start:stop])
-        mean, weight = shift + centring.to_mean @ y, centring.weight
-        start = stop
+        weight, start = centring.weight, stop
     return entered, mean, weight
+
+
+def _shifted(x: Floats, rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Centring, Floats]:
+    """Return (y, centring, new mean): y is x minus the mean, or minus a row if there is no mean yet."""
+    centring = Centring.of(rows, weight)
+    shift = mean if weight > 0 else x[0]  # any vector does, a near one is exact
+    y = x - shift
+    return y, centring, shift + centring.to_mean @ y
 
 
 def _safe_stop(rows: Rows, start: int) -> int:
@@ -166,6 +171,12 @@ class SparseRows:
         mean_on_mean = self._entered(on_mean[:, None], np.array([self.mean @ self.mean]))[:, 0]
         return self._entered(self._entered(gram, on_mean).T, mean_on_mean)
 
+    def outer(self, t: Floats) -> Floats:
+        """Return E' diag(t)^2 E, for rows that are not centred."""
+        assert self.centring is None
+        faded = self.p.multiply((t * self.root)[:, None]).tocsr()
+        return np.asarray((faded.T @ faded).toarray())
+
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
         if self.centring is not None:
@@ -221,10 +232,8 @@ def enter(
         e, mean, weight = _centred(rows, mean, weight)
         return DenseRows(e), mean, weight
     if mean is not None:
-        x, centring = rows.dense(), Centring.of(rows, weight)
-        shift = mean if weight > 0 else x[0]
-        y = x - shift
-        return DenseRows(y, centring), shift + centring.to_mean @ y, centring.weight
+        y, centring, mean = _shifted(rows.dense(), rows, mean, weight)
+        return DenseRows(y, centring), mean, centring.weight
     x = rows.dense()
     return DenseRows(x if np.all(root == 1.0) else x * root[:, None]), None, _total_weight(rows, weight)
 

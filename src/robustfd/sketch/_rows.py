@@ -81,7 +81,6 @@ class Queue:
     rows: int = 0
     nnz: int = 0
     is_sparse: bool = True
-    fades: float = 0.0  # minus the logarithm of all decays of the pieces together
     energy: float = 0.0  # weighted sum of squares of the rows, or more
     skip: int = 0
 
@@ -93,10 +92,7 @@ class Queue:
         if len(rows) == 0:
             return self
         sparse = self.is_sparse and rows.is_sparse
-        fades = self.fades + rows.fades()
-        return Queue(
-            (*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, fades, self.energy, self.skip
-        )
+        return Queue((*self.pieces, rows), self.rows + len(rows), self.nnz + rows.nnz, sparse, self.energy, self.skip)
 
     def take(self, k: int) -> tuple[Rows, "Queue"]:
         """Return the first k rows and the queue without them."""
@@ -111,9 +107,8 @@ class Queue:
                 skip = 0
         rows, nnz = concatenate(head), self.nnz - sum(piece.nnz for piece in head)
         sparse = all(piece.is_sparse for piece in pieces)
-        fades = self.fades + rows.fades()
         energy = self.energy if len(pieces) > 1 else 0.0  # of the pieces before the newest
-        return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, fades, energy, skip)
+        return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, energy, skip)
 
     def all(self) -> Rows:
         """Return every row in one piece."""
@@ -132,7 +127,7 @@ class Queue:
             newest, skip = newest[skip:], 0
         total = self.energy + energy(newest)
         check_total(norm + total)
-        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, self.fades, total, skip)
+        return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, total, skip)
 
 
 class Unread(NamedTuple):

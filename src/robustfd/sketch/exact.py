@@ -7,7 +7,7 @@ import numpy as np
 
 from robustfd.linalg.eigen import EPS
 from robustfd.sketch._base import BaseSketch, View
-from robustfd.sketch._entering import DenseRows, enter, grown
+from robustfd.sketch._entering import enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread, check_total
 
 CHUNK = 1024  # rows centred, weighted and multiplied at once
@@ -63,13 +63,7 @@ class ExactSecondMoment(BaseSketch):
             s, t = rows.fading()
             e, mean, weight = enter(rows, state.mean, state.weight, sparse=state.mean is None)
             norm = grown(state.squared_norm, e, rows)
-            if isinstance(e, DenseRows):
-                faded = t[:, None] * e.e
-                product = faded.T @ faded
-            else:
-                faded = e.p.multiply((t * e.root)[:, None]).tocsr()
-                product = (faded.T @ faded).toarray()
-            state = ExactState(s * s * state.matrix + product, norm, weight, mean)
+            state = ExactState(s * s * state.matrix + e.outer(t), norm, weight, mean)
         return state, queue
 
     def _read(self, unread: Unread) -> View:
