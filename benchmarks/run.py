@@ -2,13 +2,17 @@
 
 import sys
 
-from benchmarks import sketch_speed
+from benchmarks import online_speed, sketch_speed, untuned
 
 CASES = {
     "wide": sketch_speed.wide,
     "tall": sketch_speed.tall,
     "sparse": sketch_speed.sparse,
     "linear": sketch_speed.linear,
+    "newton": online_speed.newton,
+    "vowpal": online_speed.against_vowpal,
+    "linear_online": online_speed.linear_online,
+    "untuned": untuned.untuned,
 }
 
 

@@ -80,6 +80,7 @@ class Result:
     weight: float = 0.0  # sum of decayed weights
     mean: Array | None = None  # weighted mean, when centred
     n_shrinks: int = 0
+    R: Array | float = 0.0  # what the shrinks took from the diagonal of A'A, for `diagonal_frequent_directions`
 
 
 def shrink(x: Result) -> Result:
@@ -90,7 +91,8 @@ def shrink(x: Result) -> Result:
     vt = np.vstack([vt, np.zeros((missing, x.B.shape[1]))])
     kept, delta, half = x.rule(s, x.m)
     B = np.sqrt(kept)[:, None] * vt[: x.m - 1]
-    return replace(x, B=B, Delta=x.Delta + delta, alpha=x.alpha + half, n_shrinks=x.n_shrinks + 1)
+    R = x.R + np.maximum(np.diag(x.B.T @ x.B - B.T @ B), 0.0)
+    return replace(x, B=B, Delta=x.Delta + delta, alpha=x.alpha + half, n_shrinks=x.n_shrinks + 1, R=R)
 
 
 def forget(x: Result, factor: float) -> Result:
@@ -102,6 +104,7 @@ def forget(x: Result, factor: float) -> Result:
         alpha=x.alpha0 + factor * (x.alpha - x.alpha0),
         squared_norm=factor * x.squared_norm,
         weight=factor * x.weight,
+        R=factor * x.R,
     )
 
 
@@ -144,6 +147,7 @@ def merge(x: Result, y: Result) -> Result:
         weight=n + k,
         mean=mean,
         n_shrinks=x.n_shrinks + y.n_shrinks,
+        R=x.R + y.R,
     )
     return shrink(stacked)
 
@@ -292,6 +296,22 @@ def parameterized_frequent_directions(
 def compensative_frequent_directions(A: ArrayLike, m: int, L: int | None = None, **options: Any) -> Result:
     """CFD, already read out (maths section 2): its state is FD's, so merge and go on with that one."""
     return compensate(run(A, m, L, fd_rule, **options))
+
+
+def diagonal_frequent_directions(A: ArrayLike, m: int, L: int | None = None, **options: Any) -> Result:
+    """FD with a diagonal: at every shrink of a buffer Ahat to B, R_ii += (Ahat'Ahat - B'B)_ii; read as B'B + R."""
+    return run(A, m, L, fd_rule, **options)
+
+
+def diagonal_error_bound(R: ArrayLike, Delta: float) -> float:
+    """min(max(Delta - min R_ii, max R_ii), (1 - 1/d) Delta): what ||A'A - B'B - R||_2 is at most.
+
+    0 <= E <= Delta I gives -max R_ii <= E - R <= Delta - min R_ii. And R = diag(E) is the mean of U_k E U_k^* over
+    k < d, U_k = diag(1, w^k, w^2k, ...) and w = exp(2 pi i / d). One of them is E itself, so that E - R is (1 - 1/d)
+    times a difference of two matrices between 0 and Delta I.
+    """
+    R = np.asarray(R)
+    return float(min(max(Delta - R.min(), R.max()), (1 - 1 / len(R)) * Delta))
 
 
 # ------------------------------------------------ random projection, Oja

@@ -57,6 +57,10 @@ def assert_promises(x: Result, T: Array, shrunk: int) -> None:
     half = x.alpha0 + x.Delta / 2
     assert ref.spectral_error(T, x.B, half, x.alpha0) <= x.Delta / 2 + tol  # P4
     assert np.linalg.norm(E) <= np.sqrt(x.Delta * max(lost, 0)) + d * tol
+    R = np.broadcast_to(x.R, d)
+    assert np.abs(np.diag(E) - R).max() <= tol  # what the shrinks took, added up: the diagonal stays exact
+    assert R.min() >= 0 and R.max() <= x.Delta + tol
+    assert np.linalg.norm(E - np.diag(R), 2) <= ref.diagonal_error_bound(R, x.Delta) + tol
     if x.rule is ref.rfd_rule:
         assert x.alpha == pytest.approx(half)
         assert x.alpha - x.alpha0 <= ref.a_priori_bound(T, m) / 2 + d * tol

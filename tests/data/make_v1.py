@@ -1,8 +1,8 @@
 """Write the snapshots of format version 1 that must load for ever, and the numbers they must give.
 
-The files in v1/ were written by this script once, with the first release of the format, and are never written
-again: they stand for the files that users have. The script is kept to show what is in them, and as the pattern
-for the files of a next version. It refuses to overwrite.
+The files in v1/ were written by this script once, when their class was new, and are never written again: they stand
+for the files that users have. The script is kept to show what is in them, and as the pattern for the files of a next
+version. It adds the files of a new class and refuses to overwrite.
 
     python tests/data/make_v1.py
 """
@@ -45,6 +45,11 @@ def sketches():
         "pfd": rf.ParameterizedFrequentDirections(6, beta=0.4).fit(rows(30)),
         "cfd-svd": rf.CompensativeFrequentDirections(4, solver="svd").fit(rows(23)),
         "greedy-decayed": rf.GreedySketch(4, decay=0.9).fit(rows(23)),
+        "dfd-waiting-dense": rf.DiagonalFrequentDirections(4, alpha0=0.25).fit(rows(25)),
+        "dfd-centred-decayed": rf.DiagonalFrequentDirections(4, center=True, decay=0.98, buffer_size=6).fit(
+            rows(23), sample_weight=weight
+        ),
+        "dfd-waiting-sparse": rf.DiagonalFrequentDirections(5).fit(sparse_rows(40)).forget(0.5),
         "random-projection": rf.RandomProjectionSketch(4, center=True, random_state=3).fit(rows(23)),
         "oja": rf.OjaSketch(3, center=True, random_state=3).fit(0.1 * rows(23)),
         "exact": rf.ExactSecondMoment(center=True).fit(rows(23), sample_weight=weight),
@@ -66,6 +71,7 @@ def numbers(sketch):
             "singular_values": sketch.singular_values_.tolist(),
             "moment_times_probe": (moment @ probe).tolist(),
             "mean": sketch.mean_.tolist() if sketch.center else None,
+            **({"diagonal": sketch.diagonal_.tolist()} if hasattr(sketch, "diagonal_") else {}),
         }
 
     more = type(sketch).from_bytes(sketch.to_bytes())
@@ -83,11 +89,13 @@ def numbers(sketch):
 
 
 if __name__ == "__main__":
-    if FOLDER.exists() and any(FOLDER.iterdir()):
-        raise SystemExit(f"{FOLDER} holds files already; they are never written again.")
     FOLDER.mkdir(exist_ok=True)
-    everything = sketches()
-    for name, sketch in everything.items():
+    record = FOLDER / "numbers.json"
+    recorded = json.loads(record.read_text()) if record.exists() else {}
+    new = {name: sketch for name, sketch in sketches().items() if not (FOLDER / f"{name}.rfd").exists()}
+    if not new:
+        raise SystemExit(f"{FOLDER} holds all files already; they are never written again.")
+    for name, sketch in new.items():
         sketch.save(FOLDER / f"{name}.rfd")
-    recorded = {name: numbers(sketch) for name, sketch in everything.items()}
-    (FOLDER / "numbers.json").write_text(json.dumps(recorded, indent=1) + "\n")
+        recorded[name] = numbers(sketch)
+    record.write_text(json.dumps(recorded, indent=1) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,9 +28,12 @@ class Rule:
     shrunk: Callable[[int], int]  # j as a function of m
     share: float = 0.0  # of Delta that goes to alpha
     compensated: bool = False
+    diagonal: bool = False
 
     def delta(self, sketch: Any) -> float:
-        """Return Delta, from the certificate."""
+        """Return Delta: from the certificate or, where that is not a multiple of it, from the bracket of P1."""
+        if self.diagonal:
+            return float(copy.copy(sketch).set_params(alpha0=0.0)._view.ceiling_alpha)
         return float(sketch.error_bound_ / (1.0 - self.share))
 
 
@@ -46,6 +50,7 @@ RULES = {
     ),
     "CFD": Rule(rfd.CompensativeFrequentDirections, ref.frequent_directions, lambda m: m, compensated=True),
     "greedy": Rule(rfd.GreedySketch, ref.greedy, lambda m: 1),
+    "DFD": Rule(rfd.DiagonalFrequentDirections, ref.diagonal_frequent_directions, lambda m: m, diagonal=True),
 }
 
 # Everything public that takes rows, with small sizes, ready to be fitted to a few columns.
@@ -55,6 +60,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
     "PFD": partial(rfd.ParameterizedFrequentDirections, 4),
     "CFD": partial(rfd.CompensativeFrequentDirections, 4),
     "greedy": partial(rfd.GreedySketch, 4),
+    "DFD": partial(rfd.DiagonalFrequentDirections, 4),
     "random projection": partial(rfd.RandomProjectionSketch, 4, random_state=0),
     "Oja": partial(rfd.OjaSketch, 4, random_state=0),
     "exact": rfd.ExactSecondMoment,
@@ -168,10 +174,16 @@ def assert_promises(rule: Rule, sketch: Any, T: np.ndarray, *, shrinks: int, abo
     assert Delta <= ref.a_priori_bound(scaled, j) + tol * max(1.0, norm), "P3"
     alpha, alpha0 = sketch.alpha_ / unit, sketch.alpha0 / unit
     assert abs(alpha - alpha0 - rule.share * Delta) <= tol + 4 * EPS * alpha0
+    error = np.abs(values - (alpha - alpha0)).max()
+    if rule.diagonal:
+        R = sketch.diagonal_ / unit
+        assert R.min() >= 0 and R.max() <= Delta, "0 <= R <= Delta"
+        np.testing.assert_allclose(R, np.diag(E), rtol=0, atol=tol + 128 * EPS, err_msg="diag(B'B + R) = diag(A'A)")
+        error = np.abs(np.linalg.eigvalsh(E - np.diag(R))).max()
+        assert sketch.error_bound_ / unit <= (1 - 1 / len(T)) * Delta + tol
     if not rule.compensated:
-        error = np.abs(values - (alpha - alpha0)).max()
         assert error <= sketch.error_bound_ / unit + tol + 4 * EPS * alpha0, "P4"
-    relative = np.abs(values - (alpha - alpha0)).max() / max(largest_eigenvalue(scaled), 1e-300)
+    relative = error / max(largest_eigenvalue(scaled), 1e-300)
     if largest_eigenvalue(T) > 0 and not rule.compensated and about is None:
         assert relative <= sketch.relative_error_bound_ + tol + 4 * EPS * alpha0
 

@@ -20,6 +20,7 @@ CLASSES = [
     robustfd.ParameterizedFrequentDirections,
     robustfd.CompensativeFrequentDirections,
     robustfd.GreedySketch,
+    robustfd.DiagonalFrequentDirections,
     robustfd.RandomProjectionSketch,
     robustfd.OjaSketch,
     robustfd.ExactSecondMoment,

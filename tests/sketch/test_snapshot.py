@@ -24,6 +24,7 @@ CLASSES = {
     "pfd": (rf.ParameterizedFrequentDirections, {"sketch_size": 5, "beta": 0.5}),
     "cfd": (rf.CompensativeFrequentDirections, {"sketch_size": 5}),
     "greedy": (rf.GreedySketch, {"sketch_size": 5}),
+    "dfd": (rf.DiagonalFrequentDirections, {"sketch_size": 5}),
     "projection": (rf.RandomProjectionSketch, {"sketch_size": 5, "random_state": 0}),
     "oja": (rf.OjaSketch, {"sketch_size": 5, "random_state": 0}),
     "exact": (rf.ExactSecondMoment, {}),
@@ -68,6 +69,7 @@ def assert_same(one, two):
         assert getattr(one, name) == getattr(two, name), name
     for name in ("sketch_", "singular_values_", "alpha_", "error_bound_", "squared_norm_", "weight_sum_"):
         assert same(getattr(one, name), getattr(two, name)), name
+    assert same(getattr(one, "diagonal_", None), getattr(two, "diagonal_", None))
 
 
 # -- what goes in comes out
@@ -118,8 +120,9 @@ def test_saving_changes_nothing_and_says_the_same_twice(kind):
     assert_same(again(sketch), again(again(sketch)))
 
 
-def test_restored_sketches_merge():
-    one, two = (make("rfd", center=True).fit(rows(33, seed)) for seed in (0, 1))
+@pytest.mark.parametrize("kind", ["rfd", "dfd"])
+def test_restored_sketches_merge(kind):
+    one, two = (make(kind, center=True).fit(rows(33, seed)) for seed in (0, 1))
     assert_same(again(one) + again(two), one + two)
 
 
@@ -403,7 +406,7 @@ def put(index, number):
     return change
 
 
-SPARSE, DENSE, PROJECTION, OJA, EXACT = "sparse", "dense", "projection", "oja", "exact"
+SPARSE, DENSE, DIAGONAL, PROJECTION, OJA, EXACT = "sparse", "dense", "diagonal", "projection", "oja", "exact"
 NONSENSE = [
     # the state's arrays
     (DENSE, {"tensors": {"state.b": lambda b: b[:, :-1]}}),
@@ -428,6 +431,17 @@ NONSENSE = [
     (DENSE, {"tensors": {"state.lam": REMOVED}}),
     (DENSE, {"tensors": {"state.more": np.ones(1)}}),
     (DENSE, {"tensors": {"else": np.ones(1)}}),
+    (DENSE, {"tensors": {"state.squares": np.ones(D)}}),
+    (DENSE, {"document": {"state.squares": None}}),
+    (DIAGONAL, {"tensors": {"state.squares": REMOVED}}),
+    (DIAGONAL, {"tensors": {"state.squares": REMOVED}, "document": {"state.squares": None}}),
+    (DIAGONAL, {"tensors": {"state.squares": lambda squares: squares[:-1]}}),
+    (DIAGONAL, {"tensors": {"state.squares": lambda squares: squares[None]}}),
+    (DIAGONAL, {"tensors": {"state.squares": lambda squares: squares.astype(np.float32)}}),
+    (DIAGONAL, {"tensors": {"state.squares": put(3, -1e-300)}}),
+    (DIAGONAL, {"tensors": {"state.squares": put(3, np.nan)}}),
+    (DIAGONAL, {"tensors": {"state.squares": put(3, np.inf)}}),
+    (DIAGONAL, {"meta": {"kind": "FrequentDirections"}}),
     (EXACT, {"tensors": {"state.mean": np.ones(D)}}),
     (EXACT, {"tensors": {"state.matrix": np.eye(D - 1)}}),
     (EXACT, {"tensors": {"state.matrix": put((1, 1), np.nan)}}),
@@ -535,6 +549,7 @@ NONSENSE = [
     (DENSE, {"meta": {"kind": "os.system"}}),
     (DENSE, {"meta": {"kind": "BaseSketch"}}),
     (DENSE, {"meta": {"kind": "_FrequentDirections"}}),
+    (DENSE, {"meta": {"kind": "DiagonalFrequentDirections"}}),
     (DENSE, {"meta": {"kind": "ExactSecondMoment"}}),
     (DENSE, {"meta": {"kind": "OjaSketch"}}),
     (DENSE, {"meta": {"document": "{}"}}),
@@ -553,6 +568,7 @@ def healthy():
     return {
         DENSE: dense,
         SPARSE: make("rfd", center=True).fit(sp.csr_array(rows(7) + rows(7, seed=3))),
+        DIAGONAL: make("dfd").fit(rows(13)),
         PROJECTION: make("projection").fit(rows(13)),
         OJA: make("oja").fit(rows(13)),
         EXACT: make("exact").fit(rows(13)),
@@ -609,6 +625,7 @@ def test_the_files_of_version_1_are_all_there():
     tensors = {name: safetensors.numpy.load((V1 / f"{name}.rfd").read_bytes()).keys() for name in RECORDED}
     assert {"state.b", "queue.x"} <= tensors["fd-waiting-dense"]
     assert {"state.b", "state.mean", "queue.indptr"} <= tensors["rfd-waiting-sparse-centred"]
+    assert {"state.b", "state.squares", "queue.x"} <= tensors["dfd-waiting-dense"]
     assert {each["kind"] for each in RECORDED.values()} == {cls.__name__ for cls, _ in CLASSES.values()}
 
 

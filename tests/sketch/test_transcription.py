@@ -50,6 +50,9 @@ def assert_equals_transcription(rule: Rule, sketch: Any, expected: ref.Result) -
     np.testing.assert_allclose(sketch.weight_sum_, out.weight, rtol=1e-12)
     if out.mean is not None:
         np.testing.assert_allclose(sketch.mean_, out.mean, atol=1e-13)
+    if rule.diagonal:
+        np.testing.assert_allclose(sketch.diagonal_, out.R, atol=tol)
+        np.testing.assert_allclose(sketch.error_bound_, ref.diagonal_error_bound(out.R, out.Delta), atol=tol)
 
 
 @every_rule

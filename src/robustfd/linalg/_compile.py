@@ -1,16 +1,78 @@
 """The one place where loops are compiled."""
 
+import contextlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
+from numba.core.ccallback import CFunc
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+# What is compiled holds the code of what it calls, so all sources of the package decide whether it is up to date.
+_STAMP = tuple(
+    (path.name, status.st_mtime, status.st_size)
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py"))
+    for status in (path.stat(),)
+)
 
 
 def compiled(function: Function) -> Function:
     """Return the function compiled by numba, cached on disk where there is a place to write to."""
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     except RuntimeError:  # neither the package's folder nor a user cache can be written
         return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def inner(function: Function) -> Function:
+    """Return the function compiled for callers that are compiled themselves: quicker to make.
+
+    Python must not call it: it has no entry for Python, and the call would crash.
+    """
+    return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
+def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
+    """Return the function as a routine that compiled loops call by address: a letter of `arguments` is a pointer.
+
+    "d" is to float64 and "l" to int64. What is called by address is compiled once; what is called by name is
+    optimised again with every caller, and callers of callers, which would take most of the time of a first use.
+    """
+    kinds = {"d": numba.types.CPointer(numba.float64), "l": numba.types.CPointer(numba.int64)}
+    signature = numba.void(*(kinds[letter] for letter in arguments))
+    routine = CFunc(function, (signature.args, signature.return_type), {}, {"error_model": "numpy"})
+    with contextlib.suppress(RuntimeError):
+        routine.enable_caching()
+        _stamped(routine)
+    routine.compile()
+    return routine
+
+
+class _Announcement(event.Listener):  # type: ignore[misc]
+    """Says once why the first call takes so long."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if not self.made and function.__module__.startswith("robustfd."):
+            self.made = True
+            print("robustfd: compiling its inner loops, which takes some seconds, once", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Announcement())
+
+
+def _stamped(dispatcher: Any) -> Any:
+    # numba itself looks at the one file that the function is in, and would run old code after an upgrade.
+    with contextlib.suppress(AttributeError):
+        dispatcher._cache._cache_file._source_stamp = _STAMP
+    return dispatcher

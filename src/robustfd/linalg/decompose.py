@@ -149,13 +149,21 @@ def _svd_noise(size: int, sigma: float) -> float:
 
 def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk:
     stack = _stack(b, x, s, t)
-    try:
-        _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
-        _, sigma, vt = scipy.linalg.svd(stack, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    _, sigma, vt = svd(stack)
     noise = _svd_noise(len(stack), sigma[0]) ** 2
     kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
     return Shrunk(np.sqrt(kept)[:, None] * vt[: len(kept)], kept, delta)
+
+
+def svd(a: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return U, the singular values and V' of a, as many as its shorter side."""
+    if not a.size:  # scipy refused that until 1.14
+        return np.zeros((len(a), 0)), np.zeros(0), np.zeros((0, a.shape[1]))
+    try:
+        u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
+        u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    return u, sigma, vt
 
 
 def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:

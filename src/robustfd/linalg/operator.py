@@ -11,18 +11,23 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import LinearOperator
+from numpy.typing import ArrayLike
 
 from robustfd.linalg.eigen import EPS
-
-Floats = NDArray[np.float64]
-Array = NDArray[Any]
+from robustfd.linalg.low_rank import (
+    Array,
+    Floats,
+    LowRankPlus,
+    check_low_rank,
+    dense,
+    sparse_distances,
+    squared_norms,
+)
 
 BLOCK = 2**20  # entries of a dense block of rows: 8 MB, so that distances of many rows need little memory
 
 
-class LowRankPlusIdentity(LinearOperator):
+class LowRankPlusIdentity(LowRankPlus):
     r"""The d x d matrix M = V' diag(lam) V + alpha I as a linear operator.
 
     For alpha > 0, with coordinates c = V b and residual e = b - V' c,
@@ -81,65 +86,17 @@ class LowRankPlusIdentity(LinearOperator):
     array([0.25, 4.  ])
     """
 
-    components: Array
-    low_rank_eigenvalues: Floats
     alpha: float
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
 
     def __init__(self, components: ArrayLike, eigenvalues: ArrayLike, alpha: float = 0.0) -> None:
-        v = _real(components, "components")
-        v = v if v.dtype == np.float32 else v.astype(np.float64, copy=False)
-        lam = _real(eigenvalues, "eigenvalues").astype(np.float64)
-        if v.ndim != 2 or v.shape[1] == 0 or v.shape[0] > v.shape[1]:
-            raise ValueError(f"components has shape {v.shape}, expected (r, d) with 0 <= r <= d and d >= 1")
-        if lam.shape != v.shape[:1]:
-            raise ValueError(
-                f"eigenvalues has shape {lam.shape}, expected {v.shape[:1]}, one for each of the components"
-            )
+        v, lam = check_low_rank(components, eigenvalues)
         if not isinstance(alpha, Real) or not 0.0 <= alpha < np.inf:
             raise ValueError(f"alpha is {alpha!r}, expected a finite number >= 0")
-        with np.errstate(over="ignore"):
-            wrong = np.flatnonzero(~((lam >= 0) & (lam + float(alpha) < np.inf)))
-        if wrong.size:
-            i = wrong[0]
-            raise ValueError(f"eigenvalues[{i}] is {lam[i]}, expected >= 0 and finite, also with alpha added")
-        _check_orthonormal(v)
-        super().__init__(v.dtype, (v.shape[1], v.shape[1]))
-        self.components = v
-        self.low_rank_eigenvalues = lam
+        super().__init__(v, lam, float(alpha), "alpha")
         self.alpha = float(alpha)
 
-    def __repr__(self) -> str:
-        d, r, lam = self.shape[0], len(self.components), self.low_rank_eigenvalues
-        spread = f", eigenvalues {lam.max():.6g} to {lam.min():.6g}" if r else ""
-        return f"<{type(self).__name__} {d}x{d}: rank {r}{spread}, plus {self.alpha:.6g} I, {self.dtype}>"
-
-    # ------------------------------------------------------------------ products
-
-    def matvec(self, x: Any) -> Array:
-        """Return M x for one vector, of shape (d,) or (d, 1); a sparse one gives a dense result."""
-        if scipy.sparse.issparse(x):  # the inherited method makes an object array of it
-            return np.asarray(self.matmat(x) if x.ndim == 2 else super().matvec(x.toarray()))
-        return np.asarray(super().matvec(x))
-
-    def _matvec(self, x: Array) -> Array:
-        return self._matmat(x.reshape(-1, 1))
-
-    def _matmat(self, X: Any) -> Array:
-        rows = X.T if scipy.sparse.issparse(X) else np.asarray(X).T
-        c = rows @ self.components.T
-        product = (c * self.low_rank_eigenvalues).astype(c.dtype, copy=False) @ self.components
-        if self.alpha > 0.0:
-            wide = np.result_type(c.dtype, np.float64)  # alpha need not be a float32, alpha x must be
-            product += np.multiply(_dense(rows), self.alpha, dtype=wide).astype(c.dtype, copy=False)
-        return np.asarray(product.T)
-
-    def _adjoint(self) -> "LowRankPlusIdentity":
-        return self
-
-    def _transpose(self) -> "LowRankPlusIdentity":
-        return self
+    def _describe_added(self) -> str:
+        return f"{self.alpha:.6g} I"
 
     # ------------------------------------------------------------------ inverse
 
@@ -148,10 +105,7 @@ class LowRankPlusIdentity(LinearOperator):
 
         6 r d flops a column. M is singular when alpha = 0 unless all d eigenvalues are above the tolerance.
         """
-        rows = _real(b, "b")
-        if rows.ndim not in (1, 2) or rows.shape[0] != self.shape[0]:
-            raise ValueError(f"b has shape {rows.shape}, expected ({self.shape[0]},) or ({self.shape[0]}, k)")
-        return self._divide(rows.T, *self._divisors()).T
+        return self._divide(self._columns(b).T, *self._divisors()).T
 
     def whiten(self, X: Any) -> Array:
         """Return M^-1/2 x for a vector of shape (d,) or for each row of X, of shape (n, d), dense or sparse.
@@ -184,15 +138,12 @@ class LowRankPlusIdentity(LinearOperator):
         That of a sparse row is ||e||^2 - ||V e||^2, not below 0, good to eps (||x||^2 + ||mean||^2): for
         rows almost in the span of the components, and a small alpha, the distance has fewer correct digits.
         """
-        rows = self._rows(X)
-        mu = None if mean is None else _real(mean, "mean")
-        if mu is not None and mu.shape != self.shape[:1]:
-            raise ValueError(f"mean has shape {mu.shape}, expected {self.shape[:1]}")
+        rows, mu = self._rows(X), self._mean(mean)
         dtype = np.result_type(self.dtype, rows.dtype)
         top, tail = self._divisors()
         top, tail = np.sqrt(top), math.sqrt(tail)
         if scipy.sparse.issparse(rows):
-            return self._sparse_distances(rows, mu, top, tail).astype(dtype, copy=False)
+            return sparse_distances(self.components, rows, mu, top, tail).astype(dtype, copy=False)
         stack = np.atleast_2d(rows)
         squared = np.empty(len(stack))
         step = max(1, BLOCK // self.shape[0])
@@ -200,9 +151,9 @@ class LowRankPlusIdentity(LinearOperator):
             block = stack[start : start + step]
             c, residual = self._split(block if mu is None else (block - mu).astype(dtype, copy=False), tail)
             # Divided before they are squared: the squares alone may overflow where the distance does not.
-            squared[start : start + step] = _squared_norms(c / top)
+            squared[start : start + step] = squared_norms(c / top)
             if residual is not None:
-                squared[start : start + step] += _squared_norms(np.divide(residual, tail, dtype=np.float64))
+                squared[start : start + step] += squared_norms(np.divide(residual, tail, dtype=np.float64))
         return squared.astype(dtype, copy=False) if rows.ndim == 2 else float(squared[0])
 
     # ------------------------------------------------------------------ spectrum
@@ -231,33 +182,7 @@ class LowRankPlusIdentity(LinearOperator):
         values = self.eigenvalues()
         return float(values[0]) / float(values[-1])  # of Python floats: too large is infinity, not a warning
 
-    def diagonal(self) -> Array:
-        """Return the diagonal of M, of shape (d,)."""
-        v, lam = self.components, self.low_rank_eigenvalues
-        squares = np.einsum("i,ij,ij->j", lam, v, v, dtype=np.float64)
-        return np.asarray(squares + self.alpha).astype(self.dtype, copy=False)
-
-    def to_dense(self) -> Array:
-        """Return M as a d x d array, exactly symmetric."""
-        root = np.sqrt(self.low_rank_eigenvalues)[:, None] * self.components
-        dense = np.asarray(root.T @ root)
-        dense[np.diag_indices(self.shape[0])] += self.alpha
-        return dense.astype(self.dtype, copy=False)
-
-    def scaled(self, c: float) -> "LowRankPlusIdentity":
-        """Return the operator c M, for c > 0; for instance c = 1 / n makes a covariance of a scatter."""
-        if not isinstance(c, Real) or not 0.0 < c < np.inf:
-            raise ValueError(f"c is {c!r}, expected a finite number > 0")
-        return type(self)(self.components, float(c) * self.low_rank_eigenvalues, float(c) * self.alpha)
-
     # ------------------------------------------------------------------ parts
-
-    def _rows(self, X: Any) -> Any:
-        """Return X as an array or CSR matrix of rows of length d, or as one vector."""
-        rows = _real(X, "X")
-        if rows.ndim not in (1, 2) or rows.shape[-1] != self.shape[0]:
-            raise ValueError(f"X has shape {rows.shape}, expected (n, {self.shape[0]}) or ({self.shape[0]},)")
-        return rows
 
     def _divisors(self) -> tuple[Floats, float]:
         """Return the eigenvalues along the components and off them; infinity for what is to be dropped.
@@ -274,7 +199,7 @@ class LowRankPlusIdentity(LinearOperator):
     def _split(self, X: Any, tail: float) -> tuple[Array, Array | None]:
         """Return the coordinates X V' and the residual X - X V' V of rows, None when it is to be dropped."""
         c = np.asarray(X @ self.components.T)
-        return c, None if tail == np.inf else _dense(X) - c @ self.components
+        return c, None if tail == np.inf else dense(X) - c @ self.components
 
     def _divide(self, X: Any, top: Floats, tail: float) -> Array:
         """Return the rows of X, their coordinates divided by `top` and their residuals by `tail`."""
@@ -284,60 +209,3 @@ class LowRankPlusIdentity(LinearOperator):
             # In float64, because `tail` may be beyond what float32 holds.
             result += np.divide(residual, tail, out=residual, dtype=np.float64, casting="same_kind")
         return result
-
-    def _sparse_distances(self, X: Any, mean: Array | None, top: Floats, tail: float) -> Floats:
-        """Return the squared distances of sparse rows, `top` and `tail` being roots of eigenvalues."""
-        X = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
-        X.sum_duplicates()
-        mu = np.zeros(self.shape[0]) if mean is None else mean.astype(np.float64)
-        size, row = float(np.abs(mu).max()), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        # In units of the row's largest entry, because the square of 1e160 is infinite, that of 1e-170 zero.
-        scale = np.full(X.shape[0], size)
-        np.fmax.at(scale, row, np.abs(X.data))
-        scale[scale == 0.0] = 1.0
-        X.data /= scale[row]
-        c = X @ self.components.T - np.divide.outer(self.components @ mu, scale).T
-        squared = _squared_norms(c * scale[:, None] / top)
-        if tail < np.inf:
-            norms = np.bincount(row, X.data**2, minlength=len(scale)).astype(np.float64)
-            if size > 0.0:
-                norms += (size / scale) ** 2 * np.sum((mu / size) ** 2) - 2.0 * (X @ mu) / scale
-            residual = np.sqrt(np.maximum(norms - _squared_norms(c), 0.0))
-            squared += (residual * (scale / tail)) ** 2
-        return squared
-
-
-def _real(values: Any, name: str) -> Any:
-    """Return `values` as an array, or as the sparse matrix it is, after checking that it is real."""
-    if not scipy.sparse.issparse(values):
-        values = np.asarray(values)
-    elif values.ndim == 1:
-        values = values.toarray()
-    if values.dtype.kind not in "buif":
-        raise ValueError(f"{name} is of type {values.dtype}, expected real numbers")
-    return values
-
-
-def _dense(X: Any) -> Array:
-    return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X)
-
-
-def _squared_norms(rows: Array) -> Floats:
-    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-
-
-def _check_orthonormal(v: Array) -> None:
-    """Raise an error if the rows of v are clearly not orthonormal.
-
-    V V' w = w for one w without structure, O(r d) where all of V V' would be O(r^2 d): enough to catch rows
-    that were not divided by their norms, or are not orthogonal.
-    """
-    w = (1.0 + (0.618 * np.arange(len(v))) % 1.0).astype(v.dtype)
-    with np.errstate(all="ignore"):
-        off = np.abs(v @ (w @ v) - w)
-    if not np.all(off < 0.01):
-        i = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
-        raise ValueError(
-            f"components must be finite with orthonormal rows: row {i} has norm {np.linalg.norm(v[i]):.6g}"
-            " or is not orthogonal to the others; pass orthogonal rows divided by their norms"
-        )

@@ -36,6 +36,7 @@ class View:
     floor_lam: Floats
     floor_alpha: float
     ceiling_alpha: float
+    diagonal: Floats | None = None  # what else is added, on the diagonal
 
 
 def unit_rows(b: Floats, lam: Floats) -> Floats:
@@ -261,7 +262,7 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def error_bound_(self) -> float:
-        """The certificate: ||A'A + alpha0 I - (B'B + alpha I)||_2 is at most this."""
+        """The certificate: ||A'A + alpha0 I - second_moment()||_2 is at most this."""
         return self._view.error_bound
 
     @property

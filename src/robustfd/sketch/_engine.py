@@ -8,13 +8,13 @@ rows, even if some are zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 
-from robustfd.linalg.decompose import Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
+from robustfd.linalg.decompose import Shrunk, Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
 from robustfd.linalg.eigen import EPS
-from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, enter, grown
+from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
 # Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
@@ -23,7 +23,10 @@ Form: TypeAlias = Literal["apart", "dense", "sparse"]
 
 @dataclass(frozen=True)
 class State:
-    """What a sketch remembers of the rows that have been through a shrink."""
+    """What a sketch remembers of the rows that have been through a shrink.
+
+    A sketch that remembers more has a state of its own, and says there what `faded`, `plus` and `entered` do to it.
+    """
 
     b: Floats  # orthogonal rows
     lam: Floats  # their squared norms
@@ -34,11 +37,28 @@ class State:
     mean: Floats | None  # when centring
 
     @classmethod
-    def empty(cls, d: int, center: bool) -> "State":
+    def empty(cls, d: int, center: bool) -> Self:
         """Return the state before any row."""
         return cls(np.zeros((0, d)), np.zeros(0), False, 0.0, 0.0, 0.0, np.zeros(d) if center else None)
 
-    def faded(self, factor: float) -> "State":
+    def entered(self, e: EnteringRows, s: float, t: Floats) -> Self:
+        """Return the state with what it remembers beside B after diag(t) E has entered, all older scaled by s."""
+        return self
+
+    def shrunk_to(self, shrunk: Shrunk) -> Self:
+        """Return the state with B as a shrink has left it."""
+        return replace(self, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=self.delta + shrunk.delta)
+
+    def plus(self, other: "State") -> Self:
+        """Return the state with the sums of both, B not yet among them."""
+        return replace(
+            self,
+            delta=self.delta + other.delta,
+            squared_norm=self.squared_norm + other.squared_norm,
+            weight=self.weight + other.weight,
+        )
+
+    def faded(self, factor: float) -> Self:
         """Return the state after everything in it is multiplied by factor; the mean stays."""
         if factor == 1.0:
             return self
@@ -83,24 +103,17 @@ class Engine:
         """Return the sketch of the union: both buffers stacked, both Deltas added, one shrink."""
         a, stack_one = self._unshrunk(*one)
         b, stack_two = self._unshrunk(*two)
-        stacks, weight, mean, extra = [stack_one, stack_two], a.weight + b.weight, a.mean, 0.0
-        if a.mean is not None and b.mean is not None and weight > 0:
-            apart = b.mean - a.mean
-            mean = a.mean + (b.weight / weight) * apart
-            row = np.sqrt(a.weight * (b.weight / weight)) * apart
+        stacks, both, extra = [stack_one, stack_two], a.plus(b), 0.0
+        if a.mean is not None and b.mean is not None and both.weight > 0:
+            apart, share = b.mean - a.mean, b.weight / both.weight
+            row = np.sqrt(a.weight * share) * apart
+            both = replace(both.entered(DenseRows(row[None]), 1.0, np.ones(1)), mean=a.mean + share * apart)
             stacks.append(row[None])
             extra = float(row @ row)
         stack = np.concatenate(stacks)
+        norm = check_total(both.squared_norm + extra)
         shrunk = shrink_stack(stack[:0], np.zeros(0), stack, self.m, self.j, solver=self.solver)
-        return State(
-            shrunk.rows,
-            shrunk.lam,
-            True,
-            a.delta + b.delta + shrunk.delta,
-            check_total(a.squared_norm + b.squared_norm + extra),
-            weight,
-            mean,
-        )
+        return replace(both, squared_norm=norm).shrunk_to(shrunk)
 
     def _free(self, state: State) -> int:
         return self.buffer_size - (self.m - 1 if state.shrunk else 0)
@@ -165,7 +178,7 @@ class Engine:
             solver = "svd"
         after, e, s, t = _enter(state, rows)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
-        return replace(after, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=after.delta + shrunk.delta)
+        return after.shrunk_to(shrunk)
 
     def _shrink_columns(self, state: State, rows: Rows) -> State | None:
         """Return the state after more rows than columns, through E'E alone; None if that is not accurate enough."""
@@ -179,7 +192,8 @@ class Engine:
         if not resolved and self.solver == "auto":
             return None
         norm = check_total(s * s * state.squared_norm + new, slack=10)
-        return State(shrunk.rows, shrunk.lam, True, s * s * state.delta + shrunk.delta, norm, weight, mean)
+        state = state.entered(e, s, t)
+        return replace(state, delta=s * s * state.delta, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk)
 
     def _run_together(self, state: State, rows: Rows, cuts: Sequence[int], *, sparse: bool) -> State | None:
         """Return the state after the rows, never forming the B in between; None if that is not accurate enough.
@@ -211,7 +225,8 @@ class Engine:
             r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
         b = e.combine(r[:, r0:], r[:, :r0], state.b)
-        return State(b, lam, True, delta, check_total(norm, slack=10), weight, mean)
+        norm, state = check_total(norm, slack=10), state.entered(e, *rows.fading())
+        return replace(state, b=b, lam=lam, shrunk=True, delta=delta, squared_norm=norm, weight=weight, mean=mean)
 
 
 def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
@@ -220,4 +235,5 @@ def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
     assert isinstance(e, DenseRows)
     s, t = rows.fading()
     norm = grown(state.squared_norm, e, rows)
+    state = state.entered(e, s, t)
     return replace(state, mean=mean, weight=weight, squared_norm=norm, delta=s * s * state.delta), e.e, s, t

@@ -123,13 +123,24 @@ class DenseRows:
 
     def outer(self, t: Floats) -> Floats:
         """Return E' diag(t)^2 E."""
-        scale = t if self.centring is None else t * self.centring.root
-        e = self.e if np.all(scale == 1.0) else scale[:, None] * self.e
+        e = self._faded(t)
         product = np.asarray(e.T @ e)
         if self.centring is not None:  # the scatter about the new mean, the array being relative to the old one
             shift = self.centring.to_mean @ self.e
             product -= self.centring.weight * np.outer(shift, shift)
         return product
+
+    def outer_diagonal(self, t: Floats) -> Floats:
+        """Return the diagonal of E' diag(t)^2 E."""
+        e = self._faded(t)
+        squares = np.einsum("ij,ij->j", e, e)
+        if self.centring is not None:
+            squares -= self.centring.weight * np.square(self.centring.to_mean @ self.e)
+        return np.maximum(squares, 0.0)
+
+    def _faded(self, t: Floats) -> Floats:
+        scale = t if self.centring is None else t * self.centring.root
+        return self.e if np.all(scale == 1.0) else np.asarray(scale[:, None] * self.e)
 
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
@@ -176,6 +187,16 @@ class SparseRows:
         assert self.centring is None
         faded = self.p.multiply((t * self.root)[:, None]).tocsr()
         return np.asarray((faded.T @ faded).toarray())
+
+    def outer_diagonal(self, t: Floats) -> Floats:
+        """Return the diagonal of E' diag(t)^2 E."""
+        p, weight = self.p, np.square(t * self.root)
+        each = np.repeat(weight, np.diff(p.indptr))
+        squares = np.bincount(p.indices, each * p.data**2, p.shape[1]).astype(np.float64)
+        if self.centring is not None and self.mean is not None:  # as for dense rows: about the old mean, then the new
+            off = np.bincount(p.indices, each * p.data, p.shape[1]) - weight.sum() * self.mean
+            squares -= self.mean * (2.0 * off + weight.sum() * self.mean) + off * (off / self.centring.weight)
+        return np.maximum(squares, 0.0)
 
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
@@ -225,7 +246,7 @@ def enter(
         if mean is None:
             return SparseRows(p, root, None, None), None, _total_weight(rows, weight)
         centring, shift = Centring.of(rows, weight), _shift(p, mean, weight)
-        mean = mean - shift
+        mean = mean - shift if weight > 0 else np.zeros_like(mean)
         new_mean = shift + centring.mean_to_mean * mean + p.T @ centring.to_mean
         return SparseRows(p, root, centring, mean), new_mean, centring.weight
     if mean is not None and formed:

@@ -1,4 +1,4 @@
-"""Frequent directions and its relatives: one engine, five rules."""
+"""Frequent directions and its relatives: one engine, five rules (diagonal.py has a sixth, which remembers more)."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from robustfd.sketch._rows import Queue, Unread
 class _FrequentDirections(BaseSketch):
     """The engine's public face; a member says how many values a shrink takes from, and how it is read."""
 
-    _state_type = State
+    _state_type: ClassVar[type[State]] = State
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _FrequentDirections(BaseSketch):
         return Engine(m, buffer_size, self._shrunk_count(), self.solver)
 
     def _start(self, d: int) -> State:
-        return State.empty(d, self.center)
+        return self._state_type.empty(d, self.center)
 
     def _absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         return self._engine().absorb(state, queue)
@@ -102,7 +102,7 @@ _PARAMETERS = """
         The multiple of the identity beside B'B.
     error_bound_, relative_error_bound_ : float
         A certified bound on the spectral error, absolute and relative to ||A'A||_2.
-    squared_norm_ : float
+    {attributes}squared_norm_ : float
         ||A||_F^2, exact.
     n_samples_seen_, n_features_in_ : int
     weight_sum_ : float
@@ -117,16 +117,19 @@ _PARAMETERS = """
     costs no more and has no error."""
 
 
-def _documented(extra: str = "") -> Any:
+def documented(extra: str = "", attributes: str = "") -> Any:
+    """Return the decorator that fills in what the docstrings of the family share."""
+
     def finish(cls: type) -> type:
         assert cls.__doc__ is not None
-        cls.__doc__ = cls.__doc__.replace("{parameters}", _PARAMETERS.strip().format(extra=extra))
+        shared = _PARAMETERS.strip().format(extra=extra, attributes=attributes)
+        cls.__doc__ = cls.__doc__.replace("{parameters}", shared)
         return cls
 
     return finish
 
 
-@_documented()
+@documented()
 class FrequentDirections(_FrequentDirections):
     """Frequent directions (Luo et al. 2019, Alg. 1 and 4): A'A from above B'B, within a known Delta.
 
@@ -149,7 +152,7 @@ class FrequentDirections(_FrequentDirections):
         return self._plain_view(state)
 
 
-@_documented()
+@documented()
 class RobustFrequentDirections(_FrequentDirections):
     """Robust frequent directions (Luo et al. 2019, Alg. 2 and 5): A'A as B'B + alpha I, at half FD's bound.
 
@@ -179,7 +182,7 @@ class RobustFrequentDirections(_FrequentDirections):
         return self._plain_view(state, share=0.5)
 
 
-@_documented("""beta : float in (0, 1], default=0.2
+@documented("""beta : float in (0, 1], default=0.2
         Which part of the m values a shrink takes from; 1 is FD.
     """)
 class ParameterizedFrequentDirections(_FrequentDirections):
@@ -219,7 +222,7 @@ class ParameterizedFrequentDirections(_FrequentDirections):
         return self._plain_view(state)
 
 
-@_documented()
+@documented()
 class CompensativeFrequentDirections(_FrequentDirections):
     """Compensative frequent directions (Desai et al. 2016): FD, with Delta put back on the kept directions.
 
@@ -233,7 +236,7 @@ class CompensativeFrequentDirections(_FrequentDirections):
         return self._plain_view(state, lifted=1.0)
 
 
-@_documented()
+@documented()
 class GreedySketch(_FrequentDirections):
     """Greedy low-rank approximation (Luo et al. 2019, Alg. 8), also known as incremental SVD: keep the largest.
 

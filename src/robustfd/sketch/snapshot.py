@@ -162,8 +162,8 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
 
 # What the arrays of a state look like. A letter is a length: d the number of features, m sketch_size, and the
 # others the same wherever they stand, r < m and k = m or d.
-_SHAPES = {"b": "rd", "lam": "r", "mean": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k"}
-_LEAST = {"lam": TINY, "energy": 0.0}
+_SHAPES = {"b": "rd", "lam": "r", "mean": "d", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k"}
+_LEAST = {"lam": TINY, "squares": 0.0, "energy": 0.0}
 
 
 def _unpack_state(

@@ -1,0 +1,152 @@
+"""Accuracy without tuning: SketchedNewtonClassifier, no option set, beside five modes of Vowpal Wabbit.
+
+One pass, 70/30, five random orders; test accuracy and progressive error, in per cent. `make bench ARGS=untuned`, or
+`python -m benchmarks.untuned [names]` for some data sets. Those that ROBUSTFD_DATA does not have are left out.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn import datasets
+
+from benchmarks import vowpal
+from benchmarks.common import RESULTS
+from benchmarks.data import folder, load
+from robustfd import SketchedNewtonClassifier
+
+ORDERS = 5
+
+
+def _real(name: str, label: Callable[[Any], Any], rows: int | None = None) -> tuple[Any, Any]:
+    x, y = load(name)
+    return x[:rows], label(y[:rows]).astype(int)
+
+
+def _raw(x: Any, seed: int) -> Any:
+    """Return columns with means and scales of their own."""
+    rng = np.random.default_rng(seed)
+    return (x + rng.standard_normal(x.shape[1])) * 10 ** rng.uniform(-3, 4, x.shape[1])
+
+
+def _generated(n: int, d: int, seed: int, *, raw: bool = False, **options: Any) -> tuple[Any, Any]:
+    options = {"n_informative": d // 2, "n_redundant": d // 4, **options}
+    x, y = datasets.make_classification(n, d, random_state=seed, **options)
+    return (_raw(x, seed) if raw else x), y
+
+
+def _correlated(n: int, d: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    mixing = rng.standard_normal((d, d)) * np.exp(-np.arange(d) / 8)[:, None]
+    x = rng.standard_normal((n, d)) @ mixing + 0.1 * rng.standard_normal((n, d))
+    score = x @ np.linalg.solve(np.cov(x.T) + 0.01 * np.eye(d), rng.standard_normal(d))
+    return x, (score + 0.3 * score.std() * rng.standard_normal(n) > 0).astype(int)
+
+
+def _one_hot(n: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    columns, score = [], np.full(n, -1.5)
+    for size in (50, 20, 10, 5, 2):
+        value = rng.choice(size, size=n, p=rng.dirichlet(np.ones(size)))
+        score += rng.standard_normal(size)[value]
+        columns.append(np.eye(size)[value])
+    return sp.csr_array(np.hstack(columns)), (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+
+
+REAL: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "a9a": lambda: _real("a9a", lambda y: y > 0),
+    "farm-ads": lambda: _real("farm-ads", lambda y: y > 0),
+    "ijcnn1": lambda: _real("ijcnn1", lambda y: y > 0),
+    "mushrooms": lambda: _real("mushrooms", lambda y: y > 0),
+    "news20, 1-10 against the rest": lambda: _real("news20", lambda y: y <= 10),
+    "mnist, even against odd": lambda: _real("mnist", lambda y: y % 2 == 0, 20000),
+    "mnist, 10 classes": lambda: _real("mnist", lambda y: y, 20000),
+    "news20, 20 classes": lambda: _real("news20", lambda y: y - 1),
+}
+SETS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    **REAL,
+    "breast cancer": lambda: datasets.load_breast_cancer(return_X_y=True),
+    "wine, class 1": lambda: (datasets.load_wine().data, (datasets.load_wine().target == 1).astype(int)),
+    "digits, even against odd": lambda: (datasets.load_digits().data, datasets.load_digits().target % 2),
+    "generated": lambda: _generated(5000, 20, 0),
+    "generated, raw scales": lambda: _generated(5000, 20, 1, raw=True),
+    "generated, raw scales, 400 rows": lambda: _generated(400, 20, 3, raw=True),
+    "generated, 3 % positive": lambda: _generated(8000, 20, 6, weights=[0.97]),
+    "generated, noisy": lambda: _generated(5000, 30, 7, flip_y=0.4),
+    "correlated": lambda: _correlated(8000, 60, 0),
+    "one-hot": lambda: _one_hot(8000, 0),
+    "digits": lambda: datasets.load_digits(return_X_y=True),
+    "wine": lambda: datasets.load_wine(return_X_y=True),
+    "iris": lambda: datasets.load_iris(return_X_y=True),
+    "generated, 5 classes": lambda: _generated(5000, 20, 11, n_classes=5, n_informative=10),
+}
+
+
+def _modes(d: int, classes: int) -> dict[str, str]:
+    m = 10 if d <= 300 else 20
+    modes = {"squared": "", "logistic": "--loss_function logistic", "coin": "--coin --loss_function logistic"}
+    oja = f"--OjaNewton --sketch_size {m}"
+    modes |= {"oja": oja, "oja, logistic": f"{oja} --loss_function logistic"} if classes == 2 else {}
+    return {name: f"{options} --oaa {classes}" if classes > 2 else options for name, options in modes.items()}
+
+
+def _with_vowpal(options: str, lines: list[str], y: Any, d: int, train: Any, test: Any) -> tuple[Any, Any]:
+    """Return classes predicted on the way and of the test rows, which follow without labels: a model that is saved
+    and read again predicts 0 in some modes."""
+    classes = int(y.max()) + 1
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows"
+        with open(path, "w") as file:
+            for i in train:
+                file.write(f"{y[i] + 1 if classes > 2 else 2 * y[i] - 1} {lines[i]}\n")
+            for i in test:
+                file.write(f"{lines[i]}\n")
+        p = vowpal.run(options, d * (8 * classes if classes > 2 else 1), path, predictions=Path(directory) / "p")[1]
+    p = p.astype(int) - 1 if classes > 2 else (p > 0).astype(int)
+    return p[: len(train)], p[len(train) :]
+
+
+def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]:
+    model = SketchedNewtonClassifier().fit(x[train], y[train])
+    return 100 * model.score(x[test], y[test]), 100 * model.progressive_error_
+
+
+def untuned(names: list[str] | None = None) -> None:
+    """Print and save the table."""
+    rows = ["| data | accuracy here | best VW | default VW | progressive error here | best VW | default VW | |", "|" + "---|" * 8]
+    print("\n".join(rows), flush=True)
+    for name in names or SETS:
+        if name in REAL and folder() is None:
+            continue
+        x, y = SETS[name]()
+        orders = [np.random.default_rng(1000 + k).permutation(len(y)) for k in range(ORDERS)]
+        cuts = [(order[: int(0.7 * len(y))], order[int(0.7 * len(y)) :]) for order in orders]
+        ours = np.mean([_with_robustfd(x, y, *cut) for cut in cuts], axis=0)
+        theirs = {}
+        if vowpal.available():
+            lines = vowpal.lines(x)
+            for mode, options in _modes(x.shape[1], int(y.max()) + 1).items():
+                scores = []
+                for train, test in cuts:
+                    early, late = _with_vowpal(options, lines, y, x.shape[1], train, test)
+                    scores.append((100 * np.mean(late == y[test]), 100 * np.mean(early != y[train])))
+                theirs[mode] = np.mean(scores, axis=0)
+        best = max((s[0] for s in theirs.values()), default=np.nan), min((s[1] for s in theirs.values()), default=np.nan)
+        usual = theirs.get("squared", (np.nan, np.nan))
+        verdict = "best" if ours[0] >= best[0] - 0.005 and ours[1] <= best[1] + 0.005 else ""
+        if ours[0] < usual[0] - 0.3 or ours[1] > usual[1] + 0.3:
+            verdict = "WORSE than the default"
+        numbers = (ours[0], best[0], usual[0], ours[1], best[1], usual[1])
+        rows.append(f"| {name} | " + " | ".join(f"{v:.2f}" for v in numbers) + f" | {verdict} |")
+        print(rows[-1], flush=True)
+    if not names:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "untuned.md").write_text("\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    untuned(sys.argv[1:] or None)

@@ -1,0 +1,297 @@
+"""What the online estimators share: batches and single rows in, each judged before it is learnt."""
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import column_or_1d
+
+from robustfd._validation import check_rows, check_weights
+from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
+from robustfd.online import progress
+from robustfd.online._base import CHUNK, check_numbers
+from robustfd.online.progress import plot_progress, tally_judged
+
+Floats = NDArray[np.float64]
+
+
+class OnlineEstimator(BaseEstimator, metaclass=ABCMeta):
+    """A linear model learnt row by row, in batches or one at a time, in any mixture of both.
+
+    Learning happens on a copy that takes the place of the model at the end, so that after an error there is
+    the model as it was. (Arrays that loops write to are shared, but all checks come before the loops.)
+    """
+
+    # What belongs to the rows seen so far, beside attributes whose names end in "_".
+    _learnt: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
+
+    # -- for subclasses
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise unless the parameters are possible."""
+
+    @abstractmethod
+    def _check_targets(self, y: Any, classes: Any) -> Any:
+        """Return y as numbers that can be learnt, after setting what depends on the first of them."""
+
+    @abstractmethod
+    def _check_target(self, y: Any) -> Any:
+        """Do as `_check_targets` for the target of a single row."""
+
+    @abstractmethod
+    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
+        """Make the model before its first row; with `growing` there will be more features than d."""
+
+    @abstractmethod
+    def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
+        """Learn rows; return the loss of each and whether it was judged wrongly (nan if that makes no sense)."""
+
+    @abstractmethod
+    def _margins(self, x: Any) -> Floats:
+        """Return the margins (n, outputs) of rows."""
+
+    @abstractmethod
+    def _widen(self, d: int) -> None:
+        """Make room for d features."""
+
+    @abstractmethod
+    def _loss_name(self) -> str:
+        """Return what `progressive_loss_` is the mean of."""
+
+    # -- batches
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool, classes: Any = None) -> Self:
+        after = self._after(anew=anew)
+        if not anew and self._kind != "rows":
+            raise ValueError(f"This model was begun with {self._kind} and goes on with learn_one; fit starts anew.")
+        x = check_rows(after, X, reset=anew)
+        check_numbers(x)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        y = column_or_1d(y, warn=True)
+        if len(y) != x.shape[0]:
+            raise ValueError(f"y has {len(y)} rows, but X has {x.shape[0]}: inconsistent numbers of samples.")
+        y = after._check_targets(y, classes)
+        weight = check_weights(sample_weight, x.shape[0])
+        if not weight.all():
+            if anew and not weight.any():
+                raise ValueError(
+                    "sample_weight is zero for every row; the first rows need one weight above 0 at least."
+                )
+            x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
+        return self._become(after, x, y, weight, begun=not anew)
+
+    def _after(self, *, anew: bool) -> Self:
+        """Return a copy to learn on, its parameters checked; without what was learnt so far if anew."""
+        after = object.__new__(type(self))
+        after.__dict__.update(self.__dict__)
+        if anew:
+            for name in [name for name in vars(after) if name.endswith("_") or name in self._learnt]:
+                delattr(after, name)
+            after._check_parameters()
+            after._seen_parameters = after._parameters()
+        elif self._seen_parameters != (now := self._parameters()):
+            self._check_parameters()
+            raise ValueError(
+                f"The parameters were changed after rows were learnt: {self._seen_parameters} to {now}. "
+                "Set them back, or call fit to start anew."
+            )
+        return after
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _names(type(self))}
+
+    def _become(self, after: Self, x: Any, y: Any, weight: Floats, *, begun: bool, kind: Kind = "rows") -> Self:
+        """Learn checked rows on the copy `after` and take its place."""
+        if not begun:
+            after._begin(x.shape[1], sparse=sp.issparse(x), growing=kind != "rows")
+            after._progress, after._kind = progress.start(), kind
+        losses, wrong = after._learn_rows(x, y, weight)
+        tally_judged(losses, wrong, weight, after._progress)
+        self.__dict__ = after.__dict__
+        return self
+
+    # -- single rows
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> Self:
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : dict, (indices, values) or array of shape (d,)
+            In a dict keys are the names of features: a number or boolean is the feature's value, a string makes a
+            feature of its own, "name=value", of value 1. Features may appear at any time, in dicts and in pairs,
+            if the model was begun with such; a feature that is not there is 0.
+        y : label or number
+            Classes may appear at any time if the model was begun with `learn_one`.
+        sample_weight : float, default=1.0
+
+        Returns
+        -------
+        self
+        """
+        begun, kind = self.__sklearn_is_fitted__(), kind_of(x)
+        after = self._after(anew=not begun)
+        if not begun:
+            after._classes_open = True
+        weight = check_weights([sample_weight], 1)
+        new: dict[Any, int] = {}
+        if kind == "rows":
+            self._check_kind("rows")
+            row = _flat(x)[None]
+            row = check_rows(after, row, reset=not begun)
+            check_numbers(row)
+        else:
+            if not begun:
+                after._kind, after.n_features_in_ = kind, 0
+                if kind == "dicts":
+                    after._vocabulary = {}
+            row, new = after._row_of(x, kind)
+        target = after._check_target(y)
+        if weight[0] == 0:
+            return self
+        if kind != "rows" and row.shape[1] > after.n_features_in_:
+            after.n_features_in_ = row.shape[1]
+            if begun:
+                after._widen(row.shape[1])
+        self._become(after, row, target, weight, begun=begun, kind=kind)
+        if new:
+            self._vocabulary.update(new)
+        return self
+
+    def _check_kind(self, kind: Kind) -> None:
+        """Raise unless the model takes such single rows."""
+        mine = getattr(self, "_kind", kind)
+        if mine != kind and not (mine == "rows" and kind == "pairs"):
+            rows = {"dicts": "dicts", "pairs": "pairs (indices, values)", "rows": "rows of fixed width"}
+            raise ValueError(f"This model was begun with {rows[mine]} and cannot take {rows[kind]}.")
+
+    def _row_of(self, x: Any, kind: Kind) -> tuple[Any, dict[Any, int]]:
+        """Return a dict or a pair as a sparse row, as wide as it takes, and the names that are new."""
+        self._check_kind(kind)
+        new: dict[Any, int] = {}
+        if kind == "dicts":
+            indices, values, new = entries_of_dict(x, self._vocabulary)
+        else:
+            indices, values = entries_of_pair(x)
+        width = max(self.n_features_in_, int(indices[-1]) + 1 if len(indices) else 1)
+        if self._kind == "rows" and width > self.n_features_in_:
+            raise ValueError(
+                f"x has the index {indices[-1]}, but {type(self).__name__} is expecting {self.n_features_in_} features."
+            )
+        check_numbers(values)
+        return sp.csr_array((values, indices, np.array([0, len(indices)])), shape=(1, width)), new
+
+    def _margins_of_one(self, x: Any) -> Floats:
+        """Return the margins (outputs,) of a row that is only to be judged; features never seen do not count."""
+        kind = kind_of(x)
+        if kind == "rows":
+            self._check_kind(kind)
+            row = check_rows(self, _flat(x)[None], reset=False)
+            check_numbers(row)
+        else:
+            row, _ = self._row_of(x, kind)
+            if row.shape[1] > self.n_features_in_:
+                row = row[:, : self.n_features_in_]
+        return self._margins(row)[0]
+
+    # -- reading
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: writable(value) for name, value in state.items()})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_progress")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def _require_rows(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit first.")
+
+    def _judge(self, X: Any) -> Floats:
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        return self._margins(x)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """How many rows were learnt."""
+        self._require_rows()
+        return int(self._progress[0, progress.ROWS])
+
+    @property
+    def vocabulary_(self) -> dict[Any, int]:
+        """For a model that learns dicts: the column of each feature, as in `coef_`, in the order they appeared."""
+        self._require_rows()
+        if self._kind != "dicts":
+            raise AttributeError("vocabulary_ is there only for a model that learns dicts.")
+        return dict(self._vocabulary)
+
+    @property
+    def progressive_loss_(self) -> float:
+        """The mean loss of all rows so far, each judged before it was learnt."""
+        self._require_rows()
+        return progress.mean(self._progress, progress.LOSS)
+
+    @property
+    def progressive_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows", "loss" and "error": progressive means at 1, 2, 4, ... rows and at the last."""
+        self._require_rows()
+        return progress.table(self._progress)
+
+    def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw `progressive_` against the number of rows; return the axes."""
+        return plot_progress(self.progressive_, ax=ax, label=label, loss=self._loss_name())
+
+
+def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
+    """Yield the rows of x in blocks that may be made dense, or float64: which rows, and the rows."""
+    n, d = x.shape
+    step = max(n if sparse and sp.issparse(x) else CHUNK // max(d, 1), 1)
+    for start in range(0, n, step):
+        part = slice(start, min(start + step, n))
+        yield part, x if step >= n else x[part]
+
+
+def writable(value: Any) -> Any:
+    """Return value with plain arrays in it: what joblib has read from a file as memory maps cannot be written to."""
+    if isinstance(value, np.ndarray):
+        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
+    if isinstance(value, list):
+        return [writable(part) for part in value]
+    if isinstance(value, tuple):
+        parts = [writable(part) for part in value]
+        return tuple(parts) if type(value) is tuple else type(value)(*parts)
+    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner
+        for name, part in vars(value).items():
+            setattr(value, name, writable(part))
+    return value
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the parameters of a class."""
+    return tuple(kind._get_param_names())
+
+
+def _flat(x: Any) -> NDArray[Any]:
+    """Return a single row as an array of one dimension."""
+    row = np.asarray(x)
+    if row.ndim != 1:
+        raise ValueError(
+            f"x must be a dict, a pair (indices, values) or a row of one dimension, got shape {row.shape}."
+        )
+    return row

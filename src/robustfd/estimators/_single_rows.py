@@ -1,0 +1,64 @@
+"""Single rows as people hand them in: dicts, pairs of indices and values, arrays of one dimension."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Kind = Literal["dicts", "pairs", "rows"]
+
+LAST = 2**31 - 2  # indices are of 32 bits
+
+
+def kind_of(x: Any) -> Kind:
+    """Return which kind of row x is; anything but a dict or a tuple is a row of fixed width."""
+    if isinstance(x, Mapping):
+        return "dicts"
+    return "pairs" if isinstance(x, tuple) else "rows"
+
+
+def entries_of_dict(x: Mapping[Any, Any], known: Mapping[Any, int]) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
+    """Return indices, ascending, and values of a row, and the indices of names that are not known yet.
+
+    New names get theirs in alphabetical order: the order of a dict does not matter, not even for rounding.
+    """
+    named: dict[Any, float] = {}
+    for name, value in x.items():
+        if isinstance(value, str):
+            name, value = f"{name}={value}", 1.0
+        try:
+            number = float(value)
+            if isinstance(value, bytes | bytearray):  # float(b"1") is 1.0
+                raise TypeError
+        except (TypeError, ValueError):
+            raise ValueError(f"x[{name!r}] must be a number, a boolean or a string, got {value!r}.") from None
+        if name in named:
+            raise ValueError(f"x has the feature {name!r} twice, once as a name and once as a name with its value.")
+        named[name] = number
+    unknown = sorted((name for name in named if name not in known), key=str)
+    new = {name: index for index, name in enumerate(unknown, len(known))}
+    indices = np.array([known[name] if name in known else new[name] for name in named], np.int32)
+    order = np.argsort(indices)
+    return indices[order], np.array(list(named.values()), np.float64)[order], new
+
+
+def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
+    """Return indices, ascending, and values of a row."""
+    right = len(x) == 2
+    if right:
+        indices, values = np.asarray(x[0]), np.asarray(x[1])
+        if indices.shape == values.shape == (0,):
+            return np.empty(0, np.int32), np.empty(0)
+        right = indices.ndim == 1 and indices.shape == values.shape
+        right = right and indices.dtype.kind in "iu" and values.dtype.kind in "biuf"
+    if not right:
+        raise ValueError(f"A row as a tuple must be (indices, values), as many integers as numbers, got {x!r:.60}.")
+    if indices.min() < 0 or indices.max() > LAST:
+        raise ValueError(f"The indices of a row must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
+    order = np.argsort(indices, kind="stable")
+    indices = indices[order].astype(np.int32)
+    if (indices[1:] == indices[:-1]).any():
+        raise ValueError(f"A row has the index {indices[1:][indices[1:] == indices[:-1]][0]} twice.")
+    return indices, values[order].astype(np.float64)

@@ -1,0 +1,292 @@
+"""What all online learners share: rows in, margins out, and what the loss has been so far."""
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import assert_all_finite
+
+from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd.online import progress
+from robustfd.online._newton import FEW, LARGEST
+from robustfd.online.losses import LOSSES, Loss
+from robustfd.online.progress import plot_progress, tally_all
+
+Floats = NDArray[np.float64]
+
+CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
+FLOAT64 = np.dtype(np.float64)
+ONES = np.ones(2**14)  # weights of rows that come without
+
+
+RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
+
+
+class State(Protocol):
+    """What a learner has learnt: arrays that its compiled loops change in place."""
+
+    sparse: bool  # which kind of rows it takes
+
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
+        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+
+    def margins(self, x: Any) -> Floats:
+        """Return w'x of rows of either kind."""
+
+    def weights(self) -> Floats:
+        """Return w."""
+
+
+class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+    """A linear model w that is learnt row by row; each row is judged before it is learnt.
+
+    How rows are cut into batches makes no difference but round-off. After an error nothing has changed.
+    """
+
+    _kinds: ClassVar[dict[str, type["OnlineLearner"]]] = {}
+    loss: str
+    huber_delta: float
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith("robustfd."):
+            OnlineLearner._kinds[cls.__name__] = cls
+
+    # -- for subclasses
+
+    _read: ClassVar[Callable[[Any], tuple[Any, ...]]]  # returns all parameters, quickly
+
+    def _parameters(self) -> tuple[Any, ...]:
+        return type(self)._read(self)
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise unless the parameters are possible."""
+
+    @abstractmethod
+    def _start(self, d: int, *, sparse: bool) -> State:
+        """Return the state before the first row."""
+
+    def _check_loss(self) -> Loss:
+        check_choice("loss", self.loss, tuple(LOSSES))
+        check_real("huber_delta", self.huber_delta, 0.0, open_low=True)
+        return LOSSES[self.loss]
+
+    # -- learning
+
+    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
+        """Learn rows and return the margin w'x of each as it stood before that row was learnt.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+        y : array of shape (n,)
+            -1 and +1 for the losses of classification, numbers for the others.
+        sample_weight : array of shape (n,), optional
+            Weights of the losses. A row of weight 0 is judged, but not learnt and not counted.
+
+        Returns
+        -------
+        margins : array of shape (n,)
+            If the weights overflow, learning stops with a warning, and the rest are nan.
+        """
+        # Plain rows of the known width: the long way would find nothing, in ten times the time.
+        if (
+            sample_weight is None
+            and type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and y.ndim == 1
+            and 1 <= len(y) <= FEW
+            and self.__dict__.get("_frozen") == self._parameters()
+            and X.shape == (len(y), self.n_features_in_)
+            and X.dtype is y.dtype is FLOAT64
+            and X.flags.c_contiguous
+            and y.flags.c_contiguous
+            and not self._state.sparse
+            and not hasattr(self, "feature_names_in_")
+            and (self._numbers or np.isin(y, (-1.0, 1.0)).all())
+        ):
+            margins = np.empty(len(y))
+            weight = ONES[: len(y)]
+            if self._state.learn(X, y, weight, margins, self._progress) == len(y):
+                return margins
+        return self._learn(X, y, sample_weight)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
+        anew = not self.__sklearn_is_fitted__()
+        self._check_parameters()
+        if not anew and self._frozen != self._parameters():
+            raise ValueError(
+                "The parameters were changed after rows were learnt. Set them back, or make a new learner."
+            )
+        before = {name: vars(self).get(name) for name in ("n_features_in_", "feature_names_in_")}
+        try:
+            x = check_rows(self, X, reset=anew)
+            check_numbers(x)
+            y = self._check_labels(y, x.shape[0])
+            weight = check_weights(sample_weight, x.shape[0])
+        except BaseException:
+            for name, value in before.items():
+                vars(self).pop(name, None)
+                if value is not None:
+                    setattr(self, name, value)
+            raise
+        if anew:
+            self._state = self._start(x.shape[1], sparse=sp.issparse(x))
+            self._progress = progress.start()
+            self._frozen = self._parameters()
+            self._numbers = LOSSES[self.loss].kind != "classification"
+        margins = np.full(x.shape[0], np.nan)
+        live = weight > 0
+        if not live.all():
+            # Rows of weight 0 are judged where they stand, so the others are learnt in stretches between them.
+            start = 0
+            for i in np.append(np.flatnonzero(~live), len(live)):
+                self._learn_rows(x[start:i], y[start:i], weight[start:i], margins[start:i])
+                if i < len(live):
+                    margins[i] = self._state.margins(x[i : i + 1])[0]
+                start = i + 1
+            return margins
+        self._learn_rows(x, y, weight, margins)
+        return margins
+
+    def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
+        """Learn rows, a block of float64 rows of the kind that the state takes at a time."""
+        sparse, n = self._state.sparse, x.shape[0]
+        step = n if sparse and sp.issparse(x) else max(1, CHUNK // x.shape[1])
+        for start in range(0, n, max(step, 1)):
+            stop = min(start + step, n)
+            rows = as_rows(x if stop - start == n else x[start:stop], sparse=sparse)
+            part = slice(start, stop)
+            done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
+            if done < stop - start:
+                margins[start + done :] = np.nan
+                warnings.warn(
+                    f"The weights of {type(self).__name__} overflowed after {self.n_samples_seen_} rows; it can "
+                    "learn no more. A larger alpha0 or a bounded domain keeps them finite.",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+                return
+
+    def _check_labels(self, y: Any, n: int) -> Floats:
+        y = np.asarray(y)
+        if y.shape != (n,):
+            raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
+        if LOSSES[self.loss].kind == "classification" and not np.isin(y, (-1.0, 1.0)).all():
+            odd = y[~np.isin(y, (-1.0, 1.0))][0]
+            raise ValueError(f"y must hold -1 and +1 only for loss={self.loss!r}, got {odd:g}.")
+        return y
+
+    # -- reading
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _require_rows(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call learn with some first.")
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the margins w'x of rows, which are not learnt."""
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        margins = self._state.margins(x)
+        if not np.isfinite(margins).all():
+            self.weights_  # noqa: B018  raises if the weights are to blame
+        return margins
+
+    @property
+    def weights_(self) -> Floats:
+        """The weights w after the last row."""
+        self._require_rows()
+        w = self._state.weights()
+        if not np.isfinite(w).all():
+            raise OverflowError("The weights are not finite: the steps were too long. Try a larger alpha0.")
+        return w
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """How many rows were learnt."""
+        self._require_rows()
+        return int(self._progress[0, progress.ROWS])
+
+    @property
+    def progressive_loss_(self) -> float:
+        """The mean loss of all rows so far, each judged before it was learnt."""
+        self._require_rows()
+        return progress.mean(self._progress, progress.LOSS)
+
+    @property
+    def progressive_error_(self) -> float:
+        """The share of rows so far whose margin had the wrong sign, each judged before it was learnt."""
+        self._require_rows()
+        return progress.mean(self._progress, progress.ERRORS)
+
+    @property
+    def progressive_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows", "loss" and "error": progressive means at 1, 2, 4, ... rows and at the last."""
+        self._require_rows()
+        return progress.table(self._progress)
+
+    def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw `progressive_`; return the axes."""
+        return plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
+
+    def regret(self, w: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the loss of all rows so far minus that of the fixed weights w on the same rows, handed in again."""
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        y, weight = self._check_labels(y, x.shape[0]), check_weights(sample_weight, x.shape[0])
+        w = np.asarray(w, dtype=np.float64)
+        if w.shape != (self.n_features_in_,):
+            raise ValueError(f"w has shape {w.shape}, expected ({self.n_features_in_},).")
+        if np.count_nonzero(weight) != self.n_samples_seen_:
+            raise ValueError(
+                f"X has {np.count_nonzero(weight)} rows of weight above 0, but {self.n_samples_seen_} were learnt: "
+                "regret needs all of them."
+            )
+        other = progress.start()
+        tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
+        return float(self._progress[0, progress.LOSS] - other[0, progress.LOSS])
+
+
+def as_rows(x: Any, *, sparse: bool) -> Any:
+    """Return rows as contiguous float64, dense or in compressed form with 32-bit indices."""
+    if not sparse:
+        return np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64)
+    x = sp.csr_array(x, dtype=np.float64)
+    if x.indices.dtype != np.int32 or x.indptr.dtype != np.int64:
+        indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+        x.indices, x.indptr = indices, indptr
+    return x
+
+
+def check_numbers(x: Any) -> None:
+    """Raise unless all numbers of x are finite and have squares."""
+    values = x.data if sp.issparse(x) else x
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if not largest <= LARGEST:  # in this form it also catches NaN
+        assert_all_finite(x, input_name="X")
+        raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
+
+
+def check_rate(rate: Any) -> None:
+    """Raise unless rate is one of the names, or a number."""
+    if isinstance(rate, str):
+        check_choice("rate", rate, tuple(RATES))
+    else:
+        check_real("rate", rate, 0.0)

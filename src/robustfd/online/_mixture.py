@@ -1,0 +1,256 @@
+"""Implicit Newton steps at several rates side by side, between two shrinks: nothing here is of length d.
+
+The Hessian is H = D + B'B with a diagonal D that stays as it is for a block. With M = B D^-1 B', Z = X D^-1 B' and
+G = X D^-1 X', K = X H^-1 X' = G - Z (I + M)^-1 Z', brought up to date by Sherman and Morrison's formula as rows enter
+with their curvature c^2. The margins of a row are those of each rate (and class) on its own; what is predicted is their
+mixture, by exponential weights of their losses, older losses counting less. The step is that of the proximal point:
+with slope l',
+
+    w += s eta H^-1 x,    s = -l'(p + s eta kappa),    kappa = x'H^-1 x,
+
+so that no step can overshoot. There is nothing to tune.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg.eigen import EPS, largest_eigenpairs
+from robustfd.linalg.rules import shrink
+
+Floats = NDArray[np.float64]
+
+FILLED, SHRINKS, OUTPUTS, NUMBERS, COUNTS = range(5)  # places in Mixture.counts; NUMBERS: y is no class
+SPREAD, SPREAD_WEIGHT, HUBER = range(3)  # places in Mixture.scalars
+FORGET = 0.998  # what a loss counts a row later
+FORGET_SPREAD = 0.99  # what a squared residual counts a row later
+
+
+class Mixture(NamedTuple):
+    """The rows of a block so far, as seen from the sketch and from each other; q = outputs * rates + r."""
+
+    products: Floats  # (rows, q): x with the weights and with B, in the metric, at the beginning of the block
+    gram: Floats  # (rows, rows): G, lower triangle
+    k: Floats  # (rows, rows): k[j, i] = K_ij just before row j entered, i >= j
+    z: Floats  # (rows, r): Z times the inverse of `root`, transposed
+    steps: Floats  # (rows, outputs * rates): s eta
+    curvature: Floats  # (rows,): c^2
+    factor: Floats  # (rows,): c^2 / (1 + c^2 kappa)
+    m: Floats  # (r, r): M
+    root: Floats  # (r, r): Cholesky factor of I + M
+    lam: Floats  # (r,)
+    rates: Floats
+    losses: Floats  # (outputs, rates): of each, fading
+    scalars: Floats  # for regression: squared residuals of the mixture, fading, their weight, and Huber's threshold
+    counts: NDArray[np.int64]
+
+
+def start(rows: int, r: int, outputs: int, rates: Floats, *, huber: float | None = None) -> Mixture:
+    """Return an empty block of so many rows, B empty; for numbers if a threshold is given, which may be infinite."""
+    p = outputs * len(rates)
+    counts = np.zeros(COUNTS, np.int64)
+    counts[OUTPUTS], counts[NUMBERS] = outputs, huber is not None
+    return Mixture(
+        products=np.zeros((rows, p + r)),
+        gram=np.zeros((rows, rows)),
+        k=np.zeros((rows, rows)),
+        z=np.zeros((rows, r)),
+        steps=np.zeros((rows, p)),
+        curvature=np.zeros(rows),
+        factor=np.zeros(rows),
+        m=np.zeros((r, r)),
+        root=np.eye(r),
+        lam=np.zeros(r),
+        rates=rates,
+        losses=np.zeros((outputs, len(rates))),
+        scalars=np.array([0.0, 0.0, np.inf if huber is None else huber]),
+        counts=counts,
+    )
+
+
+def begin_block(mix: Mixture) -> None:
+    """Prepare for the rows of a block, M being known."""
+    mix.root[:] = np.linalg.cholesky(mix.m + np.eye(len(mix.m)))
+
+
+def begin_rows(mix: Mixture, first: int, last: int) -> None:
+    """Fill k for rows first to last - 1, whose products and gram are known, with what it was before the block."""
+    p = mix.steps.shape[1]
+    mix.z[first:last] = solve_triangular(mix.root, mix.products[first:last, p:].T, lower=True, check_finite=False).T
+    mix.k[:last, first:last] = mix.gram[first:last, :last].T - mix.z[:last] @ mix.z[first:last].T
+
+
+@compiled
+def sigmoid(z: float) -> float:
+    """Return 1 / (1 + exp(-z))."""
+    if z >= 0:
+        return 1.0 / (1.0 + np.exp(-z))
+    e = np.exp(z)
+    return e / (1.0 + e)
+
+
+@compiled
+def implicit_step(z: float, a: float) -> float:
+    """Return the root s in (0, sigmoid(-z)] of s = sigmoid(-(z + a s)), by Newton's iteration between safe bounds."""
+    high, low = sigmoid(-z), 0.0
+    if a * high < 1e-14:
+        return high
+    s, last = high / (1.0 + a * high * (1.0 - high)), high
+    for _ in range(100):
+        f = sigmoid(-(z + a * s))
+        g = s - f
+        if g > 0:
+            high = s
+        else:
+            low = s
+        new = s - g / (1.0 + a * f * (1.0 - f))
+        if not low < new < high or abs(new - s) > 0.5 * last:  # it would leave the bounds, or go round in circles
+            new = 0.5 * (low + high)
+        last = abs(new - s)
+        s = new
+        if last <= 1e-14 * s:
+            break
+    return s
+
+
+@inner
+def mixture(losses: Any, margins: Any, share: Any) -> float:
+    """Return the mean of margins by exponential weights of losses; `share` is filled with the weights."""
+    least, total, mean = losses[0], 0.0, 0.0
+    for e in range(len(losses)):
+        least = min(least, losses[e])
+    for e in range(len(losses)):
+        share[e] = np.exp(least - losses[e])
+        total += share[e]
+    for e in range(len(losses)):
+        mean += share[e] / total * margins[e]
+    return mean
+
+
+@inner
+def meet_row(mix: Mixture, i: int, margins: Any) -> float:
+    """Fill the margins of row i with all rows before it learnt, and return kappa = K_ii."""
+    k, steps, p = mix.k, mix.steps, mix.steps.shape[1]
+    ki = np.empty(i + 1)  # a copy of column i, since the loops below run along rows
+    for j in range(i + 1):
+        ki[j] = k[j, i]
+    for a in range(p):
+        margins[a] = mix.products[i, a]
+    for j in range(i):
+        kj, x, sj = k[j], ki[j], steps[j]
+        kj[i] = x
+        for a in range(p):
+            margins[a] += x * sj[a]
+        x *= mix.factor[j]
+        for l in range(j + 1, i + 1):
+            ki[l] -= x * kj[l]
+    k[i, i] = max(ki[i], 0.0)
+    return k[i, i]
+
+
+@inner
+def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> None:
+    """Take the steps of row i of the block; fill `mixed` (outputs) with what was predicted before.
+
+    y is the class: with one output 0 or 1, the output being of class 1, otherwise one against the rest.
+    """
+    rates, losses, outputs, count = mix.rates, mix.losses, mix.counts[OUTPUTS], len(mix.rates)
+    margins, share = np.empty(mix.steps.shape[1]), np.empty(count)
+    kappa = meet_row(mix, i, margins)
+    squares, total = 0.0, 0.0
+    for c in range(outputs):
+        mixed[c] = mixture(losses[c], margins[c * count :], share)
+        q = sigmoid(mixed[c])
+        squares += (q * (1.0 - q)) ** 2
+        total += q * (1.0 - q)
+    for c in range(outputs):
+        sign = 1.0 if y == (1 if outputs == 1 else c) else -1.0
+        for e in range(count):
+            z, a = sign * margins[c * count + e], weight * rates[e]
+            loss = np.log1p(np.exp(-z)) if z > 0 else np.log1p(np.exp(z)) - z
+            mix.steps[i, c * count + e] = sign * a * implicit_step(z, a * kappa)
+            losses[c, e] = FORGET * (losses[c, e] + weight * loss)
+    c2 = weight * squares / total if total > 0 else 0.0  # of one output q (1 - q), of several a mean of theirs
+    mix.curvature[i], mix.factor[i] = c2, c2 / (1.0 + c2 * kappa)
+
+
+@inner
+def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> None:
+    """Do as `learn_class` for a target y, with half the squared loss or Huber's, whose threshold is in units of residuals.
+
+    Losses are counted in units of the residuals of late, so that the scale of the targets does not matter.
+    """
+    rates, losses, scalars, count = mix.rates, mix.losses[0], mix.scalars, len(mix.rates)
+    margins, share = np.empty(count), np.empty(count)
+    kappa = meet_row(mix, i, margins)
+    mixed[0] = mixture(losses, margins, share)
+    spread = scalars[SPREAD] / scalars[SPREAD_WEIGHT] if scalars[SPREAD_WEIGHT] > 0 else 0.0
+    huber = scalars[HUBER] if spread > 0 else np.inf
+    largest = huber * np.sqrt(spread) if spread > 0 else np.inf
+    for e in range(count):
+        residual, a = y - margins[e], weight * rates[e]
+        slope = residual / (1.0 + a * kappa)
+        mix.steps[i, e] = a * min(max(slope, -largest), largest)
+        if spread > 0:
+            u = residual * residual / spread
+            if u > huber * huber:
+                u = huber * (2.0 * np.sqrt(u) - huber)
+            losses[e] = FORGET * (losses[e] + weight * 0.5 * u)
+    residual = min(max(y - mixed[0], -largest), largest)
+    scalars[SPREAD] = FORGET_SPREAD * scalars[SPREAD] + residual * residual
+    scalars[SPREAD_WEIGHT] = FORGET_SPREAD * scalars[SPREAD_WEIGHT] + 1.0
+    mix.curvature[i], mix.factor[i] = weight, weight / (1.0 + weight * kappa)
+
+
+def collect_steps(mix: Mixture) -> tuple[Floats, Floats]:
+    """Return (on_b, on_x): D W becomes D W + on_b B + on_x X by the steps of the block."""
+    n = int(mix.counts[FILLED])
+    factors = np.triu(mix.factor[:n, None] * mix.k[:n, :n], 1)
+    a = solve_triangular(factors, mix.steps[:n], unit_diagonal=True, check_finite=False) if n else mix.steps[:0]
+    on_b = solve_triangular(mix.root, -mix.z[:n].T @ a, lower=True, trans=1, check_finite=False)
+    return on_b.T, a.T
+
+
+def end_block(mix: Mixture) -> tuple[Floats, Floats]:
+    """Shrink and return (on_b, on_x), after which M is that of the new B in the same metric.
+
+    With q = p + r rows: D W becomes D W + on_b[:p] B + on_x[:p] X and B becomes on_b[p:] B + on_x[p:] X.
+    """
+    n, r, p = int(mix.counts[FILLED]), len(mix.lam), mix.steps.shape[1]
+    had = r if mix.counts[SHRINKS] else 0
+    c = np.sqrt(mix.curvature[:n])
+    stack = np.zeros((had + n, had + n))
+    stack[:had, :had] = mix.m[:had, :had]
+    stack[had:, :had] = c[:, None] * mix.products[:n, p : p + had]
+    stack[had:, had:] = c[:, None] * mix.gram[:n, :n] * c
+    values, vectors = largest_eigenpairs(stack, min(r, had + n))
+    kept, _ = shrink(values, r + 1, r + 1, len(stack) * EPS * values[0])
+    t = np.sqrt(kept / values[: len(kept)])[:, None] * vectors[:, : len(kept)].T
+    on_b, on_x = np.zeros((p + r, r)), np.zeros((p + r, n))
+    on_b[:p], on_x[:p] = collect_steps(mix)
+    on_b[p : p + len(kept), :had], on_x[p : p + len(kept)] = t[:, :had], t[:, had:] * c
+    mix.lam[:] = 0.0
+    mix.lam[: len(kept)] = kept
+    mix.m[:] = np.diag(mix.lam)
+    mix.counts[FILLED] = 0
+    mix.counts[SHRINKS] += 1
+    return on_b, on_x
+
+
+@compiled
+def step_classes(mix: Mixture, y: Any, weight: Any, out: Any) -> None:
+    """Take the steps of the rows just entered, y their classes, and fill `out` with their margins before."""
+    for i in range(len(y)):
+        learn_class(mix, mix.counts[FILLED], y[i], weight[i], out[i])
+        mix.counts[FILLED] += 1
+
+
+@compiled
+def step_numbers(mix: Mixture, y: Any, weight: Any, out: Any) -> None:
+    """Do as `step_classes` for targets y."""
+    for i in range(len(y)):
+        learn_number(mix, mix.counts[FILLED], y[i], weight[i], out[i])
+        mix.counts[FILLED] += 1

@@ -1,0 +1,43 @@
+"""The shrink of a block: the eigenvectors of its small Gram matrix as coefficients of the new rows of B."""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd.linalg._compile import inner
+from robustfd.linalg.lapack import EIGENPAIRS, EPS, GRADED, at, call
+
+
+@inner
+def shrink_block(
+    routines: Any, stack: Any, had: int, c: Any, shrunk: int, graded: bool, lam: Any, on_b: Any, on_x: Any
+) -> float:
+    """Fill lam with the squared lengths of the new rows, and return what the shrink took away, or -1 if it failed.
+
+    `stack` is the Gram matrix of the `had` rows of B and of the rows c x of the block. The last rows of on_b and on_x
+    are filled: B becomes on_b[-r:] B + on_x[-r:] X. Of the r + 1 largest eigenvalues the last `shrunk` lose the least
+    of them (linalg/rules.py). With `graded`, small eigenvalues are right relative to themselves, and of a stack of
+    rank r or less nothing is taken.
+    """
+    r, size, filled = len(lam), len(stack), len(c)
+    wanted, offset = min(r, size), len(on_b) - r
+    values, vectors = np.empty(size), np.zeros((wanted, size))
+    sizes = np.array([size, wanted, 0])
+    call(routines[GRADED if graded else EIGENPAIRS], (at(routines, 0), at(sizes, 0), stack, values, vectors))
+    if sizes[2] < (0 if graded else 1):
+        return -1.0
+    rank = sizes[2] if graded else size
+    delta = values[r] if size > r and rank > r else 0.0
+    if delta <= 4.0 * EPS * size * values[0]:
+        delta = 0.0  # round-off is not signal
+    for j in range(r):
+        kept = 0.0
+        if j < min(wanted, rank) and values[j] > EPS * EPS * values[0]:
+            kept = max(values[j] - delta, 0.0) if j >= r + 1 - shrunk else values[j]
+        factor = np.sqrt(kept / values[j]) if kept > 0 else 0.0
+        for i in range(r):
+            on_b[offset + j, i] = factor * vectors[j, i] if i < had and j < wanted else 0.0
+        for i in range(filled):
+            on_x[offset + j, i] = factor * vectors[j, had + i] * c[i] if j < wanted else 0.0
+        lam[j] = kept
+    return delta

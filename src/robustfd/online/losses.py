@@ -1,0 +1,134 @@
+"""Losses of a linear model: the value and slope in the margin p = w'x, and the curvature the regret bounds ask for.
+
+The compiled functions take the loss as its integer code: a function as an argument would defeat numba's cache.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, log1p
+from typing import Any, Literal
+
+from robustfd.linalg._compile import compiled
+
+# Within this distance of a kink the slope is 0: a margin that a projection has put on the label, or on the edge of
+# the hinge, is there only up to rounding, and the slope on either side of it is +-1.
+KINK = 1e-9
+
+SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)
+
+
+@compiled
+def loss_value(code: int, p: float, y: float, delta: float) -> float:
+    """Return l(p) for the label y; `delta` is Huber's threshold, the other losses do not read it."""
+    if code == LOGISTIC:
+        z = y * p
+        return log1p(exp(-z)) if z > 0.0 else log1p(exp(z)) - z
+    if code in (HINGE, SQUARED_HINGE):
+        short = max(0.0, 1.0 - y * p)
+        return short if code == HINGE else short * short
+    r = abs(p - y)
+    if code == ABSOLUTE:
+        return r
+    if code == HUBER and r > delta:
+        return delta * (2.0 * r - delta)
+    return r * r
+
+
+@compiled
+def loss_slope(code: int, p: float, y: float, delta: float) -> float:
+    """Return l'(p) for the label y; at a kink (hinge, absolute), within KINK of it, the subgradient 0."""
+    if code == LOGISTIC:
+        z = y * p
+        # exp of something positive overflows
+        return -y * exp(-z) / (1.0 + exp(-z)) if z > 0.0 else -y / (1.0 + exp(z))
+    if code == SQUARED_HINGE:
+        return -2.0 * y * max(0.0, 1.0 - y * p)
+    if code == HINGE:
+        return -y if y * p < 1.0 - KINK else 0.0
+    r = p - y
+    if code == ABSOLUTE:
+        near = KINK * max(1.0, abs(y))
+        return 1.0 if r > near else (-1.0 if r < -near else 0.0)
+    if code == HUBER:
+        r = min(max(r, -delta), delta)
+    return 2.0 * r
+
+
+@compiled
+def loss_values(code: int, p: Any, y: Any, delta: float, out: Any) -> None:
+    """Fill `out` with the losses of margins p."""
+    for i in range(len(p)):
+        out[i] = loss_value(code, p[i], y[i], delta)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss l(p) of the margin p and a label y: its name, its code in compiled loops, what its labels are."""
+
+    name: str
+    code: int
+    kind: Literal["classification", "regression", "both"]
+    formula: str
+    labels: str
+    _curvature: Callable[[float, float, float], float]
+
+    def curvature(self, bound: float, *, labels_bound: float | None = None, delta: float = 1.0) -> float:
+        """Return the largest mu with l(q) >= l(p) + l'(p)(q - p) + (mu/2) (l'(p)(q - p))^2 for all |p|, |q| <= bound.
+
+        This is Assumption 2 of Luo et al. 2019 (whose sign of mu is a misprint), for the worst label:
+        |y| <= labels_bound (default: bound) where labels are numbers, -1 and +1 where they are classes. 0 means
+        that the loss has straight pieces there, or that nothing bounds the margin.
+
+        >>> LOSSES["squared"].curvature(1.0)
+        0.125
+        """
+        labels_bound = bound if labels_bound is None else labels_bound
+        if not (bound > 0 and labels_bound >= 0 and delta > 0):
+            raise ValueError(
+                f"bound and delta must be positive and labels_bound not negative; got bound={bound!r}, "
+                f"labels_bound={labels_bound!r}, delta={delta!r}"
+            )
+        return self._curvature(bound, labels_bound, delta)
+
+
+def _squared(bound: float, labels_bound: float, delta: float) -> float:
+    # (q - p)^2 against (mu/2) 4 (p - y)^2 (q - p)^2
+    largest = bound + labels_bound
+    return 0.5 / largest / largest
+
+
+def _logistic(bound: float, labels_bound: float, delta: float) -> float:
+    # l'' / l'^2 = exp(y p) is least at y p = -bound, and for q far from p there is more room.
+    return exp(-bound)
+
+
+def _squared_hinge(bound: float, labels_bound: float, delta: float) -> float:
+    # The worst pair is y p = -bound and y q = bound; beyond y q = 1 the loss is flat, which leaves less room.
+    if bound <= 1.0:
+        return 0.5 / (1.0 + bound) ** 2
+    return (3.0 - 1.0 / bound) / (8.0 * bound * (1.0 + bound))
+
+
+def _straight(bound: float, labels_bound: float, delta: float) -> float:
+    return 0.0
+
+
+def _huber(bound: float, labels_bound: float, delta: float) -> float:
+    return _squared(bound, labels_bound, delta) if bound + labels_bound <= delta else 0.0
+
+
+_NUMBERS, _CLASSES = "real numbers, |y| <= bound for the regret bound", "-1 and +1"
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss("squared", SQUARED, "both", "(p - y)^2", _NUMBERS, _squared),
+        Loss("logistic", LOGISTIC, "classification", "log(1 + exp(-y p))", _CLASSES, _logistic),
+        Loss("squared_hinge", SQUARED_HINGE, "classification", "max(0, 1 - y p)^2", _CLASSES, _squared_hinge),
+        Loss("hinge", HINGE, "classification", "max(0, 1 - y p)", _CLASSES, _straight),
+        Loss("absolute", ABSOLUTE, "regression", "|p - y|", _NUMBERS, _straight),
+        Loss(
+            "huber", HUBER, "regression", "r^2 for |r| <= delta, else delta (2|r| - delta), r = p - y", _NUMBERS, _huber
+        ),
+    )
+}

@@ -1,0 +1,97 @@
+"""Progressive validation: the loss and the errors of a stream, each row judged before it is learnt."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd.linalg._compile import compiled, inner
+from robustfd.online.losses import loss_value
+
+Floats = NDArray[np.float64]
+
+WEIGHT, LOSS, ERRORS, ROWS = range(4)
+RECORDS = 63  # doubling numbers of rows, as many as can be
+
+
+def start() -> Floats:
+    """Return the progress before the first row: running totals first, then what they were at 1, 2, 4, ... rows."""
+    return np.zeros((1 + RECORDS, 4))
+
+
+@inner
+def tally(code: int, delta: float, margin: float, y: float, weight: float, progress: Any) -> None:
+    """Add a row with label y, judged by the sign and the loss of its margin."""
+    tally_row(loss_value(code, margin, y, delta), 1.0 if (margin > 0) != (y > 0) else 0.0, weight, progress)
+
+
+@inner
+def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
+    """Add a row of this loss."""
+    totals = progress[0]
+    totals[WEIGHT] += weight
+    totals[LOSS] += weight * loss
+    totals[ERRORS] += weight * wrong
+    totals[ROWS] += 1.0
+    count = int(totals[ROWS])
+    if count & (count - 1) == 0:
+        place = 1
+        while count > 1:
+            count >>= 1
+            place += 1
+        for j in range(4):
+            progress[place, j] = totals[j]
+
+
+@compiled
+def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:
+    """Add rows."""
+    for i in range(len(y)):
+        tally(code, delta, margins[i], y[i], weight[i], progress)
+
+
+@compiled
+def tally_judged(losses: Any, wrong: Any, weight: Any, progress: Any) -> None:
+    """Add rows whose losses are known and whether they were judged wrongly."""
+    for i in range(len(losses)):
+        tally_row(losses[i], wrong[i], weight[i], progress)
+
+
+def mean(progress: Floats, what: int) -> float:
+    """Return the mean loss or the share of errors so far, nan before the first row."""
+    return float(progress[0, what] / progress[0, WEIGHT]) if progress[0, WEIGHT] > 0 else np.nan
+
+
+def table(progress: Floats) -> dict[str, NDArray[Any]]:
+    """Return arrays "rows", "loss" and "error": means over all rows at doubling numbers of rows and at the last row."""
+    n = int(progress[0, ROWS])
+    record = progress[1 : 1 + n.bit_length()]
+    if n & (n - 1):
+        record = np.vstack([record, progress[:1]])
+    return {
+        "rows": record[:, ROWS].astype(np.int64),
+        "loss": record[:, LOSS] / record[:, WEIGHT],
+        "error": record[:, ERRORS] / record[:, WEIGHT],
+    }
+
+
+def plot_progress(table: dict[str, NDArray[Any]], *, ax: Any = None, label: str | None = None, loss: str = "loss") -> Any:
+    """Draw error and loss against the number of rows; return the axes."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    name = "" if label is None else f"{label}: "
+    if np.isfinite(table["error"]).any():
+        ax.plot(table["rows"], table["error"], marker="o", markersize=4, label=f"{name}progressive error")
+    line = {"linestyle": "--", "marker": "s", "markersize": 4}
+    ax.plot(table["rows"], table["loss"], label=f"{name}progressive {loss}", **line)
+    ax.set_xscale("log", base=2)
+    ax.set_xlabel("rows seen")
+    ax.set_ylabel("mean over all rows so far")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    ax.legend()
+    return ax

@@ -1,0 +1,174 @@
+"""The online estimators as River knows them: `learn_one` and `predict_one` of dicts, in pipelines and in metrics.
+
+Needs River: ``pip install robustfd[river]``.
+"""
+
+from typing import Any, Literal
+
+try:
+    from river import base
+except ImportError as error:
+    raise ImportError("robustfd.river needs River: pip install robustfd[river]") from error
+
+from robustfd.estimators import rfdson, sketched_newton
+
+__all__ = ["RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier", "SketchedNewtonRegressor"]
+
+
+class _Classifier(base.Classifier):
+    """A classifier of River over one of scikit-learn, `_model`."""
+
+    _model: Any
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn a row of label y and weight w; features and classes may appear at any time."""
+        self._model.learn_one(x, y, w)
+
+    def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:
+        """Return the class of a row, None before the first was learnt."""
+        return self._model.predict_one(x)
+
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+        """Return the probability of each class so far."""
+        return dict(self._model.predict_proba_one(x))
+
+
+class _Regressor(base.Regressor):
+    """A regressor of River over one of scikit-learn, `_model`."""
+
+    _model: Any
+
+    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
+        """Learn a row of target y and weight w; features may appear at any time."""
+        self._model.learn_one(x, y, w)
+
+    def predict_one(self, x: dict[Any, Any]) -> float:
+        """Return the predicted target of a row, 0 before the first was learnt."""
+        return float(self._model.predict_one(x))
+
+
+class SketchedNewtonClassifier(_Classifier):
+    """Online logistic classification with nothing to tune: see `robustfd.SketchedNewtonClassifier`.
+
+    Numbers need no scaling, and strings are categories: no scaler or encoder has to come before it.
+
+    Parameters
+    ----------
+    sketch_size
+        Rows of the sketch of the Hessian; "auto" is 20.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from robustfd.river import SketchedNewtonClassifier
+    >>> evaluate.progressive_val_score(datasets.Phishing(), SketchedNewtonClassifier(), metrics.Accuracy())
+    Accuracy: 90.00%
+    """
+
+    def __init__(self, sketch_size: Literal["auto"] | int = "auto"):
+        self.sketch_size = sketch_size
+        self._model = sketched_newton.SketchedNewtonClassifier(sketch_size)
+
+
+class SketchedNewtonRegressor(_Regressor):
+    """Online linear regression with nothing to tune: see `robustfd.SketchedNewtonRegressor`.
+
+    Neither features nor targets need scaling, and strings are categories.
+
+    Parameters
+    ----------
+    sketch_size
+        Rows of the sketch of the Hessian; "auto" is 20.
+    loss
+        "squared", or "huber" for targets with outliers.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from robustfd.river import SketchedNewtonRegressor
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), SketchedNewtonRegressor(), metrics.MAE())
+    MAE: 0.3
+    """
+
+    def __init__(self, sketch_size: Literal["auto"] | int = "auto", loss: Literal["squared", "huber"] = "squared"):
+        self.sketch_size = sketch_size
+        self.loss = loss
+        self._model = sketched_newton.SketchedNewtonRegressor(sketch_size, loss=loss)
+
+
+class RFDSONClassifier(_Classifier):
+    """RFD-SON (Luo et al. 2019, Alg. 6), the paper's learner: see `robustfd.RFDSONClassifier`.
+
+    It takes features as they are: put a scaler before it.
+
+    Parameters
+    ----------
+    sketch_size
+        Rows of the sketch of the Hessian.
+    alpha0
+        The Hessian starts from alpha0 I.
+    loss
+        "squared", "logistic", "squared_hinge" or "hinge".
+    bound
+        Weights are kept to |w'x| <= bound.
+    fit_intercept
+        Whether a feature of value 1 is added.
+    """
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        alpha0: float = 0.0,
+        loss: Literal["squared", "logistic", "squared_hinge", "hinge"] = "squared",
+        bound: float = 1.0,
+        fit_intercept: bool = False,
+    ):
+        self.sketch_size = sketch_size
+        self.alpha0 = alpha0
+        self.loss = loss
+        self.bound = bound
+        self.fit_intercept = fit_intercept
+        self._model = rfdson.RFDSONClassifier(
+            sketch_size, alpha0=alpha0, loss=loss, bound=bound, fit_intercept=fit_intercept
+        )
+
+
+class RFDSONRegressor(_Regressor):
+    """RFD-SON (Luo et al. 2019, Alg. 6) for numbers: see `robustfd.RFDSONRegressor`.
+
+    It takes features as they are: put a scaler before it. The scale of targets does not matter.
+
+    Parameters
+    ----------
+    sketch_size
+        Rows of the sketch of the Hessian.
+    alpha0
+        The Hessian starts from alpha0 I.
+    loss
+        "squared", "absolute" or "huber".
+    bound
+        Weights are kept to |w'x| <= bound; "auto" is the largest target so far.
+    fit_intercept
+        Whether a feature of value 1 is added.
+    """
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        alpha0: float = 0.0,
+        loss: Literal["squared", "absolute", "huber"] = "squared",
+        bound: Literal["auto"] | float = "auto",
+        fit_intercept: bool = True,
+    ):
+        self.sketch_size = sketch_size
+        self.alpha0 = alpha0
+        self.loss = loss
+        self.bound = bound
+        self.fit_intercept = fit_intercept
+        self._model = rfdson.RFDSONRegressor(
+            sketch_size, alpha0=alpha0, loss=loss, bound=bound, fit_intercept=fit_intercept
+        )

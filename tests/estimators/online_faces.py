@@ -1,0 +1,85 @@
+"""The online estimators and what tests need of them: streams, batches, and all that can be read of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+import robustfd
+
+CLASSIFIERS = {
+    "untuned": lambda **kw: robustfd.SketchedNewtonClassifier(**{"sketch_size": 4, **kw}),
+    "RFD-SON": lambda **kw: robustfd.RFDSONClassifier(**{"sketch_size": 4, **kw}),
+    "RFD-SON logistic": lambda **kw: robustfd.RFDSONClassifier(
+        **{"sketch_size": 4, "loss": "logistic", "fit_intercept": True, **kw}
+    ),
+}
+REGRESSORS = {
+    "untuned": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, **kw}),
+    "untuned Huber": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, "loss": "huber", **kw}),
+    "RFD-SON": lambda **kw: robustfd.RFDSONRegressor(**{"sketch_size": 4, **kw}),
+}
+FACES = {
+    **{f"{name} classifier": (make, True) for name, make in CLASSIFIERS.items()},
+    **{f"{name} regressor": (make, False) for name, make in REGRESSORS.items()},
+}
+
+
+def stream(n=200, d=8, *, classes=3, seed=0, density=1.0, numbers=False):
+    """Return rows and labels 0, 1, ..., or targets that are numbers; columns have different scales and means."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
+    scores = X @ rng.standard_normal((d, classes)) + 0.3 * rng.standard_normal((n, classes))
+    y = scores[:, 0] + 0.5 if numbers else scores.argmax(axis=1)
+    X *= np.exp(rng.uniform(-1, 1, d))
+    return X + rng.uniform(-1, 1, d) * (density == 1.0), y
+
+
+def targets(classification, **kw):
+    """Return a stream of the kind that a face learns."""
+    return stream(numbers=not classification, **kw)
+
+
+def in_batches(model, X, y, cuts, *, weight=None, classes=None):
+    """Learn X in batches cut at `cuts`."""
+    if hasattr(model, "predict_proba"):
+        extra = {"classes": np.unique(y) if classes is None else classes}
+    else:
+        extra = {}
+    for rows in np.split(np.arange(X.shape[0]), cuts):
+        model.partial_fit(X[rows], y[rows], sample_weight=None if weight is None else weight[rows], **extra)
+    return model
+
+
+def read(model, X):
+    """Return all that can be read of a model, as arrays."""
+    X = X[:, : model.n_features_in_]
+    found = {
+        "coef": model.coef_,
+        "intercept": model.intercept_,
+        "predict": model.predict(X),
+        "seen": model.n_samples_seen_,
+        **{f"progressive {name}": value for name, value in model.progressive_.items()},
+    }
+    if hasattr(model, "predict_proba"):
+        found |= {"proba": model.predict_proba(X), "margins": model.decision_function(X), "classes": model.classes_}
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def assert_same(one, two, X, *, tolerance=0.0, skip=()):
+    """Two models are the same: bit for bit, or up to a tolerance relative to the largest number."""
+    first, second = read(one, X), read(two, X)
+    for name in first.keys() - set(skip):
+        a, b = first[name], second[name]
+        assert a.shape == b.shape, name
+        if tolerance == 0.0 or a.dtype.kind != "f":
+            np.testing.assert_array_equal(a, b, err_msg=name)
+        else:
+            np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * (1e-300 + np.abs(b).max(initial=0)), err_msg=name)
+
+
+def as_dict(row):
+    """Return a row as a dict of its non-zeros."""
+    if sp.issparse(row):
+        row = row.toarray().ravel()
+    return {f"f{j}": float(row[j]) for j in np.flatnonzero(row)}

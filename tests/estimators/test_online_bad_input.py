@@ -1,0 +1,341 @@
+"""Bad input is refused with a clear message, and the model is what it was, bit for bit."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+import robustfd
+from tests.estimators.online_faces import FACES, as_dict, assert_same
+
+every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
+X = np.random.default_rng(0).standard_normal((30, 8))
+Y = np.arange(30) % 3
+HUGE = np.where(np.eye(3, 8) > 0, 1e200, 1.0)
+
+BAD_ROWS = {
+    "NaN": (np.full((3, 8), np.nan), Y[:3], {}, "X contains NaN"),
+    "infinity": (np.full((3, 8), -np.inf), Y[:3], {}, "X contains infinity"),
+    "sparse NaN": (sp.csr_array(np.diag([1.0, np.nan, 1.0]) @ np.ones((3, 8))), Y[:3], {}, "X contains NaN"),
+    "squares overflow": (HUGE, Y[:3], {}, "numbers above 1e\\+150 in size"),
+    "width": (np.ones((3, 7)), Y[:3], {}, "X has 7 features, but .* is expecting 8 features"),
+    "strings": (np.full((3, 8), "a"), Y[:3], {}, "could not convert string|dtype='numeric' is not compatible"),
+    "complex": (np.ones((3, 8), complex), Y[:3], {}, "Complex data not supported"),
+    "one dimension": (np.ones(8), Y[:1], {}, "Expected 2D array, got 1D array"),
+    "three dimensions": (np.ones((3, 8, 1)), Y[:3], {}, "dim 3"),
+    "y is missing": (X[:3], None, {}, "requires y to be passed"),
+    "y is too short": (X[:3], Y[:2], {}, "y has 2 rows, but X has 3"),
+    "y has two columns": (X[:3], np.ones((3, 2)), {}, "y should be a 1d array"),
+    "y has NaN": (X[:3], [0.0, np.nan, 1.0], {}, "NaN"),
+    "y has infinity": (X[:3], [0.0, np.inf, 1.0], {}, "infinity"),
+    "weights are negative": (X[:3], Y[:3], {"sample_weight": [1, -1, 1]}, "Negative weights"),
+    "weights are NaN": (X[:3], Y[:3], {"sample_weight": [1, np.nan, 1]}, "sample_weight contains NaN"),
+    "weights are too few": (X[:3], Y[:3], {"sample_weight": [1, 1]}, "sample_weight has shape"),
+    "weights are strings": (X[:3], Y[:3], {"sample_weight": ["1", "1", "1"]}, "sample_weight must be"),
+}
+FOR_CLASSES = {
+    "unseen class": (X[:3], [0, 7, 1], {}, "y contains 7, which is not among the classes"),
+    "labels are strings": (X[:3], ["0", "1", "2"], {}, "y contains '0', which is not among the classes"),
+    "labels are fractions": (X[:3], [0.5, 1.5, 2.0], {}, "Unknown label type"),
+    "other classes": (X[:3], Y[:3], {"classes": [0, 1]}, "differs from those of the first call"),
+}
+FOR_NUMBERS = {
+    "targets are strings": (X[:3], ["a", "b", "c"], {}, "y must hold numbers"),
+    "targets overflow": (X[:3], [1.0, 1e160, 1.0], {}, "numbers above 1e\\+150 cannot be squared"),
+}
+
+
+def bad_rows(classification):
+    return BAD_ROWS | (FOR_CLASSES if classification else FOR_NUMBERS)
+
+
+@every_face
+@pytest.mark.parametrize("sparse", [False, True])
+def test_bad_rows_change_nothing(make, classification, sparse, monkeypatch):
+    if sparse:
+        monkeypatch.setattr("robustfd.estimators.sketched_newton.DENSE", 0)
+        monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
+    for seen in (10, 30):  # while the first rows are kept, and later
+        model = make().fit((sp.csr_array if sparse else np.asarray)(X[:seen]), Y[:seen])
+        before, stored = copy.deepcopy(model), pickle.dumps(model)
+        for name, (rows, y, options, message) in bad_rows(classification).items():
+            with pytest.raises(ValueError, match=message):
+                model.partial_fit(rows, y, **options)
+            assert pickle.dumps(model) == stored, name
+            if name not in ("width", "unseen class", "labels are strings", "other classes"):
+                with pytest.raises(ValueError, match=message):  # an unsuccessful fit leaves the old model
+                    model.fit(rows, y, **options)
+                assert pickle.dumps(model) == stored, name
+        assert_same(model, before, X)
+        rest = (X[seen:], Y[seen:])
+        assert_same(model.partial_fit(*rest), before.partial_fit(*rest), X)
+
+
+@every_face
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_first_rows_leave_an_unfitted_model(make, classification, name):
+    rows, y, options, message = BAD_ROWS[name]
+    if name == "width":
+        return
+    model = make()
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(rows, y, **options, **({"classes": [0, 1, 2]} if classification else {}))
+    assert vars(model) == vars(make())
+    with pytest.raises(ValueError, match=message):
+        model.fit(rows, y, **options)
+    assert vars(model) == vars(make())
+
+
+@every_face
+def test_bad_rows_to_predict(make, classification):
+    model = make()
+    for name in ("predict", "predict_proba", "decision_function"):
+        if hasattr(model, name):
+            with pytest.raises(NotFittedError, match="has seen no rows yet"):
+                getattr(model, name)(X)
+    model.fit(X, Y)
+    stored = pickle.dumps(model)
+    for name, (rows, _, _, message) in BAD_ROWS.items():
+        if not name.startswith(("y", "weights")):
+            with pytest.raises(ValueError, match=message):
+                model.predict(rows)
+    assert pickle.dumps(model) == stored
+
+
+@every_face
+def test_unfitted_attributes_are_not_there(make, classification):
+    names = ["coef_", "intercept_", "n_samples_seen_", "progressive_loss_", "progressive_", "vocabulary_"]
+    names += ["classes_", "progressive_error_"] if classification else []
+    for name in names:
+        assert not hasattr(make(), name)
+
+
+@every_face
+def test_parameters_changed_under_way_are_refused(make, classification):
+    model = make().fit(X, Y)
+    before = copy.deepcopy(model)
+    model.set_params(sketch_size=5)
+    for learn in (lambda: model.partial_fit(X, Y), lambda: model.learn_one(X[0], 1)):
+        with pytest.raises(ValueError, match="The parameters were changed after rows were learnt: .*4.* to .*5"):
+            learn()
+    assert_same(model, before, X)  # reading goes by the parameters of then
+    model.set_params(sketch_size=0)
+    with pytest.raises(ValueError, match="sketch_size must be at least 2, got 0"):
+        model.partial_fit(X, Y)
+    with pytest.raises(ValueError, match="sketch_size must be at least 2, got 0"):
+        model.fit(X, Y)
+    model.set_params(sketch_size=4)
+    assert_same(model.partial_fit(X, Y), before.partial_fit(X, Y), X)
+    model.set_params(sketch_size=5)
+    assert_same(model.fit(X, Y), make(sketch_size=5).fit(X, Y), X)
+
+
+def test_reading_goes_by_the_parameters_of_then():
+    model = robustfd.RFDSONClassifier(4, loss="logistic", fit_intercept=True).fit(X, Y)
+    before = copy.deepcopy(model)
+    model.set_params(loss="squared", fit_intercept=False)
+    assert_same(model, before, X)
+    regressor = robustfd.RFDSONRegressor(4).fit(X, Y)
+    before = copy.deepcopy(regressor)
+    assert_same(regressor.set_params(bound=7.0, fit_intercept=False), before, X)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (robustfd.SketchedNewtonClassifier(1), ValueError, "sketch_size must be at least 2, got 1"),
+        (robustfd.SketchedNewtonClassifier("all"), TypeError, "sketch_size must be an integer"),
+        (robustfd.SketchedNewtonClassifier(4.0), TypeError, "sketch_size must be an integer"),
+        (
+            robustfd.SketchedNewtonRegressor(loss="hinge"),
+            ValueError,
+            "loss must be one of 'squared', 'huber', got 'hinge'",
+        ),
+        (robustfd.RFDSONClassifier(1), ValueError, "sketch_size must be at least 2, got 1"),
+        (robustfd.RFDSONClassifier(alpha0=-1.0), ValueError, "alpha0 must be in"),
+        (robustfd.RFDSONClassifier(loss="huber"), ValueError, "loss must be one of 'squared', 'logistic', .*'huber'"),
+        (robustfd.RFDSONClassifier(bound=0.0), ValueError, "bound must be in"),
+        (robustfd.RFDSONClassifier(fit_intercept="no"), ValueError, "fit_intercept must be one of True, False"),
+        (robustfd.RFDSONRegressor(loss="hinge"), ValueError, "loss must be one of 'squared', 'absolute', 'huber'"),
+        (robustfd.RFDSONRegressor(bound="big"), TypeError, "bound must be a number"),
+        (robustfd.RFDSONRegressor(bound=-2.0), ValueError, "bound must be in"),
+    ],
+)
+def test_wrong_parameters_are_named(model, error, message):
+    before = dict(vars(model))
+    for learn in (lambda: model.fit(X, Y), lambda: model.learn_one(X[0], 1), lambda: model.learn_one({"a": 1}, 1)):
+        with pytest.raises(error, match=message):
+            learn()
+        assert vars(model) == before
+
+
+def test_classes_must_be_known_beforehand_for_batches():
+    for make, _ in list(FACES.values())[:3]:
+        with pytest.raises(ValueError, match="classes must be given in the first call of partial_fit"):
+            make().partial_fit(X, Y)
+        with pytest.raises(ValueError, match="classes has one class only, .0.; a classifier needs two"):
+            make().partial_fit(X, np.zeros(30), classes=[0])
+        with pytest.raises(ValueError, match="y has one class only, .0.; a classifier needs two"):
+            make().fit(X, np.zeros(30, int))
+        with pytest.raises(ValueError, match="y contains 2, which is not among the classes"):
+            make().partial_fit(X, Y, classes=[0, 1])
+
+
+@every_face
+def test_first_rows_without_weight_are_refused(make, classification):
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        make().fit(X, Y, sample_weight=np.zeros(30))
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        make().partial_fit(X, Y, sample_weight=np.zeros(30), **({"classes": [0, 1, 2]} if classification else {}))
+
+
+@every_face
+def test_names_of_columns(make, classification):
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    model = make().fit(frame, Y)
+    assert list(model.feature_names_in_) == list("abcdefgh")
+    np.testing.assert_array_equal(model.predict(frame), make().fit(X, Y).predict(X))
+    stored = pickle.dumps(model)
+    for call in (lambda f: model.partial_fit(f, Y), model.predict):
+        with pytest.raises(ValueError, match="feature names"):
+            call(frame.rename(columns={"a": "z"}))
+        with pytest.raises(ValueError, match="feature names"):
+            call(frame[list("bacdefgh")])
+    assert pickle.dumps(model) == stored
+    assert not hasattr(model.fit(X, Y), "feature_names_in_")
+
+
+# -- single rows
+
+
+BAD_DICTS = {
+    "NaN": ({"new": np.nan}, "NaN"),
+    "infinity": ({"new": 1.0, "f0": np.inf}, "infinity"),
+    "squares overflow": ({"new": 1e200}, "cannot be squared"),
+    "nothing": ({"new": None}, r"x\['new'\] must be a number, a boolean or a string, got None"),
+    "a list": ({"new": [1.0]}, "must be a number, a boolean or a string"),
+    "bytes": ({"new": b"1"}, "must be a number, a boolean or a string"),
+    "a complex number": ({"new": 1j}, "must be a number, a boolean or a string"),
+    "twice": ({"new": "a", "new=a": 1.0}, "the feature 'new=a' twice"),
+    "a pair": ((np.array([1]), np.array([1.0])), "begun with dicts and cannot take pairs"),
+    "an array": (np.ones(8), "begun with dicts and cannot take rows of fixed width"),
+}
+BAD_PAIRS = {
+    "NaN": (([1, 90], [1.0, np.nan]), "NaN"),
+    "negative": (([-1, 90], [1.0, 1.0]), r"indices of a row must be in \[0, 2147483646\], got -1 to 90"),
+    "too large": (([1, 2**31], [1.0, 1.0]), "indices of a row must be in"),
+    "twice": (([90, 90], [1.0, 1.0]), "has the index 90 twice"),
+    "too few": (([1, 90], [1.0]), r"must be \(indices, values\)"),
+    "three": (([1], [1.0], [1.0]), r"must be \(indices, values\)"),
+    "one": (([1],), r"must be \(indices, values\)"),
+    "floats": (([1.0], [1.0]), r"must be \(indices, values\)"),
+    "strings": (([1], ["a"]), r"must be \(indices, values\)"),
+    "numbers": ((1.0, 2.0), r"must be \(indices, values\)"),
+    "a dict": ({"a": 1.0}, r"begun with pairs \(indices, values\) and cannot take dicts"),
+    "an array": (np.ones(8), "cannot take rows of fixed width"),
+}
+BAD_ARRAYS = {
+    "NaN": (np.full(8, np.nan), "NaN"),
+    "width": (np.ones(7), "X has 7 features, but .* is expecting 8 features"),
+    "strings": (np.full(8, "a"), "could not convert string|dtype='numeric' is not compatible"),
+    "a batch": (np.ones((1, 8)), "must be a dict, a pair .* got shape"),
+    "a number": (3.0, "must be a dict, a pair .* got shape"),
+    "a dict": ({"a": 1.0}, "begun with rows of fixed width and cannot take dicts"),
+    "a pair beyond": (([1, 90], [1.0, 2.0]), "x has the index 90, but .* is expecting 8 features"),
+}
+ROWS = {
+    "dicts": (as_dict, BAD_DICTS),
+    "pairs": (lambda row: (np.arange(8), row), BAD_PAIRS),
+    "arrays": (lambda row: row, BAD_ARRAYS),
+}
+
+
+@every_face
+@pytest.mark.parametrize(("wrap", "bad"), ROWS.values(), ids=ROWS)
+def test_bad_single_rows_change_nothing(make, classification, wrap, bad):
+    model = make()
+    for row, target in zip(X, Y, strict=True):
+        model.learn_one(wrap(row), int(target))
+    before, stored = copy.deepcopy(model), pickle.dumps(model)
+    for name, (row, message) in bad.items():
+        for call in (lambda row: model.learn_one(row, 1), model.predict_one):
+            with pytest.raises(ValueError, match=message):
+                call(row)
+            assert pickle.dumps(model) == stored, name
+    labels = [None, np.nan, np.inf, [1], {}, 1j, *(["a", 0.5, b"a"] if classification else ["a", 1e160])]
+    for label in labels:
+        with pytest.raises(ValueError, match="y (must be|is|contains|holds)"):
+            model.learn_one(wrap(X[0]), label)
+        assert pickle.dumps(model) == stored, label
+    for weight in (-1.0, np.nan, "1", [1.0, 2.0]):
+        with pytest.raises(ValueError, match="sample_weight"):
+            model.learn_one(wrap(X[0]), 1, weight)
+        assert pickle.dumps(model) == stored, weight
+    model.learn_one({"new": 1.0} if wrap is as_dict else wrap(X[0]), 9, 0.0)  # a weight of 0 is nothing at all
+    assert pickle.dumps(model) == stored
+    if wrap is not ROWS["arrays"][0]:
+        with pytest.raises(ValueError, match="begun with .* goes on with learn_one"):
+            model.partial_fit(X, Y)
+    for row, target in zip(X, Y, strict=True):
+        model.learn_one(wrap(row), int(target))
+        before.learn_one(wrap(row), int(target))
+    assert_same(model, before, X)
+
+
+@every_face
+def test_bad_first_single_rows_leave_an_unfitted_model(make, classification):
+    for row in (BAD_DICTS["NaN"][0], BAD_PAIRS["NaN"][0], BAD_PAIRS["twice"][0], np.full(8, np.nan), 3.0):
+        model = make()
+        with pytest.raises(ValueError, match=r"NaN|twice|got shape"):
+            model.learn_one(row, 1)
+        assert vars(model) == vars(make())
+    model = make()
+    with pytest.raises(ValueError, match="y must be"):
+        model.learn_one({"a": 1.0}, None)
+    model.learn_one({"a": 1.0}, 1, 0.0)
+    assert vars(model) == vars(make())
+
+
+def test_classes_are_closed_after_batches_and_open_after_single_rows():
+    for make, _ in list(FACES.values())[:3]:
+        model = make().fit(X, Y)
+        stored = pickle.dumps(model)
+        with pytest.raises(ValueError, match="y contains 3, which is not among the classes"):
+            model.learn_one(X[0], 3)
+        assert pickle.dumps(model) == stored
+        model = make().learn_one(X[0], 0).learn_one(X[1], 5)
+        stored = pickle.dumps(model)
+        with pytest.raises(ValueError, match="y contains 3, which is not among the classes"):
+            model.partial_fit(X[:1], [3])
+        with pytest.raises(ValueError, match="strings and numbers do not mix"):
+            model.learn_one(X[0], "3")
+        assert pickle.dumps(model) == stored
+        assert list(model.learn_one(X[0], 3).classes_) == [0, 5, 3]
+
+
+def test_memory_that_is_not_there_changes_nothing():
+    """A pair with a very large index asks for a very wide model."""
+    model = robustfd.SketchedNewtonClassifier(4)
+    for row, label in zip(X, Y, strict=True):
+        model.learn_one((np.arange(8), row), int(label))
+    before = copy.deepcopy(model)
+    for index in (2**31 - 2,):
+        with pytest.raises(MemoryError):
+            with_limit(lambda index=index: model.learn_one(([index], [1.0]), 1))
+    assert_same(model, before, X)
+    assert_same(model.learn_one((np.arange(8), X[0]), 1), before.learn_one((np.arange(8), X[0]), 1), X)
+
+
+def with_limit(call):
+    """Call with no more than a few gigabytes of memory to be had."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, hard))
+    try:
+        call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

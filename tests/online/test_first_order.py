@@ -1,0 +1,146 @@
+"""The compiled first-order learners do what their transcriptions do, for dense and CSR rows and any batching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from robustfd.online import _first_order as fo
+from robustfd.online.losses import LOSSES
+from tests import reference_online as ro
+from tests.reference import Array
+
+DOMAINS = {"none": fo.NO_DOMAIN, "slab": fo.SLAB, "ball": fo.BALL}
+PROJECTIONS = {"current": fo.CURRENT, "next": fo.NEXT}
+
+
+def settings(**chosen: Any) -> fo.Settings:
+    """The settings a transcription has by default, those chosen apart."""
+    loss, domain, projection = (
+        chosen.pop(k, v) for k, v in [("loss", "squared"), ("domain", "slab"), ("projection", "current")]
+    )
+    start = {"delta": 1.0, "mu": 1 / 8, "rate": 1.0, "power": 1.0, "alpha0": 0.0, "bound": 1.0}
+    return fo.Settings(
+        loss=LOSSES[loss].code, domain=DOMAINS[domain], projection=PROJECTIONS[projection], **(start | chosen)
+    )
+
+
+def stream(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") -> tuple[Array, Array]:
+    """Sparse rows of different lengths, some of them zero or repeated, and noisy labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3) * rng.choice([0.3, 1.0, 3.0], (n, 1))
+    X[5], X[6:9] = 0.0, X[4]
+    z = X @ rng.standard_normal(d) / 3 + 0.3 * rng.standard_normal(n)
+    return X, np.where(z > 0, 1.0, -1.0) if labels == "classes" else np.clip(z, -1, 1)
+
+
+def arrays(X: Array, form: str) -> tuple[Array, Any, Any]:
+    """data, indices and indptr of the rows, dense or sparse."""
+    if form == "dense":
+        return X.ravel(), np.arange(X.shape[1], dtype=np.int32), np.zeros(0, np.int32)
+    S = sparse.csr_array(X)
+    return S.data, S.indices.astype(np.int32), S.indptr.astype(np.int32)
+
+
+def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = None, batch: int = 1000, **chosen: Any):
+    w, S, margins = np.zeros(X.shape[1]), np.zeros(X.shape[1]), np.zeros(len(X))
+    weight = np.ones(len(X)) if weight is None else weight
+    for i in range(0, len(X), batch):
+        j = slice(i, i + batch)
+        assert fo.learn_adagrad(settings(**chosen), *arrays(X[j], form), y[j], weight[j], w, S, margins[j]) == 0
+    return w, margins
+
+
+def descent(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = None, batch: int = 1000, **chosen: Any):
+    v, margins = np.zeros(X.shape[1]), np.zeros(len(X))
+    scalars, seen = np.array([1.0, 0.0]), np.zeros(1, np.int64)
+    weight = np.ones(len(X)) if weight is None else weight
+    for i in range(0, len(X), batch):
+        j = slice(i, i + batch)
+        rows = arrays(X[j], form)
+        assert fo.learn_gradient_descent(settings(**chosen), *rows, y[j], weight[j], v, scalars, seen, margins[j]) == 0
+    return scalars[fo.SCALE] * v, margins
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("domain", ["none", "slab"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("alpha0", [0.0, 2.0])
+def test_adagrad_is_its_transcription(form: str, domain: str, loss: str, alpha0: float) -> None:
+    X, y = stream(labels="numbers" if LOSSES[loss].kind == "regression" else "classes")
+    weight = np.random.default_rng(1).exponential(size=len(X))
+    for projection in PROJECTIONS:
+        chosen = {"loss": loss, "domain": domain, "alpha0": alpha0, "projection": projection, "bound": 0.8}
+        run = ro.adagrad(X, y, weight=weight, **chosen)
+        w, margins = adagrad(X, y, form=form, weight=weight, **chosen)
+        np.testing.assert_allclose(margins, run.margins, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(w, run.w, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("domain", ["none", "slab", "ball"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradient_descent_is_its_transcription(form: str, domain: str, loss: str) -> None:
+    X, y = stream(labels="numbers" if LOSSES[loss].kind == "regression" else "classes")
+    weight = np.random.default_rng(1).exponential(size=len(X))
+    for projection in ["current"] if domain == "ball" else PROJECTIONS:
+        for rate, power in [(1.0, 1.0), (0.3, 0.5)]:
+            chosen = {"loss": loss, "domain": domain, "projection": projection, "bound": 0.6}
+            run = ro.ogd(X, y, weight=weight, rate=lambda t, r=rate, p=power: r / t**p, **chosen)
+            w, margins = descent(X, y, form=form, weight=weight, rate=rate, power=power, **chosen)
+            scale = np.abs(run.margins).max()
+            np.testing.assert_allclose(margins, run.margins, rtol=1e-8, atol=1e-11 * scale)
+            np.testing.assert_allclose(w, run.w, rtol=1e-8, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("learner", [adagrad, descent])
+@pytest.mark.parametrize("domain", ["none", "slab", "ball"])
+def test_batches_do_not_matter(learner: Any, domain: str) -> None:
+    if learner is adagrad and domain == "ball":
+        pytest.skip("AdaGrad has no ball")
+    X, y = stream()
+    w, margins = learner(X, y, domain=domain)
+    for batch in (1, 7):
+        again = learner(X, y, domain=domain, batch=batch)
+        assert np.array_equal(again[0], w) and np.array_equal(again[1], margins)
+
+
+def test_weights_in_a_ball_stay_there_for_long() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((20_000, 3))
+    w, margins = descent(X, rng.choice([-1.0, 1.0], len(X)), domain="ball", bound=0.05, rate=10.0, power=0.25)
+    assert np.linalg.norm(w) <= 0.05 * (1 + 1e-12)
+    assert np.all(np.abs(margins) <= 0.05 * np.linalg.norm(X, axis=1) * (1 + 1e-9))
+
+
+def test_adagrad_refuses_a_ball() -> None:
+    X, y = stream()
+    with pytest.raises(ValueError, match="cannot project onto a ball"):
+        adagrad(X, y, domain="ball")
+
+
+@pytest.mark.parametrize("learner", ["learn_adagrad", "learn_gradient_descent"])
+def test_numbers_that_cease_to_be_finite_are_told(learner: str) -> None:
+    X, y = np.full((50, 2), 1e160), np.ones(50)
+    state = (
+        [np.zeros(2), np.zeros(2)] if "ada" in learner else [np.zeros(2), np.array([1.0, 0.0]), np.zeros(1, np.int64)]
+    )
+    rules = settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)
+    if "ada" in learner:
+        X = X / 1e10  # its steps are at most 1, so it needs more
+        state[0][:] = 1e200
+    assert getattr(fo, learner)(rules, *arrays(X, "dense"), y, np.ones(50), *state, np.zeros(50)) == 1
+
+
+def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
+    """Luo et al. 2019, the table of accuracies: 83.4783 % for ADAGRAD on a9a."""
+    X, y = a9a
+    n = int(0.7 * X.shape[0])
+    w, S, margins = np.zeros(123), np.zeros(123), np.zeros(n)
+    train = X[:n]
+    rows = train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32)
+    fo.learn_adagrad(settings(alpha0=1e6), *rows, y[:n], np.ones(n), w, S, margins)
+    assert 100 * np.mean((X[n:] @ w > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)
