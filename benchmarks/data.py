@@ -27,7 +27,7 @@ def load(name: str) -> tuple[Any, Any]:
         raise FileNotFoundError("Set ROBUSTFD_DATA to a folder with the data sets (see README).")
     if name == "mnist":
         images, labels = (
-            np.frombuffer(lzma.open(path / f"train-{part}-ubyte.xz").read(), np.uint8)
+            np.frombuffer(lzma.decompress((path / f"train-{part}-ubyte.xz").read_bytes()), np.uint8)
             for part in ("images-idx3", "labels-idx1")
         )
         return images[16:].reshape(-1, 784) / 255.0, labels[8:].astype(int)

@@ -96,7 +96,9 @@ def against_vowpal(repeats: int = 3) -> None:
         oja = best[f"--OjaNewton --sketch_size {m}"] - best["--noop"]
         results += [
             _row(f"{name}: Vowpal Wabbit, reading only", best["--noop"] * scale, "us/row"),
-            _row(f"{name}: Vowpal Wabbit, default update, learning only", (best[""] - best["--noop"]) * scale, "us/row"),
+            _row(
+                f"{name}: Vowpal Wabbit, default update, learning only", (best[""] - best["--noop"]) * scale, "us/row"
+            ),
             _row(f"{name}: Vowpal Wabbit, --OjaNewton, m = {m}, learning only", oja * scale, "us/row"),
             _row(f"{name}: OnlineNewton, m = {m}", best["newton"] * scale, "us/row"),
             _row("  faster than --OjaNewton by", oja / best["newton"], least=1.0),

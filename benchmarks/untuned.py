@@ -117,7 +117,10 @@ def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]
 
 def untuned(names: list[str] | None = None) -> None:
     """Print and save the table."""
-    rows = ["| data | accuracy here | best VW | default VW | progressive error here | best VW | default VW | |", "|" + "---|" * 8]
+    rows = [
+        "| data | accuracy here | best VW | default VW | progressive error here | best VW | default VW | |",
+        "|" + "---|" * 8,
+    ]
     print("\n".join(rows), flush=True)
     for name in names or SETS:
         if name in REAL and folder() is None:
@@ -135,7 +138,10 @@ def untuned(names: list[str] | None = None) -> None:
                     early, late = _with_vowpal(options, lines, y, x.shape[1], train, test)
                     scores.append((100 * np.mean(late == y[test]), 100 * np.mean(early != y[train])))
                 theirs[mode] = np.mean(scores, axis=0)
-        best = max((s[0] for s in theirs.values()), default=np.nan), min((s[1] for s in theirs.values()), default=np.nan)
+        best = (
+            max((s[0] for s in theirs.values()), default=np.nan),
+            min((s[1] for s in theirs.values()), default=np.nan),
+        )
         usual = theirs.get("squared", (np.nan, np.nan))
         verdict = "best" if ours[0] >= best[0] - 0.005 and ours[1] <= best[1] + 0.005 else ""
         if ours[0] < usual[0] - 0.3 or ours[1] > usual[1] + 0.3:

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from robustfd._container import SnapshotError, load
     from robustfd.estimators.detector import MahalanobisDetector
     from robustfd.estimators.pca import SketchedPCA
     from robustfd.estimators.rfdson import RFDSONClassifier, RFDSONRegressor
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
     from robustfd.online.first_order import AdaGrad, OnlineGradientDescent
     from robustfd.online.newton import OnlineNewton
-    from robustfd.sketch._base import load
     from robustfd.sketch.diagonal import DiagonalFrequentDirections
     from robustfd.sketch.exact import ExactSecondMoment
     from robustfd.sketch.frequent_directions import (
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from robustfd.sketch.merge import merge
     from robustfd.sketch.oja import OjaSketch
     from robustfd.sketch.random_projection import RandomProjectionSketch
-    from robustfd.sketch.snapshot import SnapshotError
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a module is imported when a name of it is first asked for, so that nobody waits for
 # what they do not use.
 _HOMES = {
+    "_container": ("SnapshotError", "load"),
     "estimators.detector": ("MahalanobisDetector",),
     "estimators.pca": ("SketchedPCA",),
     "estimators.rfdson": ("RFDSONClassifier", "RFDSONRegressor"),
@@ -44,7 +44,6 @@ _HOMES = {
     "linalg.optimum": ("frobenius_optimum", "spectral_optimum"),
     "online.first_order": ("AdaGrad", "OnlineGradientDescent"),
     "online.newton": ("OnlineNewton",),
-    "sketch._base": ("load",),
     "sketch.diagonal": ("DiagonalFrequentDirections",),
     "sketch.exact": ("ExactSecondMoment",),
     "sketch.frequent_directions": (
@@ -57,7 +56,6 @@ _HOMES = {
     "sketch.merge": ("merge",),
     "sketch.oja": ("OjaSketch",),
     "sketch.random_projection": ("RandomProjectionSketch",),
-    "sketch.snapshot": ("SnapshotError",),
 }
 
 __all__ = [

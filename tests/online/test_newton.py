@@ -28,7 +28,7 @@ def stream(seed, n, d, *, rank=None, density=1.0, decay=0.0):
 def transcribed(learner, X, y, weight=None):
     """The same by the transcription."""
     rates = {"1/t": ref.inverse_time, "1/sqrt(t)": lambda t: t**-0.5}
-    options = dict(
+    options = dict(  # noqa: C408
         loss=learner.loss if learner.loss != "huber" else ref.huber(learner.huber_delta),
         bound=learner.bound,
         mu=learner._settings(3)[0],

@@ -135,7 +135,9 @@ def test_no_step_overshoots():
         assert sign * state.margins(X[i : i + 1])[0, 0] >= sign * before - 1e-6 * (1 + abs(before))
 
 
-@pytest.mark.parametrize("case", ["constant labels", "random labels", "flips", "duplicates", "zero rows", "rank 1", "sorted"])
+@pytest.mark.parametrize(
+    "case", ["constant labels", "random labels", "flips", "duplicates", "zero rows", "rank 1", "sorted"]
+)
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e140, 1e-140])
 def test_it_stays_finite(case, scale):
     X, y = stream(7, 300, 8)

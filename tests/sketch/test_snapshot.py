@@ -15,7 +15,7 @@ import safetensors.numpy
 import scipy.sparse as sp
 
 import robustfd as rf
-from robustfd.sketch import snapshot
+from robustfd import _container
 from robustfd.sketch._base import BaseSketch
 
 CLASSES = {
@@ -390,7 +390,7 @@ def rewritten(sketch, *, meta=None, document=None, tensors=None):
         else:
             content[name] = np.ascontiguousarray(value(content[name]) if callable(value) else value)
     header |= {"document": json.dumps(parts)} | (meta or {})
-    header["sha256"] = snapshot._digest(header, content)
+    header["sha256"] = _container.digest(header, content)
     return safetensors.numpy.save(content, header)
 
 

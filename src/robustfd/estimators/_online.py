@@ -14,6 +14,7 @@ from sklearn.utils.validation import column_or_1d
 
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
+from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
 from robustfd.online._base import CHUNK, check_numbers
 from robustfd.online.progress import plot_progress, tally_judged
@@ -21,7 +22,7 @@ from robustfd.online.progress import plot_progress, tally_judged
 Floats = NDArray[np.float64]
 
 
-class OnlineEstimator(BaseEstimator, metaclass=ABCMeta):
+class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     """A linear model learnt row by row, in batches or one at a time, in any mixture of both.
 
     Learning happens on a copy that takes the place of the model at the end, so that after an error there is
@@ -200,7 +201,7 @@ class OnlineEstimator(BaseEstimator, metaclass=ABCMeta):
             row, _ = self._row_of(x, kind)
             if row.shape[1] > self.n_features_in_:
                 row = row[:, : self.n_features_in_]
-        return self._margins(row)[0]
+        return self._finite_margins(row)[0]
 
     # -- reading
 
@@ -224,7 +225,14 @@ class OnlineEstimator(BaseEstimator, metaclass=ABCMeta):
         self._require_rows()
         x = check_rows(self, X, reset=False)
         check_numbers(x)
-        return self._margins(x)
+        return self._finite_margins(x)
+
+    def _finite_margins(self, x: Any) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            margins = self._margins(x)
+        if not np.isfinite(margins).all():
+            raise OverflowError(f"The predictions of {type(self).__name__} overflow: weights or X are too large.")
+        return margins
 
     @property
     def n_samples_seen_(self) -> int:

@@ -3,14 +3,17 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import log_expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
+from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online._base import as_rows
 from robustfd.online._features import INTERCEPT, MEAN
+from robustfd.online._snapshot import Parts, pack_untuned, sizes_of_untuned, unpack_untuned
 from robustfd.online.untuned import UntunedState
 
 NARROW = 8  # features up to which a smaller sketch, as exact, serves
@@ -21,7 +24,7 @@ DENSE = 512  # features up to which sparse rows are made dense, a few at a time
 class _Untuned(OnlineEstimator):
     """What classifier and regressor share: the model and its rows."""
 
-    _learnt: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learnt, "_model")
+    _learnt: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learnt, "_model", "_calibration")
     sketch_size: Literal["auto"] | int
     _model: UntunedState
     n_features_in_: int
@@ -42,10 +45,17 @@ class _Untuned(OnlineEstimator):
         margins = np.empty((x.shape[0], model.outputs))
         for part, rows in blocks(x, sparse=model.sparse):
             rows = as_rows(rows, sparse=model.sparse)
-            if model.learn(rows, y[part].astype(np.float64), weight[part], margins[part]) < rows.shape[0]:
+            try:
+                with np.errstate(over="raise", invalid="raise"):
+                    model.learn(rows, y[part].astype(np.float64), weight[part], margins[part])
+                fine = bool(np.isfinite(margins[part]).all())
+            except (FloatingPointError, np.linalg.LinAlgError):
+                fine = False
+            if not fine:
+                model.mix.losses[:] = np.nan  # so that nothing is learnt or predicted any more
                 raise OverflowError(
-                    f"The numbers of {type(self).__name__} overflowed, and it can learn no more: are there weights, "
-                    "targets or features of very different sizes?"
+                    f"The numbers of {type(self).__name__} overflowed, and it can learn no more: there are features, "
+                    "weights or targets of too different sizes."
                 )
         return margins
 
@@ -61,6 +71,19 @@ class _Untuned(OnlineEstimator):
     def _weights(self) -> Floats:
         self._require_rows()
         return self._model.weights()[: 1 + self.n_features_in_]
+
+    def _pack_states(self) -> list[tuple[Document, Tensors]]:
+        return [pack_untuned(self._model)]
+
+    def _unpack_states(self, states: list[Parts]) -> None:
+        (parts,) = states
+        d, m, outputs = sizes_of_untuned(parts)
+        self._check_sizes(d, outputs, sparse=(sparse := parts.flag("sparse")))
+        if self.sketch_size not in ("auto", m):
+            raise ValueError(f"{m} rows in a sketch of {self.sketch_size}")
+        huber = {None: None, "squared": np.inf, "huber": HUBER}[getattr(self, "loss", None)]
+        self._model = UntunedState(d, m, outputs, sparse=sparse, huber=huber)
+        unpack_untuned(self._model, parts)
 
     @property
     def offset_(self) -> Floats:
@@ -82,6 +105,9 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     the steps :math:`w \leftarrow w + s \eta H^{-1} x` are implicit, so that none can overshoot, and are taken at
     five rates eta side by side; the prediction is their mixture, by exponential weights of their recent losses. See
     docs/mathematics.md. The sketch pays where features are correlated; on sparse text the diagonal does nearly as well.
+
+    Probabilities are logistic. For more than two classes they are a mixture, by the log losses so far, of three ways
+    to make them of margins, from logistic ones divided by their sum to the softmax.
 
     Parameters
     ----------
@@ -116,7 +142,7 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = SketchedNewtonClassifier().fit(X, y)
     >>> round(model.progressive_error_, 2), round(model.score(X, y), 2)
-    (0.05, 0.98)
+    (0.04, 0.98)
     """
 
     def __init__(self, sketch_size: Literal["auto"] | int = "auto"):
@@ -125,25 +151,35 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         self._begin_model(d, outputs, sparse=sparse, growing=growing)
+        self._calibration = np.zeros(len(SHARPNESS))
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         wanted = len(self.classes_) if len(self.classes_) > 2 else 1
         if wanted > self._model.outputs:  # a class that appeared later
             self._model.add_outputs(wanted)
         margins = self._learn_margins(x, y, weight)
-        chances = self._probabilities(margins)[np.arange(len(y)), y]
-        return -np.log(np.maximum(chances, 1e-300)), (self._decide(margins) != y).astype(np.float64)
+        wrong = (self._decide(margins) != y).astype(np.float64)
+        if wanted > 1:
+            losses, self._calibration = judge_in_turn(margins, y, weight, self._calibration)
+        else:
+            losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
+        return losses if len(self.classes_) > 1 else np.zeros(len(y)), wrong
 
     def _loss_name(self) -> str:
         return "log loss"
 
+    def _pack_states(self) -> list[tuple[Document, Tensors]]:
+        ((numbers, arrays),) = super()._pack_states()
+        return [(numbers, arrays | {"calibration": self._calibration})]
+
+    def _unpack_states(self, states: list[Parts]) -> None:
+        self._calibration = states[0].array("calibration", len(SHARPNESS), least=0.0)
+        super()._unpack_states(states)
+
     def _probabilities(self, margins: Floats) -> Floats:
         if len(self.classes_) == 1:
             return np.ones((len(margins), 1))
-        if margins.shape[1] == 1:
-            chance = expit(margins[:, 0])
-            return np.column_stack([expit(-margins[:, 0]), chance])
-        return np.asarray(softmax(margins, axis=1))
+        return of_two(margins) if margins.shape[1] == 1 else mixed(np.exp(sharpened(margins)), self._calibration)
 
     @property
     def coef_(self) -> Floats:
@@ -206,7 +242,8 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         residuals = y - self._learn_margins(x, y, weight)[:, 0]
-        return np.square(residuals), np.full(len(y), np.nan)
+        with np.errstate(over="ignore"):
+            return np.square(residuals), np.full(len(y), np.nan)
 
     def _loss_name(self) -> str:
         return "squared error"

@@ -4,13 +4,11 @@ import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from numba.core import event
 from numba.core.ccallback import CFunc
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What is compiled holds the code of what it calls, so all sources of the package decide whether it is up to date.
 _STAMP = tuple(
@@ -20,7 +18,7 @@ _STAMP = tuple(
 )
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Callable[..., Any]) -> Any:
     """Return the function compiled by numba, cached on disk where there is a place to write to."""
     try:
         return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
@@ -28,7 +26,7 @@ def compiled(function: Function) -> Function:
         return numba.njit(nogil=True, error_model="numpy")(function)
 
 
-def inner(function: Function) -> Function:
+def inner(function: Callable[..., Any]) -> Any:
     """Return the function compiled for callers that are compiled themselves: quicker to make.
 
     Python must not call it: it has no entry for Python, and the call would crash.
@@ -52,7 +50,7 @@ def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
     return routine
 
 
-class _Announcement(event.Listener):  # type: ignore[misc]
+class _Announcement(event.Listener):
     """Says once why the first call takes so long."""
 
     def __init__(self) -> None:

@@ -26,9 +26,9 @@ LARGE = 100  # rows from which on LAPACK's divide and conquer is faster than inv
 INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call a Fortran routine: arrays by their data, what `at` returns as it is, other numbers by the address of a copy."""
+    """Call a Fortran routine: arrays by their data, what `at` returns as it is, numbers by the address of a copy."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointers = []
@@ -50,7 +50,7 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
     return types.void(types.int64, arguments), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def at(typing_context: Any, array: Any, offset: Any) -> Any:
     """Return the address of a contiguous array's entry, counted from its first: what `call` takes as it is."""
 
@@ -206,7 +206,7 @@ def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, row
 
 @cache
 def routines(*, own: bool = False) -> NDArray[np.int64]:
-    """Return the addresses, in the order of their names above, the last two only if asked for: they must be compiled."""
+    """Return the addresses, in the order of their names above; the last two, which must be compiled, if asked for."""
     names = ("dsytrd", "dsterf", "dormtr", "dsyevd", "dpstrf", "dgejsv")
     addresses = [get_cython_function_address("scipy.linalg.cython_blas", "dgemm")]
     addresses += [get_cython_function_address("scipy.linalg.cython_lapack", name) for name in names]

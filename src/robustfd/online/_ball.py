@@ -1,4 +1,4 @@
-"""Projections of w onto ||w||_2 <= C in the norm of H: one row at a time, in the span of w, B and the rows of the block.
+"""Projections of w onto ||w||_2 <= C in the norm of H, row by row, in the span of w, B and the rows of the block.
 
 With u the weights after the step, the projection is w = (H + nu I)^-1 H u, nu > 0 such that ||w|| = C. H is alpha I but
 for the span of Y = [B; c X], so with unit vectors e_k in it and eigenvalues s_k of Y Y'
@@ -23,7 +23,7 @@ def project(settings: Floats, block: Block) -> bool:
     bound, alpha = settings[BOUND], block.scalars[ALPHA]
     n, r = int(block.counts[FILLED]), len(block.lam)
     c, gram = coefficients(block), gram_of(block)
-    length = np.sqrt(max(c @ gram @ c, 0.0))
+    length = float(np.sqrt(max(float(c @ gram @ c), 0.0)))
     if length <= bound:
         return False
     y = np.append(np.ones(r if block.counts[SHRINKS] else 0), np.sqrt(block.rows[:n, C2]))  # the factors of Y
@@ -36,12 +36,13 @@ def project(settings: Floats, block: Block) -> bool:
     if alpha == 0 and inside @ inside <= bound**2:
         a, b = np.ones(len(s)), np.sqrt((bound**2 - inside @ inside) / outside)
     else:
-        nu = brentq(
-            lambda nu: np.hypot(
-                np.linalg.norm((s + alpha) / (s + alpha + nu) * inside), alpha / (alpha + nu) * np.sqrt(outside) if alpha else 0.0
-            ) - bound,
-            0.0, (s.max(initial=0.0) + alpha) * length / bound, xtol=1e-300, rtol=1e-15, maxiter=2000,
-        )  # fmt: skip
+
+        def excess(nu: float) -> float:
+            inner = np.linalg.norm((s + alpha) / (s + alpha + nu) * inside)
+            return float(np.hypot(inner, alpha / (alpha + nu) * np.sqrt(outside) if alpha else 0.0) - bound)
+
+        most = (s.max(initial=0.0) + alpha) * length / bound
+        nu = brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-15, maxiter=2000)
         a, b = (s + alpha) / (s + alpha + nu), alpha / (alpha + nu)
     more = y * (q @ ((a - b) * inside))
     block.ball[: 1 + r] *= b

@@ -2,7 +2,6 @@
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils import assert_all_finite
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.online import progress
 from robustfd.online._newton import FEW, LARGEST
+from robustfd.online._snapshot import SavedLearner
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.progress import plot_progress, tally_all
 
@@ -43,27 +43,22 @@ class State(Protocol):
         """Return w."""
 
 
-class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
     """A linear model w that is learnt row by row; each row is judged before it is learnt.
 
     How rows are cut into batches makes no difference but round-off. After an error nothing has changed.
     """
 
-    _kinds: ClassVar[dict[str, type["OnlineLearner"]]] = {}
     loss: str
     huber_delta: float
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if cls.__module__.startswith("robustfd."):
-            OnlineLearner._kinds[cls.__name__] = cls
+    _frozen: tuple[Any, ...]
 
     # -- for subclasses
 
-    _read: ClassVar[Callable[[Any], tuple[Any, ...]]]  # returns all parameters, quickly
+    _names: ClassVar[Any]  # an attrgetter: returns all parameters, quickly
 
     def _parameters(self) -> tuple[Any, ...]:
-        return type(self)._read(self)
+        return tuple(type(self)._names(self))
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -77,6 +72,11 @@ class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         check_choice("loss", self.loss, tuple(LOSSES))
         check_real("huber_delta", self.huber_delta, 0.0, open_low=True)
         return LOSSES[self.loss]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if not name.startswith("_"):  # a parameter: the next rows take the long way, where it is looked at
+            self.__dict__.pop("_quick", None)
 
     # -- learning
 
@@ -96,21 +96,18 @@ class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         margins : array of shape (n,)
             If the weights overflow, learning stops with a warning, and the rest are nan.
         """
-        # Plain rows of the known width: the long way would find nothing, in ten times the time.
+        # A few plain rows of the known width: the long way would find nothing, in ten times the time.
         if (
-            sample_weight is None
+            (width := self.__dict__.get("_quick")) is not None
+            and sample_weight is None
             and type(X) is np.ndarray
             and type(y) is np.ndarray
             and y.ndim == 1
             and 1 <= len(y) <= FEW
-            and self.__dict__.get("_frozen") == self._parameters()
-            and X.shape == (len(y), self.n_features_in_)
+            and X.shape == (len(y), width)
             and X.dtype is y.dtype is FLOAT64
             and X.flags.c_contiguous
             and y.flags.c_contiguous
-            and not self._state.sparse
-            and not hasattr(self, "feature_names_in_")
-            and (self._numbers or np.isin(y, (-1.0, 1.0)).all())
         ):
             margins = np.empty(len(y))
             weight = ONES[: len(y)]
@@ -133,7 +130,7 @@ class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
             weight = check_weights(sample_weight, x.shape[0])
         except BaseException:
             for name, value in before.items():
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
                 if value is not None:
                     setattr(self, name, value)
             raise
@@ -142,6 +139,8 @@ class OnlineLearner(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
             self._progress = progress.start()
             self._frozen = self._parameters()
             self._numbers = LOSSES[self.loss].kind != "classification"
+        if self._numbers and not self._state.sparse and not hasattr(self, "feature_names_in_"):
+            self._quick = x.shape[1]
         margins = np.full(x.shape[0], np.nan)
         live = weight > 0
         if not live.all():
@@ -278,6 +277,10 @@ def as_rows(x: Any, *, sparse: bool) -> Any:
 def check_numbers(x: Any) -> None:
     """Raise unless all numbers of x are finite and have squares."""
     values = x.data if sp.issparse(x) else x
+    if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
+        flat = values.reshape(-1)
+        if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
+            return
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if not largest <= LARGEST:  # in this form it also catches NaN
         assert_all_finite(x, input_name="X")

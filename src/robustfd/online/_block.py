@@ -46,9 +46,10 @@ class Block(NamedTuple):
     rows: Floats  # (rows, 8): what each row left behind, in the places named below
     lam: Floats  # (r,): squared lengths of the rows of B
     scalars: Floats
-    ball: Floats  # (2 + 2 r,): what projections onto a ball add, see _ball.py: w = ball[0] (w as stored) + ball[1:1+r] B ...
+    ball: Floats  # (2 + 2 r,): what projections onto a ball add to w, see _ball.py
     counts: NDArray[np.int64]
     extra: Floats
+
 
 # Places in a row of Block.rows.
 C2, F, STEP, ENTERED, ALONG_N, MARGIN, GRADIENT, EXTRA = range(8)
@@ -115,7 +116,22 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
                 factor = 0.0
             for i in range(last):
                 scaled[i, j] = factor * z[i, 1 + j]
-        gemm(routines, False, True, count, last, r, 1.0, at(scaled, first * r), r, at(scaled, 0), r, 0.0, at(start, 0), last)
+        gemm(
+            routines,
+            False,
+            True,
+            count,
+            last,
+            r,
+            1.0,
+            at(scaled, first * r),
+            r,
+            at(scaled, 0),
+            r,
+            0.0,
+            at(start, 0),
+            last,
+        )
         for i in range(first, last):
             for j in range(i + 1):
                 x = start[i - first, j]
@@ -252,7 +268,7 @@ def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any) 
 
 @compiled
 def collect_steps(block: Block, on_b: Any, on_x: Any) -> None:
-    """Fill the first rows of on_b and on_x: w, as stored, becomes w + on_b[0] B + on_x[0] X by the steps of the block."""
+    """Fill the first rows of on_b and on_x: by the steps of the block w, as stored, gains on_b[0] B + on_x[0] X."""
     lam, z, k, n, rows, alpha = block.lam, block.products, block.k, block.n, block.rows, block.scalars[ALPHA]
     filled = block.counts[FILLED]
     # The sum is of a_j H_0^-1 x_j, or of a_j H_0^+ x_j + o_j (I - P_0) x_j, last row first.

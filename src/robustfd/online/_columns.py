@@ -119,7 +119,6 @@ def has_room(columns: Columns, entries: int) -> bool:
 def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int) -> int:
     """Gather the features of entries first to last - 1 that are not in this run yet; return how many there were."""
     counts, place, gathered = columns.counts, columns.place, columns.gathered
-    q, r = columns.basis.shape[1], columns.history.shape[1]
     before, now = counts[FEATURES], counts[RUN]
     oldest = 0
     for e in range(first, last):

@@ -53,7 +53,7 @@ def with_features(features: Features, n: int) -> Features:
 
 
 def learn_first(features: Features, x: Any) -> None:
-    """Set everything anew from the first rows, as raw as they came: which features are centred, where, and their scale."""
+    """Set everything anew from the first rows, as raw as they came: which features are centred, where, and scales."""
     n, sparse = x.shape[0], sp.issparse(x)
     # Only features that occurred are touched, so that the width of sparse rows does not matter.
     seen = np.unique(x.indices).astype(np.int64) if sparse else np.arange(x.shape[1])

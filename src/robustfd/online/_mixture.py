@@ -179,9 +179,9 @@ def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> No
 
 @inner
 def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> None:
-    """Do as `learn_class` for a target y, with half the squared loss or Huber's, whose threshold is in units of residuals.
+    """Do as `learn_class` for a target y, with half the squared loss or Huber's.
 
-    Losses are counted in units of the residuals of late, so that the scale of the targets does not matter.
+    Huber's threshold, and losses, are in units of the residuals of late, so that the scale of targets does not matter.
     """
     rates, losses, scalars, count = mix.rates, mix.losses[0], mix.scalars, len(mix.rates)
     margins, share = np.empty(count), np.empty(count)

@@ -147,7 +147,9 @@ def change_sparse(routines: Any, block: Block, columns: Columns, on_b: Any, on_x
 
 
 @compiled
-def step_rows(settings: Any, block: Block, done: int, count: int, y: Any, weight: Any, margins: Any, progress: Any) -> int:
+def step_rows(
+    settings: Any, block: Block, done: int, count: int, y: Any, weight: Any, margins: Any, progress: Any
+) -> int:
     """Take the steps of the rows just entered; return how many of them until the numbers overflowed."""
     scratch = np.empty((2, len(block.gram)))
     for i in range(count):

@@ -69,9 +69,7 @@ class DescentState(RowState):
         self.v, self.scalars = np.zeros(d), np.array([1.0, 0.0])
 
     def _learn(self, rows: tuple[Any, ...], y: Floats, weight: Floats, margins: Floats) -> int:
-        return int(
-            learn_gradient_descent(self.settings, *rows, y, weight, self.v, self.scalars, self.seen, margins)
-        )
+        return int(learn_gradient_descent(self.settings, *rows, y, weight, self.v, self.scalars, self.seen, margins))
 
     def weights(self) -> Floats:
         """Return w."""

@@ -37,7 +37,7 @@ class AdaGrad(OnlineLearner):
     array([0.   , 0.894])
     """
 
-    _read = attrgetter("alpha0", "loss", "bound", "projection", "huber_delta")
+    _names = attrgetter("alpha0", "loss", "bound", "projection", "huber_delta")
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class OnlineGradientDescent(OnlineLearner):
     array([0.  , 0.5 , 0.75])
     """
 
-    _read = attrgetter("rate", "scale", "loss", "bound", "projection", "domain", "huber_delta")
+    _names = attrgetter("rate", "scale", "loss", "bound", "projection", "domain", "huber_delta")
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from robustfd.online._block import (
     open_block,
     rows_in_block,
 )
-from robustfd.online._columns import RUN_ROWS
+from robustfd.online._columns import REACH, RUN_ROWS
 from robustfd.online._first_order import Settings
 from robustfd.online._newton import (
     change_dense,
@@ -52,15 +52,16 @@ class NewtonState:
 
     def __init__(self, settings: Floats, d: int, m: int, rows: int, alpha0: float, *, sparse: bool):
         self.sparse, self.settings, self.d = sparse, settings, d
+        self.ball = bool(settings[DOMAIN] == BALL)
         self.memory, self.counts = _block.start(m, rows, alpha0, 0 if sparse else d * (m + rows))
         later = rows - (m - 1)
-        self.columns = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
+        self.columns: Any = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
         if self.counts[STATUS] == OVERFLOW:
             return 0
-        if self.settings[DOMAIN] == BALL:
+        if self.ball:
             return self._learn_in_ball(x, y, weight, margins, progress)
         where = (routines(own=True), self.settings, self.memory, self.counts)
         if not self.sparse:
@@ -113,7 +114,8 @@ class NewtonState:
         factor, q = block.ball[0], int(self.counts[WIDTH])
         if self.sparse:
             c = self.columns
-            stored = [c.basis, c.gathered, c.coefficients, c.history, c.reach]
+            stored = [c.basis, c.gathered, c.coefficients, c.history]
+            c.counts[REACH] = 0  # to be made again, from the history
         else:
             stored = [open_dense.py_func(block, self.d)[0]]
         for array in (*stored, block.products):
@@ -230,15 +232,15 @@ class OnlineNewton(OnlineLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.preprocessing import scale
+    >>> from sklearn.preprocessing import normalize, scale
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> learner = OnlineNewton(sketch_size=10)
-    >>> margins = learner.learn(scale(X), 2 * y - 1)
+    >>> learner = OnlineNewton(sketch_size=5)
+    >>> margins = learner.learn(normalize(scale(X)), 2 * y - 1)
     >>> learner.n_samples_seen_, round(learner.progressive_error_, 2)
     (569, 0.07)
     """
 
-    _read = attrgetter(
+    _names = attrgetter(
         "sketch", "sketch_size", "alpha0", "loss", "bound", "curvature", "rate", "projection", "domain",
         "buffer_size", "beta", "shrink_first", "huber_delta", "random_state",
     )  # fmt: skip
@@ -292,7 +294,9 @@ class OnlineNewton(OnlineLearner):
         if self.random_state is not None:
             check_integer("random_state", self.random_state, 0)
         if self.domain == "ball" and self.projection is not None and self.sketch in ("rp", "oja"):
-            raise ValueError(f"domain='ball' is not possible with sketch={self.sketch!r}; use 'slab', or another sketch.")
+            raise ValueError(
+                f"domain='ball' is not possible with sketch={self.sketch!r}; use 'slab', or another sketch."
+            )
         if self.buffer_size is not None and check_integer("buffer_size", self.buffer_size, 1) < m:
             raise ValueError(f"buffer_size must be at least sketch_size={m}, got {self.buffer_size}.")
 
@@ -337,4 +341,5 @@ class OnlineNewton(OnlineLearner):
         self._require_rows()
         if self.sketch in ("rp", "oja"):
             return float(self.alpha0)
-        return float(self._state.block.scalars[_block.ALPHA])
+        state: Any = self._state
+        return float(state.block.scalars[_block.ALPHA])

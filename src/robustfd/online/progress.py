@@ -75,7 +75,9 @@ def table(progress: Floats) -> dict[str, NDArray[Any]]:
     }
 
 
-def plot_progress(table: dict[str, NDArray[Any]], *, ax: Any = None, label: str | None = None, loss: str = "loss") -> Any:
+def plot_progress(
+    table: dict[str, NDArray[Any]], *, ax: Any = None, label: str | None = None, loss: str = "loss"
+) -> Any:
     """Draw error and loss against the number of rows; return the axes."""
     try:
         import matplotlib.pyplot as plt
@@ -83,15 +85,17 @@ def plot_progress(table: dict[str, NDArray[Any]], *, ax: Any = None, label: str 
         raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    name = "" if label is None else f"{label}: "
-    if np.isfinite(table["error"]).any():
-        ax.plot(table["rows"], table["error"], marker="o", markersize=4, label=f"{name}progressive error")
-    line = {"linestyle": "--", "marker": "s", "markersize": 4}
-    ax.plot(table["rows"], table["loss"], label=f"{name}progressive {loss}", **line)
+    name, color = "" if label is None else f"{label}: ", None
+    if "error" in table:  # not of targets that are numbers
+        (line,) = ax.plot(table["rows"], table["error"], marker="o", markersize=4, label=f"{name}progressive error")
+        color = line.get_color()
+    style = {"linestyle": "--", "marker": "s", "markersize": 4, "color": color}
+    ax.plot(table["rows"], table["loss"], label=f"{name}progressive {loss}", **style)
     ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("rows seen")
     ax.set_ylabel("mean over all rows so far")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(bottom=0, auto=True)  # there is room for what is drawn later
     ax.grid(alpha=0.3)
     ax.legend()
     return ax

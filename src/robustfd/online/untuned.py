@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from robustfd.linalg.lapack import routines
 from robustfd.online import _columns, _features, _mixture, _untuned
 from robustfd.online._base import as_rows
-from robustfd.online._columns import Columns
 from robustfd.online._features import CENTRED, DIAGONAL, METRIC, Features
 from robustfd.online._mixture import FILLED, SHRINKS, Mixture, collect_steps
 
@@ -37,7 +36,7 @@ class UntunedState:
         self.shifted = np.empty(0, np.int32)
         self.factors = np.zeros(rows)
         # For every feature its weights times D and its entries in B; dense rows keep the rows of the block beside.
-        self.columns: Columns | None = _columns.start(d + 1, q, r, rows) if sparse else None
+        self.columns: Any = _columns.start(d + 1, q, r, rows) if sparse else None
         self.basis: Floats = np.zeros((0 if sparse else d + 1, q))
         self.rows: Floats = np.zeros((0 if sparse else rows, d + 1))
         self.offset = 0.0  # of targets that are numbers: their mean over the first rows
@@ -65,7 +64,7 @@ class UntunedState:
 
     def _learn_again(self) -> None:
         """Begin anew with the scales of all rows so far."""
-        x = [rows for rows, _, _ in self.kept]
+        x: Any = [rows for rows, _, _ in self.kept]
         if self.sparse:
             same = [sp.csr_array((r.data, r.indices, r.indptr), shape=(r.shape[0], self.d)) for r in x]
             x = as_rows(sp.vstack(same, format="csr"), sparse=True)
@@ -135,6 +134,9 @@ class UntunedState:
         n = int(mix.counts[FILLED])
         c2, factors = mix.curvature[:n], self.factors[:n]
         on_b, on_x = _mixture.end_block(mix)
+        count: Any
+        square: Any
+        weighted: Any
         if self.sparse:
             c = self.columns
             entries = slice(0, int(c.counts[_columns.ENTRIES]))
@@ -142,23 +144,23 @@ class UntunedState:
             x, row, place = c.value[entries], c.row[entries], c.where[entries]
             count, square, weighted = (
                 np.bincount(place, weights, len(which))
-                for weights in (None, np.square(x / factors[row]), c2[row] * x * x)
+                for weights in (np.ones(len(x)), np.square(x / factors[row]), c2[row] * x * x)
             )
             _untuned.end_rows(routines(), c, on_b, on_x)
         else:
-            rows, r = self.rows[:n], len(mix.lam)
+            rows = self.rows[:n]
             b = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
             b[:, :p] += self.basis[:, :p]
             self.basis = b
             squares = np.square(rows)
-            count = np.count_nonzero(rows, axis=0)
-            count[features.table[:, CENTRED] > 0] = n
-            which = np.flatnonzero(count)
-            count, square, weighted = count[which], (1 / factors**2 @ squares)[which], (c2 @ squares)[which]
+            often: Any = np.count_nonzero(rows, axis=0)
+            often[features.table[:, CENTRED] > 0] = n
+            which = np.flatnonzero(often)
+            count, square, weighted = often[which] * 1.0, (1 / factors**2 @ squares)[which], (c2 @ squares)[which]
         features.table[which, DIAGONAL] += weighted
         if not counted:
             features.totals[_features.ROWS] += n
-            _features.count_values(features, which, count.astype(np.float64), square)
+            _features.count_values(features, which, np.asarray(count, dtype=np.float64), square)
         self._renew(which)
         _mixture.begin_block(mix)
 
@@ -205,7 +207,10 @@ class UntunedState:
         self.mix = new
         if self.sparse:
             c = self.columns
-            wide = {name: relaid(getattr(c, name)) for name in ("basis", "history", "reach", "gathered", "coefficients")}
+            wide = {
+                name: relaid(getattr(c, name)) for name in ("basis", "history", "reach", "gathered", "coefficients")
+            }
+            c.counts[_columns.REACH] = 0  # to be made again, from the history
             self.columns = c._replace(**wide)
         else:
             self.basis = relaid(self.basis)
@@ -230,7 +235,7 @@ class UntunedState:
     def weights(self, which: NDArray[np.int32] | None = None) -> Floats:
         """Return the mixed weights (features, outputs) of all features, the intercept first, or of some."""
         mix = self.mix
-        (p, r), filled, rates = (mix.steps.shape[1], len(mix.lam)), int(mix.counts[FILLED]), len(mix.rates)
+        p, filled, rates = mix.steps.shape[1], int(mix.counts[FILLED]), len(mix.rates)
         on_b, on_x = collect_steps(mix)
         if which is None:
             which = np.arange(self.d + 1, dtype=np.int32)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite
 
+from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -66,14 +67,13 @@ def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: floa
     )
 
 
-class BaseSketch(BaseEstimator, metaclass=ABCMeta):
+class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
     """A streaming summary of A'A, with the rows of A handed in by `fit` and `partial_fit`.
 
     Subclasses say how a state is started, how rows get into it, how it is read and how two are merged. A
     state is never changed in place, so that an error leaves a sketch as it was.
     """
 
-    _kinds: ClassVar[dict[str, type["BaseSketch"]]] = {}
     _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # fixed once rows were seen
     _state_type: ClassVar[type]
 
@@ -92,11 +92,6 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
     _single: bool  # whether all rows were float32, and so is the sketch
     _seen_structure: dict[str, Any]
     _cached: tuple[Any, View] | None  # the last view, and the parameters it was made with
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("robustfd."):  # a file must not name a class of anybody else
-            BaseSketch._kinds[cls.__name__] = cls
 
     # -- what a member of the family provides
 
@@ -398,25 +393,13 @@ class BaseSketch(BaseEstimator, metaclass=ABCMeta):
 
     # -- on disk
 
-    def to_bytes(self) -> bytes:
-        """Return a snapshot: the exact state, waiting rows included, in the format of docs/snapshot-format.md."""
+    def _pack(self) -> tuple[Document, Tensors]:
         self._require_rows()
         self._check_structure()
-        if BaseSketch._kinds.get(type(self).__name__) is not type(self):
-            raise TypeError(f"Only robustfd's own sketches can be saved, and {type(self)!r} is not one of them.")
         return snapshot.pack(self)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Return the sketch of a snapshot; raise `SnapshotError` if it is damaged or of another class."""
-        sketch = snapshot.unpack(data, BaseSketch._kinds)
-        if not isinstance(sketch, cls):
-            raise snapshot.SnapshotError(f"The snapshot holds a {type(sketch).__name__}, not a {cls.__name__}.")
-        return sketch
-
-    def save(self, path: Any) -> None:
-        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
-        snapshot.write(path, self.to_bytes())
+    def _unpack(self, document: Document, tensors: Tensors) -> None:
+        snapshot.unpack(self, document, tensors)
 
 
 class RandomSketch(BaseSketch):
@@ -442,11 +425,3 @@ class RandomSketch(BaseSketch):
         self.center = center
         self.solver = solver
         self.random_state = random_state
-
-
-def load(path: Any) -> BaseSketch:
-    """Return the sketch that was saved to a file; raise `SnapshotError` if it is damaged, foreign or too new.
-
-    Loading reads numbers and never runs anything that is in the file.
-    """
-    return BaseSketch.from_bytes(snapshot.read(path))

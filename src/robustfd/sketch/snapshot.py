@@ -1,41 +1,24 @@
-"""Snapshots: a sketch as bytes and back. The layout is documented in docs/snapshot-format.md.
+"""What a snapshot of a sketch holds: docs/snapshot-format.md. How it becomes a file is in _container.py."""
 
-A snapshot is a safetensors file. Its metadata holds the version of this format, the name of the class, a JSON
-document of parameters and scalars, and a SHA-256 over all of it and the tensors. Nothing is pickled and
-nothing in a file is ever run.
-"""
-
-import contextlib
-import hashlib
 import json
-import os
-import secrets
-from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
+from robustfd._container import Document, Tensors, check_names, plain
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.sketch._rows import Queue, Rows
 
-VERSION = 1
 TINY = float(np.finfo(np.float64).smallest_subnormal)  # the least number above zero
-_KEYS = ("robustfd", "kind", "document", "sha256")
 
 
-class SnapshotError(ValueError):
-    """A snapshot that cannot be read: damaged, truncated, not a snapshot, or of a newer version."""
-
-
-def pack(sketch: Any) -> bytes:
-    """Return the snapshot of a sketch."""
+def pack(sketch: Any) -> tuple[Document, Tensors]:
+    """Return what is kept of a sketch, beside its parameters."""
     scalars: dict[str, Any] = {}
-    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    tensors: Tensors = {}
     for field in fields(sketch._state):
         value = getattr(sketch._state, field.name)
         if isinstance(value, np.ndarray):
@@ -43,8 +26,7 @@ def pack(sketch: Any) -> bytes:
         else:
             scalars[field.name] = value
     document = {
-        "params": _plain(sketch.get_params(deep=False)),
-        "structure": _plain(sketch._seen_structure),
+        "structure": plain(sketch._seen_structure),
         "n_features": int(sketch.n_features_in_),
         "n_seen": sketch._n_seen,
         "single": sketch._single,
@@ -55,85 +37,29 @@ def pack(sketch: Any) -> bytes:
         # The layout of B in memory decides how its products are rounded.
         "column_major": [name for name, value in tensors.items() if not value.flags.c_contiguous],
     }
-    tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    meta = {"robustfd": str(VERSION), "kind": type(sketch).__name__, "document": json.dumps(document)}
-    meta["sha256"] = _digest(meta, tensors)
-    return _with_metadata(safetensors.numpy.save(tensors), meta)
+    return document, tensors
 
 
-def unpack(data: bytes, kinds: Mapping[str, type[Any]]) -> Any:
-    """Return the sketch of a snapshot, made of one of the given classes, or raise SnapshotError."""
-    meta, tensors = _open(data)
-    if meta["kind"] not in kinds:
-        raise SnapshotError(f"The snapshot holds a {meta['kind']!r}, which this version of robustfd does not know.")
-    try:
-        document = json.loads(meta["document"])
-        sketch = kinds[meta["kind"]](**document["params"])
-        structure = document["structure"]
-        _check_parameters(sketch, structure)
-        for name in document["column_major"]:
-            tensors[name] = np.asfortranarray(tensors[name])
-        d = check_integer("n_features", document["n_features"], 1)
-        sketch._state = _unpack_state(sketch._state_type, document["state"], tensors, structure, d)
-        sketch._queue = _unpack_queue(document["queue"], tensors, d)
-        if tensors:
-            raise ValueError(f"unknown tensors {sorted(tensors)}")
-        sketch._tail = check_real("tail", document["tail"], 0.0, 1.0, open_low=True)
-        sketch._n_seen = check_integer("n_seen", document["n_seen"], len(sketch._queue))
-        check_choice("single", document["single"], (True, False))
-        sketch._single = document["single"]
-        sketch._seen_structure, sketch._cached = structure, None
-        sketch.n_features_in_ = d
-        names = document["feature_names"]
-        if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(n, str) for n in names):
-            raise ValueError(f"feature_names must be {d} strings or none")
-        if names:
-            sketch.feature_names_in_ = np.array(names, dtype=object)
-    except Exception as error:  # a file with a right checksum but senseless content: made by hand
-        raise SnapshotError(f"The snapshot does not make sense: {error}") from error
-    return sketch
-
-
-def write(path: Any, data: bytes) -> None:
-    """Write data to a file so that at any moment the file is either the old one or the new one, whole."""
-    named, path = path, Path(os.path.realpath(os.fsdecode(path)))  # a link stays a link
-    if path.is_dir():
-        raise IsADirectoryError(f"Cannot save to {str(named)!r}: it is a directory.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"Cannot save to {str(named)!r}: there is no directory {str(path.parent)!r}.")
-    temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with contextlib.suppress(OSError):  # not every system lets a directory be synced
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def read(path: Any) -> bytes:
-    """Return the bytes of a file."""
-    return Path(os.fsdecode(path)).read_bytes()
-
-
-def _plain(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON can hold them, exactly."""
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
-    for name, value in plain.items():
-        if not isinstance(value, bool | int | float | str | None):
-            raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds plain numbers and strings only.")
-    return plain
+def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
+    """Make a sketch of the saved parameters what was saved."""
+    structure = document["structure"]
+    _check_parameters(sketch, structure)
+    for name in document["column_major"]:
+        tensors[name] = np.asfortranarray(tensors[name])
+    d = check_integer("n_features", document["n_features"], 1)
+    sketch._state = _unpack_state(sketch._state_type, document["state"], tensors, structure, d)
+    sketch._queue = _unpack_queue(document["queue"], tensors, d)
+    if tensors:
+        raise ValueError(f"unknown tensors {sorted(tensors)}")
+    sketch._tail = check_real("tail", document["tail"], 0.0, 1.0, open_low=True)
+    sketch._n_seen = check_integer("n_seen", document["n_seen"], len(sketch._queue))
+    check_choice("single", document["single"], (True, False))
+    sketch._single = document["single"]
+    sketch._seen_structure, sketch._cached = structure, None
+    sketch.n_features_in_ = d
+    check_names(document["feature_names"], d)
+    if document["feature_names"]:
+        sketch.feature_names_in_ = np.array(document["feature_names"], dtype=object)
 
 
 def _pack_queue(queue: Queue, tensors: dict[str, Any]) -> list[int] | None:
@@ -227,48 +153,3 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
 def _check_values(name: str, value: Any, least: float) -> None:
     if value.dtype != np.float64 or not np.all(np.isfinite(value) & (value >= least)):
         raise ValueError(f"{name} holds what it never should")
-
-
-def _open(data: Any) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return metadata and tensors after everything that can be wrong with a file has been ruled out."""
-    if isinstance(data, bytearray | memoryview):
-        data = bytes(data)
-    try:
-        length = int.from_bytes(data[:8], "little")
-        meta = json.loads(data[8 : 8 + length])["__metadata__"]
-        if not all(isinstance(meta[key], str) for key in _KEYS):
-            raise TypeError
-        version = int(meta["robustfd"])
-    except Exception:
-        raise SnapshotError("Not a robustfd snapshot, or its header is damaged.") from None
-    if version != VERSION:
-        raise SnapshotError(
-            f"The snapshot has format version {version}; this robustfd reads version {VERSION}. Upgrade robustfd."
-        )
-    try:
-        tensors = safetensors.numpy.load(data)
-        digest = _digest(meta, tensors)
-    except Exception as error:
-        raise SnapshotError(f"The snapshot is truncated or damaged: {error}") from None
-    if digest != meta["sha256"]:
-        raise SnapshotError("The snapshot is damaged: its checksum does not match its content.")
-    return meta, tensors
-
-
-def _with_metadata(data: bytes, meta: Mapping[str, str]) -> bytes:
-    """Return a safetensors file with metadata in its header; the library would write it in an order of its own."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.dumps({"__metadata__": meta, **json.loads(data[8:start])}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[start:]
-
-
-def _digest(meta: Mapping[str, str], tensors: Mapping[str, Any]) -> str:
-    sha = hashlib.sha256()
-    for key in _KEYS[:-1]:
-        sha.update(f"{key}={meta[key]}\n".encode())
-    for name in sorted(tensors):
-        value = tensors[name]
-        sha.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
-        sha.update(value.tobytes())
-    return sha.hexdigest()

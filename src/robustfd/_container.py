@@ -1,0 +1,229 @@
+"""Snapshots: sketches and learners as bytes and back. The layout is documented in docs/snapshot-format.md.
+
+A snapshot is a safetensors file. Its metadata holds the version of this format, the name of the class, a JSON
+document of parameters and scalars, and a SHA-256 over all of it and the tensors. Nothing is pickled and nothing in a
+file is ever run. What is in the document and which tensors there are is the business of each class, see `Saved`.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import safetensors.numpy
+
+VERSION = 1
+LARGEST_HEADER = 100_000_000  # bytes; safetensors refuses to read a larger one
+_KEYS = ("robustfd", "kind", "document", "sha256")
+_DTYPES = {  # as safetensors calls them
+    "<f8": "F64", "<f4": "F32", "<f2": "F16", "<i8": "I64", "<i4": "I32", "<i2": "I16", "|i1": "I8",
+    "<u8": "U64", "<u4": "U32", "<u2": "U16", "|u1": "U8", "|b1": "BOOL",
+}  # fmt: skip
+
+Document = dict[str, Any]
+Tensors = dict[str, np.ndarray[Any, Any]]
+
+
+class SnapshotError(ValueError):
+    """A snapshot that cannot be read: damaged, truncated, not a snapshot, or of a newer version."""
+
+
+class Saved:
+    """What can be saved and loaded: subclasses say what is kept of them, beside their parameters."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("robustfd."):  # a file must not name a class of anybody else
+            _kinds[cls.__name__] = cls
+
+    get_params: Callable[..., dict[str, Any]]
+
+    def _pack(self) -> tuple[Document, Tensors]:
+        """Return what JSON can hold, and arrays; nothing is changed."""
+        raise NotImplementedError
+
+    def _unpack(self, document: Document, tensors: Tensors) -> None:
+        """Become what was packed, out of nothing but the parameters; any error means that it makes no sense.
+
+        The arrays may be kept and changed. Both come from anybody: sizes are compared with them before memory is
+        taken, and everything that compiled loops use as an index is looked at.
+        """
+        raise NotImplementedError
+
+    def _parts(self) -> list[Any]:
+        if _kinds.get(type(self).__name__) is not type(self):
+            raise TypeError(f"Only robustfd's own sketches and learners can be saved, and {type(self)!r} is none.")
+        document, tensors = self._pack()
+        return seal(type(self).__name__, {"params": plain(self.get_params(deep=False)), **document}, tensors)
+
+    def to_bytes(self) -> bytes:
+        """Return a snapshot: the exact state in the format of docs/snapshot-format.md."""
+        return b"".join(self._parts())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return what a snapshot holds; raise `SnapshotError` if it is damaged or of another class."""
+        kind, text, tensors = unseal(data)
+        found = _find(kind)
+        if found is None:
+            raise SnapshotError(f"The snapshot holds a {kind!r}, which this version of robustfd does not know.")
+        if not issubclass(found, cls):
+            raise SnapshotError(f"The snapshot holds a {kind}, not a {cls.__name__}.")
+        try:
+            document = json.loads(text)
+            result = found(**document.pop("params"))
+            with np.errstate(all="ignore"):
+                result._unpack(document, tensors)
+        except Exception as error:  # a file with a right checksum but senseless content: made by hand
+            raise SnapshotError(f"The snapshot does not make sense: {error}") from error
+        return result
+
+    def save(self, path: Any) -> None:
+        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
+        write(path, self._parts())
+
+
+_kinds: dict[str, type[Saved]] = {}
+
+
+def load(path: Any) -> Any:
+    """Return the sketch or the learner that was saved to a file.
+
+    Raise `SnapshotError` if it is damaged, foreign or too new. Loading reads numbers and never runs anything that is
+    in the file, so that files from anybody can be opened.
+    """
+    return Saved.from_bytes(read(path))
+
+
+def _find(kind: str) -> type[Saved] | None:
+    """Return the class of this name, if there is one; the module that it lives in may not be imported yet."""
+    package = import_module("robustfd")
+    if kind not in _kinds and kind in package.__all__:
+        getattr(package, kind)
+    return _kinds.get(kind)
+
+
+def plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON can hold them, exactly."""
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    for name, value in values.items():
+        if not isinstance(value, bool | int | float | str | None):
+            raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds plain numbers and strings only.")
+    return values
+
+
+def check_names(names: Any, d: int) -> None:
+    """Raise unless these are the names of d features, or none."""
+    if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"feature_names must be {d} strings or none")
+
+
+# -- bytes
+
+
+def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
+    """Return a snapshot as buffers that follow each other."""
+    arrays = {}
+    for name, value in tensors.items():
+        arrays[name] = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<")).reshape(value.shape)
+    meta = {"robustfd": str(VERSION), "kind": kind, "document": json.dumps(document)}
+    meta["sha256"] = digest(meta, arrays)
+    header: dict[str, Any] = {"__metadata__": meta}
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all are aligned
+    for name in order:
+        start, end = end, end + arrays[name].nbytes
+        header[name] = {
+            "dtype": _DTYPES[arrays[name].dtype.str],
+            "shape": arrays[name].shape,
+            "data_offsets": (start, end),
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > LARGEST_HEADER:
+        raise ValueError(f"Parameters and names of features take {len(text)} bytes; the format has room for 100 MB.")
+    return [len(text).to_bytes(8, "little"), text, *(_bytes_of(arrays[name]) for name in order)]
+
+
+def unseal(data: Any) -> tuple[str, str, Tensors]:
+    """Return kind, document and tensors after everything that can be wrong with a file as such has been ruled out."""
+    if isinstance(data, bytearray | memoryview):
+        data = bytes(data)
+    try:
+        length = int.from_bytes(data[:8], "little")
+        meta = json.loads(data[8 : 8 + length])["__metadata__"]
+        if not all(isinstance(meta[key], str) for key in _KEYS):
+            raise TypeError
+        version = int(meta["robustfd"])
+    except Exception:
+        raise SnapshotError("Not a robustfd snapshot, or its header is damaged.") from None
+    if version != VERSION:
+        raise SnapshotError(
+            f"The snapshot has format version {version}; this robustfd reads version {VERSION}. Upgrade robustfd."
+        )
+    try:
+        tensors = safetensors.numpy.load(data)
+        found = digest(meta, tensors)
+    except Exception as error:
+        raise SnapshotError(f"The snapshot is truncated or damaged: {error}") from None
+    if found != meta["sha256"]:
+        raise SnapshotError("The snapshot is damaged: its checksum does not match its content.")
+    return meta["kind"], meta["document"], tensors
+
+
+def digest(meta: Mapping[str, str], tensors: Mapping[str, Any]) -> str:
+    """Return the checksum over metadata and tensors."""
+    sha = hashlib.sha256()
+    for key in _KEYS[:-1]:
+        sha.update(f"{key}={meta[key]}\n".encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        sha.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
+        sha.update(_bytes_of(value))
+    return sha.hexdigest()
+
+
+def _bytes_of(value: Any) -> Any:
+    return value.reshape(-1).view(np.uint8)
+
+
+# -- files
+
+
+def write(path: Any, parts: Iterable[Any]) -> None:
+    """Write buffers to a file so that at any moment the file is either the old one or the new one, whole."""
+    named, path = path, Path(os.path.realpath(os.fsdecode(path)))  # a link stays a link
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot save to {str(named)!r}: it is a directory.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Cannot save to {str(named)!r}: there is no directory {str(path.parent)!r}.")
+    temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
+    try:
+        with open(temporary, "xb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            os.chmod(temporary, path.stat().st_mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    with contextlib.suppress(OSError):  # not every system lets a directory be synced
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def read(path: Any) -> bytes:
+    """Return the bytes of a file."""
+    return Path(os.fsdecode(path)).read_bytes()
