@@ -69,8 +69,7 @@ def test_strange_rows(make, classification, name, sparse, monkeypatch):
     try:
         finite(make().fit(X, y), X)
         assert finite(in_batches(make(), X, y, [1, 2, 30, 61]), X)["seen"] == 90
-    except OverflowError as error:  # nothing is ever wrong without a word, but not everything is possible
-        assert "overflow" in str(error)  # noqa: PT017
+    except OverflowError:  # nothing is ever wrong without a word, but not everything is possible
         assert name in BEYOND or ("RFD" in str(make()) and name in BEYOND_PAPER)
 
 

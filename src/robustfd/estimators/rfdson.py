@@ -9,11 +9,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice
-from robustfd.estimators._online import Floats, OnlineEstimator, blocks
+from robustfd.estimators._online import Floats, OnlineEstimator, blocks, float_rows
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import progress
-from robustfd.online._base import as_rows
 from robustfd.online._block import ALPHA
 from robustfd.online._snapshot import Parts, pack_newton, unpack_newton
 from robustfd.online.losses import LOSSES, loss_values
@@ -67,7 +66,7 @@ class _RFDSON(OnlineEstimator):
         sparse = self._states[0].sparse
         margins, losses = np.empty(labels.shape), np.zeros(len(labels))
         for part, rows in blocks(x, sparse=sparse):
-            rows = as_rows(self._with_intercept(rows), sparse=sparse)
+            rows = float_rows(self._with_intercept(rows), sparse=sparse)
             for c, state in enumerate(self._states):
                 y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
                 if state.learn(rows, y, weight[part], out, progress.start()) < len(y):
@@ -283,13 +282,15 @@ class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
         margins, start, grows = np.empty(len(y)), 0, isinstance(self.bound, str)
         reach = np.maximum.accumulate(np.abs(y))
         while start < len(y):
-            if grows and reach[start] > self._unit:
+            before = self._unit
+            if grows and reach[start] > before:
                 self._grow(reach[start])
             # With bound="auto" up to the next target that is larger than all before; at first, up to one that is not 0.
             stop = start + int(np.searchsorted(reach[start:], self._unit, side="right")) if grows else len(y)
             part, unit = slice(start, stop), self._unit or 1.0
             found = self._learn_labels(x[part], y[part, None] / unit, weight[part])[0][:, 0]
             margins[part] = unit * found.clip(-1.0, 1.0)
+            margins[start] = margins[start].clip(-before, before)  # judged before C grew for its sake
             start = stop
         with np.errstate(over="ignore"):
             return np.square(y - margins), np.full(len(y), np.nan)

@@ -159,24 +159,27 @@ def _eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any)
 
 
 def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
-    """Do as `_eigenpairs` for rows of very different lengths, to their own precision; sizes = n, k, the rank or -1.
+    """Do as `_eigenpairs` for rows of very different lengths, to their own precision; sizes = n, k, the rank.
 
     a = D S D with a unit diagonal in S: S has a Cholesky factor with pivots, which tells the rank, and Jacobi's
     method finds the singular values of D times that factor to high relative precision (Demmel and Veselic
-    1992; Drmac and Veselic 2008).
+    1992; Drmac and Veselic 2008). The rank is at most what is handed in for it, and -1 if this did not work.
     """
     n, k = sizes[0], sizes[1]
     routines, a, vectors = carray(addresses, EIGENPAIRS), carray(matrix, (n, n)), carray(rows, (k, n))
     length, pivots, info = np.empty(n), np.zeros(n, np.int32), np.zeros(1, np.int64)
+    most, sizes[2] = sizes[2], -1
     for i in range(n):
         length[i] = np.sqrt(a[i, i])
+        if not length[i] < np.inf:
+            return
     for i in range(n):
         for j in range(n):
             divisor = length[i] * length[j]
             a[i, j] = a[i, j] / divisor if divisor > 0 else 0.0
     count, work = np.zeros(1, np.int64), np.empty(2 * n)
     call(routines[PSTRF], (U, n, a, n, pivots, count, INDEPENDENT, work, info))
-    rank = sizes[2] = count[0]
+    rank = sizes[2] = min(count[0], most)
     for i in range(n):
         values[i] = 0.0
     if rank == 0:

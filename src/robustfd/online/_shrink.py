@@ -10,23 +10,24 @@ from robustfd.linalg.lapack import EIGENPAIRS, EPS, GRADED, at, call
 
 @inner
 def shrink_block(
-    routines: Any, stack: Any, had: int, c: Any, shrunk: int, graded: bool, lam: Any, on_b: Any, on_x: Any
-) -> float:
+    routines: Any, stack: Any, had: int, c: Any, shrunk: int, graded: bool, lam: Any, on_b: Any, on_x: Any,
+    most: int = -1,
+) -> float:  # fmt: skip
     """Fill lam with the squared lengths of the new rows, and return what the shrink took away, or -1 if it failed.
 
     `stack` is the Gram matrix of the `had` rows of B and of the rows c x of the block. The last rows of on_b and on_x
     are filled: B becomes on_b[-r:] B + on_x[-r:] X. Of the r + 1 largest eigenvalues the last `shrunk` lose the least
-    of them (linalg/rules.py). With `graded`, small eigenvalues are right relative to themselves, and of a stack of
-    rank r or less nothing is taken.
+    of them (linalg/rules.py). With `graded`, small eigenvalues are right relative to themselves. The rank of the
+    stack is at most `most`, if that is given, and of one of rank r or less nothing is taken.
     """
     r, size, filled = len(lam), len(stack), len(c)
     wanted, offset = min(r, size), len(on_b) - r
     values, vectors = np.empty(size), np.zeros((wanted, size))
-    sizes = np.array([size, wanted, 0])
+    sizes = np.array([size, wanted, most if 0 <= most < size else size])
     call(routines[GRADED if graded else EIGENPAIRS], (at(routines, 0), at(sizes, 0), stack, values, vectors))
     if sizes[2] < (0 if graded else 1):
         return -1.0
-    rank = sizes[2] if graded else size
+    rank = sizes[2] if graded else (most if 0 <= most < size else size)
     delta = values[r] if size > r and rank > r else 0.0
     if delta <= 4.0 * EPS * size * values[0]:
         delta = 0.0  # round-off is not signal

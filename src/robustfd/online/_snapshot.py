@@ -202,14 +202,15 @@ def pack_newton(state: Any) -> tuple[Document, Tensors]:
     arrays = {
         "products": block.products[:n],
         "gram": np.tril(block.gram[:n, :n]),
-        "k": np.triu(block.k[:n, :n]),
+        "n": np.triu(block.n[:n, :n]),
         "rows": block.rows[:n],
         "lam": block.lam,
         "scalars": block.scalars,
         "ball": block.ball,
     }
-    if block.scalars[_block.ALPHA] == 0.0:
-        arrays["n"] = np.triu(block.n[:n, :n])
+    careful = bool(counts[_block.CAREFUL])
+    if careful:
+        arrays["k"] = np.triu(block.k[:n, :n])
     if state.sparse:
         arrays |= pack_columns(state.columns, n)
     else:
@@ -219,6 +220,7 @@ def pack_newton(state: Any) -> tuple[Document, Tensors]:
         "sparse": bool(state.sparse),
         "seen": int(counts[_block.SEEN]),
         "shrinks": int(counts[_block.SHRINKS]),
+        "careful": careful,
     }
     return numbers, arrays
 
@@ -235,15 +237,19 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
     counts[_block.FILLED] = n
     block.products[:n] = parts.array("products", n, q)
     block.gram[:n, :n] = parts.array("gram", n, n)
-    block.k[:n, :n] = parts.array("k", n, n)
-    block.rows[:n] = parts.array("rows", n, 8)
+    block.n[:n, :n] = parts.array("n", n, n)
+    block.rows[:n] = parts.array("rows", n, _block.PLACES)
     block.lam[:] = parts.array("lam", r, least=0.0)
-    block.scalars[:] = parts.array("scalars", 2, least=0.0)
+    block.scalars[:] = parts.array("scalars", len(block.scalars), least=0.0)
     block.ball[:] = parts.array("ball", 2 * q)
     if block.ball[0] == 0.0:
         raise ValueError("the weights are nothing")
-    if block.scalars[_block.ALPHA] == 0.0:
-        block.n[:n, :n] = parts.array("n", n, n)
+    counts[_block.CAREFUL] = parts.flag("careful")
+    if counts[_block.CAREFUL]:
+        block.k[:n, :n] = parts.array("k", n, n)
+    entered = np.count_nonzero(block.rows[:n, _block.ONE_N])
+    counts[_block.RANK] = np.count_nonzero(block.lam) + entered
+    counts[_block.SPAN] = np.count_nonzero(block.lam > block.scalars[_block.ALPHA]) + entered
     if sparse:
         state.columns = unpack_columns(state.columns, parts, n)
         state.columns.scale[: state.columns.counts[FEATURES]] = 1.0

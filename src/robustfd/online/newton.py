@@ -53,7 +53,7 @@ class NewtonState:
     def __init__(self, settings: Floats, d: int, m: int, rows: int, alpha0: float, *, sparse: bool):
         self.sparse, self.settings, self.d = sparse, settings, d
         self.ball = bool(settings[DOMAIN] == BALL)
-        self.memory, self.counts = _block.start(m, rows, alpha0, 0 if sparse else d * (m + rows))
+        self.memory, self.counts = _block.start(d, m, rows, alpha0, 0 if sparse else d * (m + rows))
         later = rows - (m - 1)
         self.columns: Any = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
 
@@ -133,6 +133,7 @@ class NewtonState:
         """Make room for d features; only for sparse rows."""
         if d > self.d:
             self.d = max(d, 2 * self.d)
+            self.counts[_block.FEATURES] = self.d
             self.columns = _columns.with_features(self.columns, self.d)
 
     def multiply_weights(self, factor: float) -> None:
