@@ -65,8 +65,9 @@ class SketchedNewtonClassifier(_Classifier):
     --------
     >>> from river import datasets, evaluate, metrics
     >>> from robustfd.river import SketchedNewtonClassifier
-    >>> evaluate.progressive_val_score(datasets.Phishing(), SketchedNewtonClassifier(), metrics.Accuracy())
-    Accuracy: 90.00%
+    >>> metric = evaluate.progressive_val_score(datasets.Phishing(), SketchedNewtonClassifier(), metrics.Accuracy())
+    >>> metric.get() > 0.87
+    True
     """
 
     def __init__(self, sketch_size: Literal["auto"] | int = "auto"):
@@ -90,8 +91,9 @@ class SketchedNewtonRegressor(_Regressor):
     --------
     >>> from river import datasets, evaluate, metrics
     >>> from robustfd.river import SketchedNewtonRegressor
-    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), SketchedNewtonRegressor(), metrics.MAE())
-    MAE: 0.3
+    >>> metric = evaluate.progressive_val_score(datasets.TrumpApproval(), SketchedNewtonRegressor(), metrics.MAE())
+    >>> metric.get() < 0.4
+    True
     """
 
     def __init__(self, sketch_size: Literal["auto"] | int = "auto", loss: Literal["squared", "huber"] = "squared"):
