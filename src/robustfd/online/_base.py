@@ -279,8 +279,9 @@ def check_numbers(x: Any) -> None:
     values = x.data if sp.issparse(x) else x
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         flat = values.reshape(-1)
-        if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
-            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
+                return
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if not largest <= LARGEST:  # in this form it also catches NaN
         assert_all_finite(x, input_name="X")
