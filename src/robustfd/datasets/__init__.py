@@ -1,0 +1,8 @@
+"""Data sets of the paper and a few more: where they come from, their checksums, and `load`, which reads them."""
+
+from robustfd.datasets._errors import DatasetError
+from robustfd.datasets._load import info, load, names
+from robustfd.datasets._places import cache_folder
+from robustfd.datasets.registry import Dataset, File, Split
+
+__all__ = ["Dataset", "DatasetError", "File", "Split", "cache_folder", "info", "load", "names"]
