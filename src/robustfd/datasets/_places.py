@@ -1,21 +1,14 @@
-"""Where files are looked for, and how copies of them are opened: plain, compressed or in a zip archive."""
+"""Where files are looked for, under which names, and what to tell a user who has none of them."""
 
-import bz2
-import gzip
-import lzma
 import os
 import sys
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from robustfd.datasets._errors import DatasetError
 from robustfd.datasets.registry import File
 
-OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
+COMPRESSED = (".xz", ".bz2", ".gz")
 
 
 def cache_folder() -> Path:
@@ -29,37 +22,39 @@ def cache_folder() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "robustfd" / "datasets"
 
 
+def folders(folder: str | os.PathLike[str] | None) -> list[Path]:
+    """Return the folders to look into, in this order; downloads go to the last."""
+    if folder is not None:
+        return [Path(folder).expanduser()]
+    data = os.environ.get("ROBUSTFD_DATA")
+    return [*([Path(data).expanduser()] if data else []), cache_folder()]
+
+
 def stored_name(file: File, address: str) -> str:
-    """Return the name under which what an address leads to is kept: nothing is unpacked."""
-    published = PurePosixPath(unquote(urlsplit(address).path)).name
-    suffix = PurePosixPath(published).suffix
-    if suffix == ".zip":
-        return published
-    return file.name + (suffix if suffix in OPENERS else "")
+    """Return the name under which what an address leads to is kept; nothing is unpacked."""
+    published = PurePosixPath(unquote(urlsplit(address).path))
+    if published.suffix == ".zip":
+        return published.name
+    return file.name + (published.suffix if published.suffix in COMPRESSED else "")
 
 
 def accepted_names(file: File) -> list[str]:
     """Return the names under which a copy of a file is looked for, in this order."""
-    archives = [stored_name(file, address) for address in file.addresses]
-    return [file.name, *(file.name + suffix for suffix in OPENERS), *(a for a in archives if a.endswith(".zip"))]
+    stored = [stored_name(file, address) for address in file.addresses]
+    archives = dict.fromkeys(name for name in stored if name.endswith(".zip"))
+    return [file.name, *(file.name + suffix for suffix in COMPRESSED), *archives]
 
 
-def find(file: File, folder: Path) -> Path | None:
-    """Return the copy of a file that a folder has, or None."""
-    return next((path for name in accepted_names(file) if (path := folder / name).is_file()), None)
+def find(file: File, places: Sequence[Path]) -> Path | None:
+    """Return the first copy of a file that the folders have, or None."""
+    paths = (place / name for place in places for name in accepted_names(file))
+    return next((path for path in paths if path.is_file()), None)
 
 
-@contextmanager
-def open_copy(path: Path, file: File) -> Iterator[IO[bytes]]:
-    """Yield the plain content of a copy as a stream."""
-    if path.suffix == ".zip" and path.name != file.name:
-        with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if PurePosixPath(m.filename).name == file.name and not m.is_dir()]
-            if len(members) != 1:
-                raise DatasetError(f"{path} has {len(members)} files named {file.name}; it should have one.")
-            with archive.open(members[0]) as stream:
-                yield stream
-    else:
-        opener = OPENERS.get(path.suffix, open) if path.name != file.name else open
-        with opener(path, "rb") as stream:
-            yield stream
+def how_to_get(file: File, places: Sequence[Path]) -> str:
+    """Return which file to put where."""
+    *most, last = accepted_names(file)
+    return (
+        f"To use a copy of your own, put {', '.join(most)} or {last} into the folder {places[-1]}, or into one that "
+        f"the environment variable ROBUSTFD_DATA names. Published at: {', '.join(file.addresses)}"
+    )

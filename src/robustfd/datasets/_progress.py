@@ -1,0 +1,58 @@
+"""How far a download is: a bar by rich where it is installed, else a line of text; on a terminal only."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from robustfd.datasets._http import Report
+
+SECONDS_BETWEEN = 0.1
+
+
+@contextmanager
+def progress_bar(label: str, *, wanted: bool) -> Iterator[Report]:
+    """Yield the function that is told how many bytes there are, and of how many."""
+    if not wanted or not _on_terminal():
+        yield lambda done, total: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        with _line(label) as report:
+            yield report
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def say(text: str, *, wanted: bool) -> None:
+    """Tell a user at a terminal something."""
+    if wanted and _on_terminal():
+        print(text, file=sys.stderr)
+
+
+@contextmanager
+def _line(label: str) -> Iterator[Report]:
+    """Yield a report that writes one line over and over."""
+    last = -SECONDS_BETWEEN
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN or done == total:
+            last = now
+            share = f" of {total / 1e6:.1f} MB, {done / total:4.0%}" if total else " MB"
+            print(f"\r{label}: {done / 1e6:.1f}{share}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        print(file=sys.stderr)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -1,0 +1,104 @@
+"""Copies of the files of a split, read into rows and labels and checked against the registry."""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from robustfd.datasets import _content, _formats
+from robustfd.datasets._errors import DatasetError
+from robustfd.datasets._progress import say
+from robustfd.datasets.registry import Dataset, File
+
+
+def read_rows(
+    dataset: Dataset, split: str, copies: Sequence[tuple[Path, bool]], *, progress: bool
+) -> tuple[Any, NDArray[Any]]:
+    """Return X and y. A copy that came with a flag was downloaded in this call: it goes if it is not right."""
+    files = dataset.splits[split].files
+    try:
+        contents, checksums = [], []
+        for file, (path, _) in zip(files, copies):
+            content, sha256 = _content.read(path, file, _parser(dataset))
+            _compare_with_record(path, file, sha256)
+            contents.append(content)
+            checksums.append(sha256)
+        x, y = contents if len(contents) == 2 else contents[0]
+        x = x.astype(np.float64, copy=False)
+        y = _labels(dataset, np.ravel(y.toarray() if sp.issparse(y) else y))
+        _check_counts(dataset, split, x, y, copies[0][0])
+    except DatasetError as error:
+        fresh = {path for path, is_new in copies if is_new}
+        for path in fresh:
+            path.unlink(missing_ok=True)
+        note = " The download was removed." if fresh else " It was left as it is."
+        raise DatasetError(f"{dataset.name}: {error}{note}") from error
+    for file, (path, is_new), sha256 in zip(files, copies, checksums):
+        if is_new and file.sha256 is None:
+            _record(path, file, sha256)
+            say(f"{file.name}: sha256 {sha256}, kept beside the file for later reads.", wanted=progress)
+    return x, y
+
+
+def bundled(dataset: Dataset) -> tuple[Any, NDArray[Any]]:
+    """Return X and y of a data set that comes with scikit-learn."""
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    x, y = (load_digits if dataset.name == "digits" else load_breast_cancer)(return_X_y=True)
+    return x, _labels(dataset, y)
+
+
+def _parser(dataset: Dataset) -> Callable[[IO[bytes]], Any]:
+    if dataset.format == "libsvm":
+        return partial(_formats.read_libsvm, n_features=dataset.n_features)
+    return _formats.read_idx if dataset.format == "idx" else _formats.read_table
+
+
+def _labels(dataset: Dataset, published: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels as users see them."""
+    if dataset.labels is None:
+        return published.astype(np.int64)
+    values = np.array(list(dataset.labels.values()))
+    match = published[:, None] == np.array(list(dataset.labels))
+    if not match.any(axis=1).all():
+        stranger = published[~match.any(axis=1)][0]
+        raise DatasetError(f"There is a label {stranger:g}; those published are {', '.join(map(str, dataset.labels))}.")
+    return values[match.argmax(axis=1)]
+
+
+def _check_counts(dataset: Dataset, split: str, x: Any, y: NDArray[Any], path: Path) -> None:
+    """Raise unless there are as many rows, columns and non-zeros as the registry says."""
+    n, d, nonzeros = dataset.splits[split].n_rows, dataset.n_features, dataset.splits[split].n_nonzeros
+    if x.shape != (n, d) or len(y) != n:
+        raise DatasetError(
+            f"{path} should have {n} x {d} values and {n} labels; found {x.shape[0]} x {x.shape[1]} and {len(y)}."
+        )
+    if nonzeros is not None and x.nnz != nonzeros:
+        raise DatasetError(f"{path} should have {nonzeros} non-zeros, and has {x.nnz}.")
+
+
+def _record_path(path: Path, file: File) -> Path:
+    return path.with_name(f"{file.name}.sha256")
+
+
+def _record(path: Path, file: File, sha256: str) -> None:
+    """Keep a checksum beside a copy, in the way of sha256sum."""
+    record = _record_path(path, file)
+    draft = record.with_name(f"{record.name}.{os.getpid()}")
+    draft.write_text(f"{sha256}  {file.name}\n")
+    os.replace(draft, record)
+
+
+def _compare_with_record(path: Path, file: File, sha256: str) -> None:
+    """Raise if the checksum of an earlier download was kept and is another; the registry's goes before it."""
+    record = _record_path(path, file)
+    if file.sha256 is None and record.is_file():
+        expected = record.read_text().split()[:1]
+        if expected != [sha256]:
+            wrong = _content.wrong_checksum(path, file, " ".join(expected), sha256)
+            raise DatasetError(f"{wrong} That is the one kept in {record}.")
