@@ -82,11 +82,11 @@ class Server:
         if served.gate is not None:
             handler.wfile.write(body[: len(body) // 2])
             served.halfway.set()
-            served.gate.wait(10)
+            served.gate.wait(60)
             body = body[len(body) // 2 :]
         handler.wfile.write(body[:cut])
         if cut is not None and served.reset:
-            time.sleep(0.05)  # time to read: a reset throws away what was not
+            time.sleep(0.2)  # time to read: a reset throws away what was not
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.connection.close()
         return None
