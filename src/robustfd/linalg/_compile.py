@@ -34,6 +34,17 @@ def inner(function: Callable[..., Any]) -> Any:
     return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
+def loops(function: Callable[..., Any]) -> Any:
+    """Return the function compiled as by `inner`, for functions that make no arrays but views of those handed in.
+
+    numba counts references to arrays, and for a view of a row that can take longer than the loop over it. Here it
+    does not: the caller holds what is handed in.
+    """
+    return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(
+        function
+    )
+
+
 def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
     """Return the function as a routine that compiled loops call by address: a letter of `arguments` is a pointer.
 

@@ -54,7 +54,7 @@ class SmallShrink:
 def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
-    gram = np.zeros((size, size), order="F")  # as LAPACK wants it
+    gram = np.zeros((size, size))
     gram[np.arange(r), np.arange(r)] = s * s * lam
     gram[r:, :r], gram[r:, r:] = xb, xx
     if s < 1.0 or t.min() < 1.0:
@@ -69,7 +69,7 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
     `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
     """
     lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
-    kept, delta = shrink(lam, m, j, noise=max(len(lam), LEAST_SIZE) * EPS * lam[0])
+    kept, delta = shrink(lam, m, j, noise=max(len(gram), LEAST_SIZE) * EPS * lam[0])
     r = len(kept)
     weights = np.sqrt(kept / lam[:r])[:, None] * q[:, :r].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])

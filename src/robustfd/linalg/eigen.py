@@ -1,125 +1,191 @@
 """The largest eigenvalues and eigenvectors of a small positive semi-definite matrix: the inner loop of a shrink.
 
-A shrink keeps fewer than half of the eigenvectors of a matrix of a hundred or two rows. LAPACK's fastest driver
-computes all of them; its drivers for some are slower still. Here LAPACK reduces the matrix to tridiagonal form
-and finds the eigenvalues, and the wanted vectors come from one step of inverse iteration by twisted
-factorisation (Dhillon and Parlett 2004), for all of them side by side. Residuals and orthogonality are then
-checked; where they are not as good as LAPACK's, and that is where eigenvalues nearly coincide, LAPACK's divide
-and conquer takes over.
+A shrink keeps fewer than half of the eigenvectors of a matrix of ten to two hundred rows. LAPACK's fastest driver
+computes all of them; its drivers for some are slower still. Here the matrix is reduced to tridiagonal form, the wanted
+eigenvalues and no others are found, and the vectors come from one step of inverse iteration by twisted factorisation,
+for all of them side by side (tridiagonal.py). Residuals and orthogonality are then checked; where they are not as good
+as LAPACK's, and that is where eigenvalues nearly coincide, LAPACK's divide and conquer takes over.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import carray
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
-from robustfd.linalg._compile import compiled
+from robustfd.linalg import lapack
+from robustfd.linalg._compile import compiled, compiled_routine, inner
+from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm
+from robustfd.linalg.tridiagonal import EPS, largest_values, tridiagonalise, turn_back, twisted_vectors
 
 Floats = NDArray[np.float64]
 
-EPS = float(np.finfo(np.float64).eps)
-SMALL = 30  # up to this size LAPACK is as fast
-TINY = 1e-200  # stands for a pivot that vanishes; the matrix has norm about 1
+EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 2)  # places among the routines
+
+LARGE = 128  # rows from which on LAPACK's reduction, of several columns at a time, is faster
+MANY = 0.7  # share of the eigenvectors from which on it is faster to compute all
+INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
 
 def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
-    """Return (all eigenvalues, descending and not below zero; the first k eigenvectors or more, as columns).
+    """Return (the first k + 1 eigenvalues, or all, descending and not below zero; the first k vectors, as columns).
 
     `a` is positive semi-definite; its lower triangle is read.
     """
-    largest = float(a.diagonal().max())
-    if len(a) > SMALL and k < 0.7 * len(a) and largest > 0:
-        pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)
-        if pairs is not None:
-            return np.maximum(largest * pairs[0], 0.0), pairs[1]
-    try:
-        values, v = np.linalg.eigh(a)
-    except np.linalg.LinAlgError:
-        # LAPACK can fail on numbers that differ by more than 1e300; in units of the largest the least are zero.
-        values, v = np.linalg.eigh(a / largest)
-        values = largest * values
-    return np.maximum(values[::-1], 0.0), v[:, ::-1]
-
-
-def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
-    """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
     n = len(a)
-    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
-    values, info = dsterf(diagonal, off_diagonal)
-    if info != 0:
-        return None
-    values = values[::-1]
-    z = np.empty((n, k))
-    residual = _twisted_vectors(diagonal, off_diagonal, np.ascontiguousarray(values[:k]), np.empty((3, n, k)), z)
-    if residual > n * EPS:
-        return None
-    for _ in range(3):  # Newton's iteration for the nearest orthonormal vectors squares the defect
-        overlap = z.T @ z
-        overlap.flat[:: k + 1] -= 1.0
-        defect = max(overlap.max(), -overlap.min())
-        if not defect <= 1e-5:  # in this form it also catches NaN
-            return None
-        z = z - z @ (overlap / 2)
-        if k * defect * defect <= EPS:
-            break
-    vectors = np.asfortranarray(z)
-    vectors[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 64 * n)
-    return values, vectors
+    values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
+    _call_eigenpairs(routines(), sizes, np.ascontiguousarray(a), values, vectors)
+    if sizes[2] < 1:
+        raise np.linalg.LinAlgError(f"The eigenvalues of a matrix of {n} rows could not be computed.")
+    return values[: k + 1], vectors.T
 
 
 @compiled
-def _twisted_vectors(a: Any, b: Any, shifts: Any, work: Any, z: Any) -> Any:
-    """Fill the columns of z with unit vectors of the tridiagonal T = (a, b); return the largest |T z - shift z|.
+def _call_eigenpairs(routines: Any, sizes: Any, a: Any, values: Any, vectors: Any) -> None:
+    call(routines[EIGENPAIRS], (at(routines, 0), at(sizes, 0), a, values, vectors))
 
-    T - shift = L D L' from above and U D U' from below; where the two meet with the smallest gamma, z is 1 and
-    the rest follows by substitution; gamma is then the only entry of T z - shift z that is not zero. Loops over
-    the shifts are innermost, so that they run in vector registers.
+
+@cache
+def routines() -> NDArray[np.int64]:
+    """Return the addresses of LAPACK's routines and of the two of this module, in the order of their names."""
+    own = [compiled_routine(function, "llddd").address for function in (_eigenpairs, _graded_eigenpairs)]
+    return np.append(lapack.routines(), own)
+
+
+def _eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
+    """Fill the first k + 1 `values` (n) and all vectors (k, n) of a matrix; sizes = n, k, then whether it worked.
+
+    The matrix, symmetric and positive semi-definite, is left as it is; its lower triangle is read.
     """
-    n, k = z.shape
-    below, above, pivot = work[0], work[1], work[2]
-    up, where, gamma, squares = np.empty(k), np.empty(k), np.empty(k), np.zeros(k)
+    n, k = sizes[0], sizes[1]
+    a, vectors, lam = carray(matrix, (n, n)), carray(rows, (k, n)), carray(values, n)
+    routines = carray(addresses, EIGENPAIRS)
+    scale = 0.0
+    for i in range(n):
+        scale = max(scale, a[i, i])
+    if not 0.0 < scale < np.inf:
+        for i in range(n):
+            lam[i] = 0.0
+            for j in range(k):
+                vectors[j, i] = 1.0 if i == j else 0.0
+        sizes[2] = scale == 0.0
+        return
+    inverse, scaled = 1.0 / scale, np.empty((n, n))
+    _scaled_copy(a, inverse, scaled)
+    sizes[2] = n >= 3 and k < MANY * n and _inverse_iteration(routines, scaled, k, lam, vectors)
+    if sizes[2] == 0:
+        _scaled_copy(a, inverse, scaled)
+        sizes[2] = _divide_and_conquer(routines, scaled, k, lam, vectors)
+    for i in range(n):
+        lam[i] = max(scale * lam[i], 0.0)
+
+
+@inner
+def _scaled_copy(a: Any, scale: float, out: Any) -> None:
+    for i in range(len(a)):
+        for j in range(i + 1):
+            out[i, j] = out[j, i] = scale * a[i, j]
+
+
+@inner
+def _divide_and_conquer(routines: Any, a: Any, k: int, values: Any, vectors: Any) -> bool:
+    """Return whether LAPACK found all eigenvalues and the first k vectors; `a` is destroyed."""
+    n = len(a)
+    length, info = 1 + 6 * n + 2 * n * n, np.zeros(1, np.int64)
+    work, integers = np.empty(length), np.empty(3 + 5 * n, np.int64)
+    call(routines[SYEVD], (V, U, n, a, n, values, work, length, integers, 3 + 5 * n, info))
     for j in range(k):
-        pivot[0, j] = a[0] - shifts[j]
-    for i in range(n - 1):
-        for j in range(k):
-            d = pivot[i, j]
-            d = d if abs(d) > TINY else TINY
-            below[i, j] = b[i] / d
-            pivot[i + 1, j] = (a[i + 1] - shifts[j]) - b[i] * below[i, j]
-    for j in range(k):
-        up[j] = a[n - 1] - shifts[j]
-        gamma[j] = abs(pivot[n - 1, j])
-        where[j] = n - 1.0
-    for i in range(n - 2, -1, -1):
-        for j in range(k):
-            d = up[j]
-            d = d if abs(d) > TINY else TINY
-            above[i, j] = b[i] / d
-            up[j] = (a[i] - shifts[j]) - b[i] * above[i, j]
-            meeting = abs(pivot[i, j] - b[i] * above[i, j])
-            where[j] = float(i) if meeting < gamma[j] else where[j]
-            gamma[j] = meeting if meeting < gamma[j] else gamma[j]
-    for j in range(k):
-        z[n - 1, j] = 1.0 if where[j] == n - 1.0 else 0.0
-    for i in range(n - 2, -1, -1):
-        for j in range(k):
-            follows = -below[i, j] * z[i + 1, j]
-            follows = follows if abs(follows) > TINY else 0.0  # before it is a subnormal, which are slow
-            z[i, j] = 1.0 if where[j] == i else (follows if where[j] > i else 0.0)
-    for i in range(n - 1):
-        for j in range(k):
-            follows = -above[i, j] * z[i, j]
-            follows = follows if abs(follows) > TINY else 0.0
-            z[i + 1, j] = follows if where[j] <= i else z[i + 1, j]
+        for i in range(n):
+            vectors[j, i] = a[n - 1 - j, i]
+    for i in range(n // 2):
+        values[i], values[n - 1 - i] = values[n - 1 - i], values[i]
+    return info[0] == 0
+
+
+@inner
+def _inverse_iteration(routines: Any, a: Any, k: int, values: Any, vectors: Any) -> bool:
+    """Return whether the first k + 1 eigenvalues and k vectors were found to full precision; `a` is destroyed."""
+    n, info = len(a), np.zeros(1, np.int64)
+    diagonal, off, tau, work = np.empty(n), np.empty(n), np.empty(n), np.empty((32, n))
+    if n < LARGE:
+        tridiagonalise(a, diagonal, off, tau, work)
+    else:
+        call(routines[SYTRD], (L, n, a, n, diagonal, off, tau, work, 32 * n, info))
+    for i in range(n):
+        values[i] = 0.0
+    if not largest_values(diagonal, off, min(k + 1, n), values):
+        return False
+    z, turned, overlap = np.empty((n, k)), np.empty((n, k)), np.empty((k, k))
+    residual = twisted_vectors(diagonal, off, values, z)
+    gemm(routines, True, False, k, k, n, 1.0, at(z, 0), k, at(z, 0), k, 0.0, at(overlap, 0), k)
+    defect = 0.0
+    for p in range(k):
+        overlap[p, p] -= 1.0
+        for q in range(k):
+            defect = max(defect, abs(overlap[p, q]))
+    if not (residual <= n * EPS and defect <= 1e-8):  # in this form it also catches NaN
+        return False
     for i in range(n):
         for j in range(k):
-            squares[j] += z[i, j] * z[i, j]
-    residual = 0.0
-    for j in range(k):
-        squares[j] = 1.0 / np.sqrt(squares[j])
-        residual = residual if gamma[j] * squares[j] <= residual else gamma[j] * squares[j]
+            turned[i, j] = z[i, j]
+    # One step of Newton's iteration for the nearest orthonormal vectors squares the defect.
+    gemm(routines, False, False, n, k, k, -0.5, at(z, 0), k, at(overlap, 0), k, 1.0, at(turned, 0), k)
+    if n < LARGE:
+        turn_back(a, tau, turned)
     for i in range(n):
         for j in range(k):
-            z[i, j] *= squares[j]
-    return residual
+            vectors[j, i] = turned[i, j]
+    if n >= LARGE:
+        call(routines[ORMTR], (L, L, N, n, k, a, n, tau, vectors, n, work, 32 * n, info))
+    return True
+
+
+def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
+    """Do as `_eigenpairs` for rows of very different lengths, to their own precision; sizes = n, k, the rank.
+
+    a = D S D with a unit diagonal in S: S has a Cholesky factor with pivots, which tells the rank, and Jacobi's
+    method finds the singular values of D times that factor to high relative precision (Demmel and Veselic
+    1992; Drmac and Veselic 2008). The rank is at most what is handed in for it, and -1 if this did not work.
+    The matrix is destroyed.
+    """
+    n, k = sizes[0], sizes[1]
+    routines, a, vectors = carray(addresses, EIGENPAIRS), carray(matrix, (n, n)), carray(rows, (k, n))
+    length, pivots, info = np.empty(n), np.zeros(n, np.int32), np.zeros(1, np.int64)
+    most, sizes[2] = sizes[2], -1
+    for i in range(n):
+        length[i] = np.sqrt(a[i, i])
+        if not length[i] < np.inf:
+            return
+    for i in range(n):
+        for j in range(n):
+            divisor = length[i] * length[j]
+            a[i, j] = a[i, j] / divisor if divisor > 0 else 0.0
+    count, work = np.zeros(1, np.int64), np.empty(2 * n)
+    call(routines[PSTRF], (U, n, a, n, pivots, count, INDEPENDENT, work, info))
+    rank = sizes[2] = min(count[0], most)
+    for i in range(n):
+        values[i] = 0.0
+    if rank == 0:
+        return
+    # Fortran's upper factor with S[piv, piv] = U'U is, read by rows, the lower factor: row i of `a` up to i.
+    factor, left, right = np.zeros((rank, n)), np.empty((rank, n)), np.empty((rank, rank))
+    for i in range(n):
+        p = pivots[i] - 1
+        for j in range(min(i + 1, rank)):
+            factor[j, p] = length[p] * a[i, j]
+    size = max(2 * n + rank, 6 * rank + 2 * rank * rank, 4 * rank + rank * rank) + 7 + n
+    sva, numbers, integers = np.empty(rank), np.zeros(size), np.empty(n + 3 * rank + 8, np.int64)
+    call(
+        routines[GEJSV],
+        (F, U, N, N, N, N, n, rank, factor, n, sva, left, n, right, rank, numbers, size, integers, info),
+    )
+    if info[0] != 0:
+        sizes[2] = -1
+        return
+    for j in range(rank):
+        sigma = sva[j] * (numbers[0] / numbers[1])
+        values[j] = sigma * sigma
+        if j < k:
+            for i in range(n):
+                vectors[j, i] = left[j, i]

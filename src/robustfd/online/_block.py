@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, inner
-from robustfd.linalg.lapack import EPS, INDEPENDENT, at, gemm
+from robustfd.linalg._compile import compiled, inner, loops
+from robustfd.linalg.eigen import EPS, INDEPENDENT
+from robustfd.linalg.lapack import at, gemm
 from robustfd.online._shrink import shrink_block
 from robustfd.online.losses import loss_slope
 
@@ -101,14 +102,14 @@ def open_block(memory: Any, counts: Any) -> Block:
     )
 
 
-@inner
+@loops
 def taken(lam: float, alpha: float, careful: bool) -> float:
     """Return what the square of B x is multiplied by when it is taken from N, for a row of B of squared length lam."""
     total = lam if careful and lam > alpha else lam + alpha
     return 1.0 / total if total > 0 else 0.0
 
 
-@inner
+@loops
 def moved(lam: float, alpha: float, careful: bool) -> float:
     """Return by what it is multiplied then to be in K: nothing unless alpha is small and below lam."""
     return 1.0 / (lam + alpha) if careful and lam > alpha else 0.0
@@ -151,7 +152,7 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
         block.rows[i, ROUND] = round_off(lam, alpha, block.scalars[DELTA], len(block.gram), block.gram[i, i], z[i, 1:])
 
 
-@inner
+@loops
 def round_off(lam: Any, alpha: float, delta: float, size: int, squares: float, z: Any) -> float:
     """Return up to what n is round-off, for a row of this squared length with z = B x, after a shrink by delta.
 
@@ -164,7 +165,7 @@ def round_off(lam: Any, alpha: float, delta: float, size: int, squares: float, z
     return max(INDEPENDENT * squares, 4.0 * EPS * size * total)
 
 
-@inner
+@loops
 def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scratch: Any) -> float:
     """Take the step of row i and return its margin as it was before; scratch (2, rows) is overwritten."""
     k, n, rows, counts, alpha = block.k, block.n, block.rows, block.counts, block.scalars[ALPHA]
@@ -187,8 +188,9 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
         nj[i] = z
         p -= rows[j, STEP] * rows[j, ALONG_N] * z
         z_n = rows[j, ONE_N] * z
-        for l in range(j + 1, i + 1):
-            ni[l] -= z_n * nj[l]
+        later, rest = ni[j + 1 : i + 1], nj[j + 1 : i + 1]  # loops from 0 on are made vector instructions
+        for l in range(i - j):
+            later[l] -= z_n * rest[l]
         if careful:
             kj, x = k[j], ki[j]
             kj[i] = x
@@ -217,8 +219,7 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
     slope = loss_slope(int(settings[LOSS_CODE]), p, y, settings[LOSS_DELTA])
     if abs(slope) <= NO_GRADIENT * max(1.0, abs(y)):
         slope = 0.0
-    eta = settings[RATE] / float(counts[SEEN] + 1) ** settings[POWER]
-    c2 = weight * (settings[MU] + eta) * slope * slope
+    c2 = weight * (settings[MU] + rate_at(settings, counts[SEEN] + 1)) * slope * slope
     g = weight * slope
     row[C2], row[ONE_N], row[KK], row[KN], row[NN], row[EXTRA] = c2, 0.0, 0.0, 0.0, 0.0, 0.0
     if counts[SHRINKS] == 0 and counts[RANK] == 0:  # no row has entered, so there is no eigenvalue yet to compare with
@@ -247,7 +248,15 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
     return p
 
 
-@compiled
+@loops
+def rate_at(settings: Any, t: int) -> float:
+    """Return eta of row t, counted from 1."""
+    if settings[POWER] == 1.0:  # a power takes longer than the rest of a short row
+        return settings[RATE] / t
+    return settings[RATE] / float(t) ** settings[POWER]
+
+
+@loops
 def rows_in_block(block: Block) -> int:
     """Return how many rows the block takes: after the first shrink those of B have places of the buffer."""
     return len(block.gram) - (len(block.lam) if block.counts[SHRINKS] > 0 else 0)
@@ -264,14 +273,16 @@ def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any) 
     size = had + filled
     collect_steps(block, on_b, on_x)
 
-    stack, c = np.zeros((size, size)), np.sqrt(rows[:filled, C2])
+    stack, c = np.zeros((size, size)), np.empty(filled)  # of the stack the lower triangle
     for i in range(had):
         stack[i, i] = lam[i]
     for i in range(filled):
+        c[i] = np.sqrt(rows[i, C2])
+        left, right, own = stack[had + i], stack[had + i, had:], z[i, 1:]
         for j in range(had):
-            stack[had + i, j] = stack[j, had + i] = c[i] * z[i, 1 + j]
+            left[j] = c[i] * own[j]
         for j in range(i + 1):
-            stack[had + i, had + j] = stack[had + j, had + i] = c[i] * c[j] * gram[i, j]
+            right[j] = c[i] * c[j] * gram[i, j]
     # While alpha is small so may be the eigenvalues that matter; how many there are was counted as the rows came.
     largest = 0.0
     for i in range(size):
@@ -316,11 +327,16 @@ def collect_steps(block: Block, on_b: Any, on_x: Any) -> None:
                 a_n += a[i] * nj[i]
         a[j] = row[STEP] * row[ALONG_K] + row[KK] * a_k + row[KN] * a_n
         o[j] = row[STEP] * row[ALONG_N] + row[KN] * a_k + row[ONE_N] * (row[NN] * a_n - o_n)
+    total = on_b[0]
+    total[:] = 0.0
+    for j in range(filled):
+        own = z[j, 1:]
+        for b in range(len(lam)):
+            total[b] += o[j] * own[b]
+        for b in range(len(lam) if careful else 0):
+            total[b] -= a[j] * moved(lam[b], alpha, careful) * own[b]
     for b in range(len(lam)):
-        on_k, total = moved(lam[b], alpha, careful), 0.0
-        for j in range(filled):
-            total += (o[j] - a[j] * on_k) * z[j, 1 + b]
-        on_b[0, b] = (total * taken(lam[b], alpha, careful) + block.ball[1 + b]) / block.ball[0]
+        total[b] = (total[b] * taken(lam[b], alpha, careful) + block.ball[1 + b]) / block.ball[0]
     for j in range(filled):
         on_x[0, j] = (rows[j, EXTRA] - o[j]) / block.ball[0]
 

@@ -17,15 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, inner
-from robustfd.linalg.lapack import at, gemm
+from robustfd.linalg._compile import compiled, inner, loops
+from robustfd.linalg.lapack import at, fetch_row, gemm
 
 Floats = NDArray[np.float64]
 
 RUNS = 128  # runs after which all features catch up
 RUN_ROWS = 256  # rows of a run, about: blocks are not divided
 RUN_ENTRIES = 2**19  # non-zeros after which a run ends at the next block
-FEATURES, ENTRIES, ROWS, RUN, REACH = range(5)  # places in Columns.counts
+PIECE = 8  # entries of a feature that are kept side by side
+GROUP = 64  # features that are written back at a time: they stay in the fastest cache
+FEATURES, ENTRIES, ROWS, RUN, REACH, PIECES = range(6)  # places in Columns.counts
 
 
 class Columns(NamedTuple):
@@ -39,11 +41,11 @@ class Columns(NamedTuple):
     gathered: Floats  # (features, q): the features of this run, as they were at its beginning
     scale: Floats  # (features,): the metric: products are of x and scale times x
     feature: NDArray[np.int32]  # (features,): which feature it is
-    latest: NDArray[np.int32]  # (features,): the last entry of this feature, or -1
-    value: Floats  # (entries,)
-    row: NDArray[np.int32]  # (entries,): the row of the run
-    where: NDArray[np.int32]  # (entries,): the place of the feature
-    before: NDArray[np.int32]  # (entries,): the entry of this feature before this one, or -1
+    latest: NDArray[np.int32]  # (features,): the last piece of this feature's entries, or -1
+    used: NDArray[np.int32]  # (features,): how many entries are in that
+    value: Floats  # (pieces, PIECE): entries
+    row: NDArray[np.int32]  # (pieces, PIECE): their rows of the run
+    before: NDArray[np.int32]  # (pieces,): the piece of the same feature before this one, or -1
     coefficients: Floats  # (r + rows, q): transposed, see above
     counts: NDArray[np.int64]
 
@@ -60,9 +62,9 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
         scale=np.zeros(64),
         feature=np.zeros(64, np.int32),
         latest=np.zeros(64, np.int32),
-        value=np.zeros(64),
-        row=np.zeros(64, np.int32),
-        where=np.zeros(64, np.int32),
+        used=np.zeros(64, np.int32),
+        value=np.zeros((64, PIECE)),
+        row=np.zeros((64, PIECE), np.int32),
         before=np.zeros(64, np.int32),
         coefficients=np.zeros((r + rows, q)),
         counts=np.zeros(8, np.int64),
@@ -74,16 +76,17 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
 
 def with_room(columns: Columns, entries: int) -> Columns:
     """Return columns with room for so many more entries, and as many more features."""
-    needed = int(columns.counts[ENTRIES]) + entries
-    of_entries = {name: getattr(columns, name) for name in ("value", "row", "where", "before")}
-    of_features = {name: getattr(columns, name) for name in ("gathered", "scale", "feature", "latest")}
+    pieces = int(columns.counts[PIECES]) + entries
+    features = min(int(columns.counts[FEATURES]) + entries, len(columns.age))
+    of_entries = {name: getattr(columns, name) for name in ("value", "row", "before")}
+    of_features = {name: getattr(columns, name) for name in ("gathered", "scale", "feature", "latest", "used")}
     room = {}
-    if needed > len(columns.value):
+    if pieces > len(columns.value):
         room.update(of_entries)
-    if min(int(columns.counts[FEATURES]) + entries, len(columns.age)) > len(columns.scale):
+    if features > len(columns.scale):
         room.update(of_features)
     for name, old in room.items():
-        size = needed if name in of_entries else min(int(columns.counts[FEATURES]) + entries, len(columns.age))
+        size = pieces if name in of_entries else features
         new = np.zeros((max(size, 2 * len(old)), *old.shape[1:]), old.dtype)
         new[: len(old)] = old
         room[name] = new
@@ -104,18 +107,48 @@ def discard_run(columns: Columns) -> None:
     """Forget the run that is going on."""
     counts, r, q = columns.counts, *columns.history.shape[1:]
     columns.place[columns.feature[: counts[FEATURES]]] = -1
-    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = 0
+    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[PIECES] = 0
     columns.coefficients[:r] = np.eye(r, q, q - r)
 
 
-@inner
+def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+    """Return all entries of the run, in the order of rows: values, rows, and places of features."""
+    features, pieces = int(columns.counts[FEATURES]), int(columns.counts[PIECES])
+    sizes, of = np.full(pieces, PIECE), np.zeros(pieces, np.int32)
+    sizes[columns.latest[:features]] = columns.used[:features]
+    of[columns.latest[:features]] = np.arange(features)
+    for piece in range(pieces - 1, -1, -1):  # a piece comes after those before it
+        if columns.before[piece] >= 0:
+            of[columns.before[piece]] = of[piece]
+    there = np.arange(PIECE) < sizes[:, None]
+    value, row, where = columns.value[:pieces][there], columns.row[:pieces][there], np.repeat(of, sizes)
+    order = np.lexsort((where, row))
+    return value[order], row[order], where[order]
+
+
+def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where: NDArray[np.int32]) -> None:
+    """Make these, in the order of rows, the entries of a run that has none; its features are there."""
+    features = int(columns.counts[FEATURES])
+    order, count = np.argsort(where, kind="stable"), np.bincount(where, minlength=features)
+    pieces = -(-count // PIECE)
+    first = np.cumsum(pieces) - pieces
+    number = np.arange(len(where)) - np.repeat(np.cumsum(count) - count, count)  # of an entry, among its feature's
+    piece, inside = np.repeat(first, count) + number // PIECE, number % PIECE
+    columns.value[piece, inside], columns.row[piece, inside] = value[order], row[order]
+    columns.before[piece] = np.where(number < PIECE, -1, piece - 1)
+    columns.latest[:features] = np.where(count > 0, first + pieces - 1, -1)
+    columns.used[:features] = np.where(count > 0, (count - 1) % PIECE + 1, PIECE)
+    columns.counts[ENTRIES], columns.counts[PIECES] = len(where), pieces.sum()
+
+
+@loops
 def has_room(columns: Columns, entries: int) -> bool:
     """Return whether there is room for so many more entries, all of new features."""
     features = min(columns.counts[FEATURES] + entries, len(columns.age))
-    return columns.counts[ENTRIES] + entries <= len(columns.value) and features <= len(columns.scale)
+    return columns.counts[PIECES] + entries <= len(columns.value) and features <= len(columns.scale)
 
 
-@inner
+@loops
 def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int) -> int:
     """Gather the features of entries first to last - 1 that are not in this run yet; return how many there were."""
     counts, place, gathered = columns.counts, columns.place, columns.gathered
@@ -125,18 +158,25 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
         j = indices[e]
         if place[j] < 0:
             k = counts[FEATURES]
-            place[j], columns.feature[k], columns.latest[k], columns.scale[k] = k, j, -1, 1.0
+            place[j], columns.feature[k], columns.scale[k] = k, j, 1.0
+            columns.latest[k], columns.used[k] = -1, PIECE
+            fetch_row(columns.basis, j)
             counts[FEATURES] += 1
             oldest = max(oldest, now - columns.age[j])
     if oldest > 0:
         look_back(routines, columns, oldest)
     for k in range(before, counts[FEATURES]):
         j = columns.feature[k]
-        right_feature(columns.basis[j], columns.reach[now - columns.age[j]], gathered[k])
+        source, target, missed = columns.basis[j], gathered[k], now - columns.age[j]
+        if missed > 0:
+            right_feature(source, columns.reach[missed], target)
+        else:
+            for i in range(len(target)):
+                target[i] = source[i]
     return counts[FEATURES] - before
 
 
-@inner
+@loops
 def right_feature(old: Any, matrix: Any, new: Any) -> None:
     """Fill `new` with what a feature has become of `old` by the matrix (r, q) of what it missed."""
     r, q = matrix.shape
@@ -149,7 +189,7 @@ def right_feature(old: Any, matrix: Any, new: Any) -> None:
                 new[j] += x * row[j]
 
 
-@inner
+@loops
 def look_back(routines: Any, columns: Columns, runs: int) -> None:
     """Make reach[0 : runs + 1] known: reach[g + 1] is what run now - g - 1 did, and after it what reach[g] says."""
     counts, reach, history = columns.counts, columns.reach, columns.history
@@ -163,13 +203,15 @@ def look_back(routines: Any, columns: Columns, runs: int) -> None:
     counts[REACH] = max(counts[REACH], runs)
 
 
-@inner
+@loops
 def enter_row(columns: Columns, data: Any, indices: Any, first: int, last: int, products: Any, overlaps: Any) -> None:
     """Enter one row; fill products (q) of the basis with it and overlaps (rows) of earlier rows, and it, with it."""
     counts = columns.counts
-    q, row, entry = len(products), counts[ROWS], counts[ENTRIES]
-    products[:] = 0.0
-    overlaps[: row + 1] = 0.0
+    q, row, latest, used = len(products), counts[ROWS], columns.latest, columns.used
+    for j in range(q):
+        products[j] = 0.0
+    for i in range(row):
+        overlaps[i] = 0.0
     own = 0.0
     for e in range(first, last):
         k = columns.place[indices[e]]
@@ -177,19 +219,24 @@ def enter_row(columns: Columns, data: Any, indices: Any, first: int, last: int, 
         source = columns.gathered[k]
         for j in range(q):
             products[j] += x * source[j]
-        other = columns.latest[k]
-        while other >= 0:
-            overlaps[columns.row[other]] += x * columns.value[other]
-            other = columns.before[other]
+        piece, size = latest[k], used[k]
+        while piece >= 0:
+            rows, values = columns.row[piece], columns.value[piece]
+            for i in range(size):
+                overlaps[rows[i]] += x * values[i]
+            piece, size = columns.before[piece], PIECE
         own += x * data[e]
     overlaps[row] = own
     for e in range(first, last):
         k = columns.place[indices[e]]
-        columns.value[entry], columns.row[entry], columns.where[entry] = data[e], row, k
-        columns.before[entry] = columns.latest[k]
-        columns.latest[k] = entry
-        entry += 1
-    counts[ENTRIES], counts[ROWS] = entry, row + 1
+        if used[k] == PIECE:
+            columns.before[counts[PIECES]] = latest[k]
+            latest[k], used[k] = counts[PIECES], 0
+            counts[PIECES] += 1
+        columns.value[latest[k], used[k]], columns.row[latest[k], used[k]] = data[e], row
+        used[k] += 1
+    counts[ENTRIES] += last - first
+    counts[ROWS] += 1
 
 
 @inner
@@ -215,38 +262,66 @@ def end_run(routines: Any, columns: Columns) -> None:
     counts, c, gathered = columns.counts, columns.coefficients, columns.gathered
     d, q = columns.basis.shape
     r = columns.history.shape[1]
-    features = counts[FEATURES]
-    new = np.zeros((features, q))
-    for k in range(features):
-        for j in range(q - r):
-            new[k, j] = gathered[k, j]
-    gemm(routines, False, False, features, q, r, 1.0, at(gathered, q - r), q, at(c, 0), q, 1.0, at(new, 0), q)
-    for e in range(counts[ENTRIES]):
-        x, source, target = columns.value[e], c[r + columns.row[e]], new[columns.where[e]]
-        for j in range(q):
-            target[j] += x * source[j]
+    new = np.empty((GROUP, q))
+    for first in range(0, counts[FEATURES], GROUP):
+        size = min(GROUP, counts[FEATURES] - first)
+        for i in range(size):
+            for j in range(q):
+                new[i, j] = gathered[first + i, j] if j < q - r else 0.0
+        old = at(gathered, first * q + q - r)
+        gemm(routines, False, False, size, q, r, 1.0, old, q, at(c, 0), q, 1.0, at(new, 0), q)
+        _write_back(columns, first, new[:size])
     for i in range(r):
         for j in range(q):
             columns.history[counts[RUN], i, j] = c[i, j]
             c[i, j] = 1.0 if j == q - r + i else 0.0
     counts[RUN] += 1
-    for k in range(features):
-        feature, target = columns.feature[k], new[k]
-        columns.place[feature] = -1
-        columns.age[feature] = counts[RUN]
-        for j in range(q):
-            columns.basis[feature, j] = target[j]
-    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[REACH] = 0
+    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[REACH] = counts[PIECES] = 0
     if counts[RUN] == RUNS:
         look_back(routines, columns, RUNS)
-        right = np.empty(q)
-        for feature in range(d):
-            if columns.age[feature] < RUNS:
-                right_feature(columns.basis[feature], columns.reach[RUNS - columns.age[feature]], right)
-                for j in range(q):
-                    columns.basis[feature, j] = right[j]
-            columns.age[feature] = 0
+        _catch_up(columns, np.empty(q))
         counts[RUN] = counts[REACH] = 0
+
+
+@loops
+def add_entries(columns: Columns, place: int, coefficients: Any, target: Any) -> None:
+    """Add to `target` what the rows of the run are to a feature of it, by the coefficients of the rows."""
+    piece, size = columns.latest[place], columns.used[place]
+    while piece >= 0:
+        rows, values = columns.row[piece], columns.value[piece]
+        for i in range(size):
+            x, source = values[i], coefficients[rows[i]]
+            for j in range(len(target)):
+                target[j] += x * source[j]
+        piece, size = columns.before[piece], PIECE
+
+
+@loops
+def _write_back(columns: Columns, first: int, new: Any) -> None:
+    """Write features of the run, from place `first` on, into the basis, with what the rows of the run are to them."""
+    on_rows = columns.coefficients[columns.history.shape[1] :]
+    for k in range(len(new)):
+        fetch_row(columns.basis, columns.feature[first + k])
+    for k in range(len(new)):
+        feature, source = columns.feature[first + k], new[k]
+        add_entries(columns, first + k, on_rows, source)
+        target = columns.basis[feature]
+        columns.place[feature] = -1
+        columns.age[feature] = columns.counts[RUN] + 1
+        for j in range(len(source)):
+            target[j] = source[j]
+
+
+@loops
+def _catch_up(columns: Columns, right: Any) -> None:
+    """Bring all features up to date."""
+    for feature in range(len(columns.age)):
+        if columns.age[feature] < RUNS:
+            right_feature(columns.basis[feature], columns.reach[RUNS - columns.age[feature]], right)
+            target = columns.basis[feature]
+            for j in range(len(right)):
+                target[j] = right[j]
+        columns.age[feature] = 0
 
 
 @compiled
@@ -281,8 +356,4 @@ def weights_of(routines: Any, columns: Columns, indices: Any, on_b: Any, on_x: A
             for j in range(p):
                 target[j] += right[p + i] * whole[i, j]
         if here >= 0:
-            entry = columns.latest[here]
-            while entry >= 0:
-                for j in range(p):
-                    target[j] += columns.value[entry] * whole[r + columns.row[entry], j]
-                entry = columns.before[entry]
+            add_entries(columns, here, whole[r:], target)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from robustfd.linalg._compile import compiled, inner
-from robustfd.linalg.lapack import at, gemm
+from robustfd.linalg.lapack import at, further, gemm
 from robustfd.online._block import (
     FILLED,
     LEARNT,
@@ -47,23 +47,37 @@ STRIP = 256  # features that are brought up to date at a time: their part of the
 def open_dense(block: Block, d: int) -> Any:
     """Return the basis and the rows of the block, which live in its extra memory."""
     rows, q = block.products.shape
-    return block.extra[: d * q].reshape(d, q), block.extra[d * q :].reshape(rows, d)
+    return block.extra[: d * q].reshape(q, d), block.extra[d * q :].reshape(rows, d)
 
 
 @compiled
 def enter_dense(routines: Any, block: Block, basis: Any, buffer: Any, x: Any, done: int, count: int) -> None:
     """Take `count` rows of x into the block, from row `done` on."""
-    d, q, first, size = x.shape[1], basis.shape[1], block.counts[FILLED], len(block.gram)
-    last, here = first + count, at(buffer, first * d)
+    d, first = x.shape[1], block.counts[FILLED]
     for i in range(count):
         source, target = x[done + i], buffer[first + i]
         for j in range(d):
             target[j] = source[j]
     if count == 1 and enter_thin(block, basis, buffer):
-        begin_rows(routines, block, first, last)
-        return
-    gemm(routines, False, False, count, q, d, 1.0, here, d, at(basis, 0), q, 0.0, at(block.products, first * q), q)
-    gemm(routines, False, True, count, last, d, 1.0, here, d, at(buffer, 0), d, 0.0, at(block.gram, first * size), size)
+        begin_rows(routines, block, first, first + 1)
+    else:
+        enter_here(routines, block, basis, at(buffer, 0), count)
+
+
+@inner
+def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
+    """Take the next `count` rows of those that begin at the address `rows` into the block.
+
+    The products are formed a strip of features at a time: all of it stays in the fastest cache.
+    """
+    (q, d), first, size = basis.shape, block.counts[FILLED], len(block.gram)
+    last, new = first + count, further(rows, first * d)
+    products, gram = at(block.products, first * q), at(block.gram, first * size)
+    for start in range(0, d, STRIP):
+        width, keep = min(STRIP, d - start), 0.0 if start == 0 else 1.0
+        here, old = further(new, start), further(rows, start)
+        gemm(routines, False, True, count, q, width, 1.0, here, d, at(basis, start), d, keep, products, q)
+        gemm(routines, False, True, count, last, width, 1.0, here, d, old, d, keep, gram, size)
     begin_rows(routines, block, first, last)
 
 
@@ -79,36 +93,36 @@ def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
                 return False
             where[count] = j
             count += 1
-    products[:] = 0.0
-    for e in range(count):
-        x, source = row[where[e]], basis[where[e]]
-        for j in range(len(products)):
-            products[j] += x * source[j]
+    for j in range(len(products)):
+        products[j] = _thin_product(row, where[:count], basis[j])
     for j in range(i + 1):
-        other, total = buffer[j], 0.0
-        for e in range(count):
-            total += row[where[e]] * other[where[e]]
-        block.gram[i, j] = total
+        block.gram[i, j] = _thin_product(row, where[:count], buffer[j])
     return True
 
 
+@inner
+def _thin_product(row: Any, where: Any, other: Any) -> float:
+    total = 0.0
+    for e in where:
+        total += row[e] * other[e]
+    return total
+
+
 @compiled
-def change_dense(routines: Any, basis: Any, buffer: Any, on_b: Any, on_x: Any) -> None:
-    """Let w and B become what `end_block` says."""
-    d, q = basis.shape
-    r, rows = q - 1, on_x.shape[1]
-    strip = np.empty((min(STRIP, d), q))
+def change_dense(routines: Any, basis: Any, rows: Any, on_b: Any, on_x: Any) -> None:
+    """Let w and B become what `end_block` says; the rows of the block begin at the address `rows`."""
+    q, d = basis.shape
+    r, count = q - 1, on_x.shape[1]
+    strip = np.empty((q, min(STRIP, d)))
+    out, line = at(strip, 0), strip.shape[1]
     for start in range(0, d, STRIP):
-        size = min(STRIP, d - start)
-        for i in range(size):
-            for j in range(q):
-                strip[i, j] = basis[start + i, 0] if j == 0 else 0.0
-        out = at(strip, 0)
-        gemm(routines, False, True, size, q, r, 1.0, at(basis, start * q + 1), q, at(on_b, 0), r, 1.0, out, q)
-        gemm(routines, True, True, size, q, rows, 1.0, at(buffer, start), d, at(on_x, 0), rows, 1.0, out, q)
-        for i in range(size):
-            for j in range(q):
-                basis[start + i, j] = strip[i, j]
+        width, here = min(STRIP, d - start), further(rows, start)
+        gemm(routines, False, False, q, width, r, 1.0, at(on_b, 0), r, at(basis, d + start), d, 0.0, out, line)
+        gemm(routines, False, False, q, width, count, 1.0, at(on_x, 0), count, here, d, 1.0, out, line)
+        for i in range(q):
+            source, target = strip[i], basis[i, start : start + width]
+            for j in range(width):
+                target[j] = source[j] + (target[j] if i == 0 else 0.0)
 
 
 @compiled
@@ -177,13 +191,17 @@ def learn_dense(
                 if not abs(x[i, j]) <= LARGEST or not abs(y[i]) <= LARGEST:
                     return -1
     while done < len(x) and counts[STATUS] == LEARNT:
-        count = min(rows_in_block(block) - counts[FILLED], len(x) - done)
-        enter_dense(routines, block, basis, buffer, x, done, count)
+        count, rows = min(rows_in_block(block) - counts[FILLED], len(x) - done), at(buffer, 0)
+        if count == rows_in_block(block):  # the whole block is here and need not be kept
+            rows = at(x, done * x.shape[1])
+            enter_here(routines, block, basis, rows, count)
+        else:
+            enter_dense(routines, block, basis, buffer, x, done, count)
         done += step_rows(settings, block, done, count, y, weight, margins, progress)
         if counts[FILLED] == rows_in_block(block):
             on_b, on_x = np.zeros((q, q - 1)), np.zeros((q, counts[FILLED]))
             if end_block(routines, settings, block, on_b, on_x):
-                change_dense(routines, basis, buffer, on_b, on_x)
+                change_dense(routines, basis, rows, on_b, on_x)
     return done
 
 

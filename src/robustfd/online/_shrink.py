@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from robustfd.linalg._compile import inner
-from robustfd.linalg.lapack import EIGENPAIRS, EPS, GRADED, at, call
+from robustfd.linalg.eigen import EIGENPAIRS, EPS, GRADED
+from robustfd.linalg.lapack import at, call
 
 
 @inner
@@ -15,10 +16,11 @@ def shrink_block(
 ) -> float:  # fmt: skip
     """Fill lam with the squared lengths of the new rows, and return what the shrink took away, or -1 if it failed.
 
-    `stack` is the Gram matrix of the `had` rows of B and of the rows c x of the block. The last rows of on_b and on_x
-    are filled: B becomes on_b[-r:] B + on_x[-r:] X. Of the r + 1 largest eigenvalues the last `shrunk` lose the least
-    of them (linalg/rules.py). With `graded`, small eigenvalues are right relative to themselves. The rank of the
-    stack is at most `most`, if that is given, and of one of rank r or less nothing is taken.
+    `stack` is the Gram matrix, its lower triangle, of the `had` rows of B and of the rows c x of the block. The last
+    rows of on_b and on_x are filled: B becomes on_b[-r:] B + on_x[-r:] X. Of the r + 1 largest eigenvalues the last
+    `shrunk` lose the least of them (linalg/rules.py). With `graded`, small eigenvalues are right relative to
+    themselves. The rank of the stack is at most `most`, if that is given, and of one of rank r or less nothing is
+    taken.
     """
     r, size, filled = len(lam), len(stack), len(c)
     wanted, offset = min(r, size), len(on_b) - r
@@ -36,9 +38,14 @@ def shrink_block(
         if j < min(wanted, rank) and values[j] > EPS * EPS * values[0]:
             kept = max(values[j] - delta, 0.0) if j >= r + 1 - shrunk else values[j]
         factor = np.sqrt(kept / values[j]) if kept > 0 else 0.0
-        for i in range(r):
-            on_b[offset + j, i] = factor * vectors[j, i] if i < had and j < wanted else 0.0
-        for i in range(filled):
-            on_x[offset + j, i] = factor * vectors[j, had + i] * c[i] if j < wanted else 0.0
+        from_b, from_x = on_b[offset + j], on_x[offset + j]
+        from_b[:] = 0.0
+        from_x[:] = 0.0
+        if factor > 0:
+            left, right = vectors[j], vectors[j, had:]
+            for i in range(had):
+                from_b[i] = factor * left[i]
+            for i in range(filled):
+                from_x[i] = factor * right[i] * c[i]
         lam[j] = kept
     return delta

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online import _block, _columns, _features, _mixture, progress
-from robustfd.online._columns import ENTRIES, FEATURES, REACH, ROWS, RUN, RUNS, Columns
+from robustfd.online._columns import FEATURES, REACH, ROWS, RUN, RUNS, Columns
 from robustfd.online._newton import LARGEST
 from robustfd.online.losses import LOSSES
 
@@ -214,7 +214,8 @@ def pack_newton(state: Any) -> tuple[Document, Tensors]:
     if state.sparse:
         arrays |= pack_columns(state.columns, n)
     else:
-        arrays["basis"], buffer = _dense_parts(block, state.d)
+        basis, buffer = _dense_parts(block, state.d)
+        arrays["basis"] = basis.T
         arrays["buffer"] = buffer[:n]
     numbers = {
         "sparse": bool(state.sparse),
@@ -257,7 +258,7 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
             raise ValueError("the run has no room for the block")
     else:
         basis, buffer = _dense_parts(block, d)
-        basis[:] = parts.array("basis", d, q)
+        basis[:] = parts.array("basis", d, q).T
         buffer[:n] = parts.array("buffer", n, d)
     parts.close()
 
@@ -265,7 +266,7 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
 def _dense_parts(block: _block.Block, d: int) -> tuple[Floats, Floats]:
     """Return the basis and the rows of the block, for dense rows."""
     rows, q = block.products.shape
-    return block.extra[: d * q].reshape(d, q), block.extra[d * q :].reshape(rows, d)
+    return block.extra[: d * q].reshape(q, d), block.extra[d * q :].reshape(rows, d)
 
 
 # -- the basis of sparse rows
@@ -273,7 +274,8 @@ def _dense_parts(block: _block.Block, d: int) -> tuple[Floats, Floats]:
 
 def pack_columns(columns: Columns, filled: int) -> Tensors:
     """Return the arrays of a basis and its run, of which the last `filled` rows are in a block that goes on."""
-    features, entries, rows, run = (int(columns.counts[i]) for i in (FEATURES, ENTRIES, ROWS, RUN))
+    features, rows, run = (int(columns.counts[i]) for i in (FEATURES, ROWS, RUN))
+    value, row, where = _columns.entries_of(columns)
     return {
         "basis": columns.basis,
         "age": columns.age,
@@ -281,9 +283,9 @@ def pack_columns(columns: Columns, filled: int) -> Tensors:
         "run.coefficients": columns.coefficients[: columns.history.shape[1] + rows - filled],
         "run.feature": columns.feature[:features],
         "run.gathered": columns.gathered[:features],
-        "run.where": columns.where[:entries],
-        "run.row": columns.row[:entries],
-        "run.value": columns.value[:entries],
+        "run.where": where,
+        "run.row": row,
+        "run.value": value,
     }
 
 
@@ -310,14 +312,8 @@ def unpack_columns(columns: Columns, parts: Parts, filled: int) -> Columns:
     row = parts.array("run.row", entries, dtype=np.int32, least=0, most=rows - 1)
     if np.any(row[1:] < row[:-1]):
         raise ValueError("the rows of the run are out of order")
-    columns.where[:entries], columns.row[:entries] = where, row
-    columns.value[:entries] = parts.array("run.value", entries)
-    # For each feature, the list of its entries from the last to the first.
-    order = np.argsort(where, kind="stable")
-    columns.before[order] = np.where(np.diff(where[order], prepend=-1) == 0, np.roll(order, 1), -1)
-    columns.latest[:features] = -1
-    columns.latest[where] = np.arange(entries)
-    columns.counts[[FEATURES, ENTRIES, ROWS, RUN, REACH]] = features, entries, rows, run, 0
+    columns.counts[[FEATURES, ROWS, RUN, REACH]] = features, rows, run, 0
+    _columns.enter_entries(columns, parts.array("run.value", entries), row, where)
     return columns
 
 

@@ -6,7 +6,7 @@ A run of columns is a block here, because D changes after each.
 from typing import Any
 
 from robustfd.linalg._compile import compiled
-from robustfd.online._columns import Columns, change, end_run, enter_row, gather
+from robustfd.online._columns import PIECE, Columns, change, end_run, enter_row, gather
 
 
 @compiled
@@ -22,6 +22,20 @@ def enter_rows(
         columns.scale[columns.place[indices[e]]] = 1.0 / metric[e] if metric[e] > 0 else 0.0
     for i in range(len(products)):
         enter_row(columns, data, indices, indptr[i], indptr[i + 1], products[i], gram[i])
+
+
+@compiled
+def sum_features(columns: Columns, factors: Any, weights: Any, out: Any) -> None:
+    """Fill out (3, features): how many entries a feature has, the sum of (x / factor)^2, and of weight x^2."""
+    for k in range(out.shape[1]):
+        piece, size = columns.latest[k], columns.used[k]
+        while piece >= 0:
+            for i in range(size):
+                x, row = columns.value[piece, i], columns.row[piece, i]
+                out[0, k] += 1.0
+                out[1, k] += (x / factors[row]) ** 2
+                out[2, k] += weights[row] * x * x
+            piece, size = columns.before[piece], PIECE
 
 
 @compiled

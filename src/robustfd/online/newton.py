@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._validation import check_choice, check_integer, check_real
-from robustfd.linalg.lapack import routines
+from robustfd.linalg.eigen import routines
 from robustfd.linalg.rules import shrunk_count
 from robustfd.online import _ball, _block, _columns
 from robustfd.online._base import RATES, Floats, OnlineLearner, State, as_rows, check_rate
@@ -63,7 +63,7 @@ class NewtonState:
             return 0
         if self.ball:
             return self._learn_in_ball(x, y, weight, margins, progress)
-        where = (routines(own=True), self.settings, self.memory, self.counts)
+        where = (routines(), self.settings, self.memory, self.counts)
         if not self.sparse:
             return learn_dense(*where, x, y, weight, margins, progress)
         done, n, most = 0, len(y), self.counts[BUFFER]
@@ -77,7 +77,7 @@ class NewtonState:
 
     def _learn_in_ball(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Do as `learn`, row by row with a projection after each (or before it)."""
-        settings, block, counts, address = self.settings, self.block, self.counts, routines(own=True)
+        settings, block, counts, address = self.settings, self.block, self.counts, routines()
         project_next = settings[PROJECTION] == NEXT
         for i in range(len(y)):
             if project_next:
@@ -90,7 +90,7 @@ class NewtonState:
                 enter_dense(address, block, basis, buffer, x, i, 1)
             if step_rows(settings, block, i, 1, y, weight, margins, progress) == 0:
                 return i
-            full = counts[FILLED] == rows_in_block(block)
+            full = counts[FILLED] == rows_in_block.py_func(block)
             if not project_next and not (full and settings[SHRINK_FIRST]):
                 self._project(block)
             if full:
@@ -102,7 +102,7 @@ class NewtonState:
                 if self.sparse:
                     change_sparse(address, block, self.columns, on_b, on_x)
                 else:
-                    change_dense(address, basis, buffer, on_b, on_x)
+                    change_dense(address, basis, np.uint64(buffer.ctypes.data), on_b, on_x)
                 if not project_next and settings[SHRINK_FIRST]:
                     self._project(block)
         return len(y)
@@ -117,7 +117,7 @@ class NewtonState:
             stored = [c.basis, c.gathered, c.coefficients, c.history]
             c.counts[REACH] = 0  # to be made again, from the history
         else:
-            stored = [open_dense.py_func(block, self.d)[0]]
+            stored = [open_dense.py_func(block, self.d)[0].T]
         for array in (*stored, block.products):
             array[..., 0] *= factor
         block.ball[q:] *= factor
@@ -155,11 +155,11 @@ class NewtonState:
         if self.sparse:
             return self._weights_of(np.arange(self.d, dtype=np.int32), on_b, on_x, filled)
         basis, buffer = open_dense.py_func(self.block, self.d)
-        return self.block.ball[0] * (basis[:, 0] + basis[:, 1:] @ on_b[0] + on_x[0, :filled] @ buffer[:filled])
+        return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0, :filled] @ buffer[:filled])
 
     def _weights_of(self, features: NDArray[np.int32], on_b: Floats, on_x: Floats, filled: int) -> Floats:
         out = np.empty((len(features), 1))
-        _columns.weights_of(routines(own=True), self.columns, features, on_b, on_x, filled, out)
+        _columns.weights_of(routines(), self.columns, features, on_b, on_x, filled, out)
         return self.block.ball[0] * out[:, 0]
 
     def margins(self, x: Any) -> Floats:

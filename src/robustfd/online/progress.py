@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg._compile import compiled, loops
 from robustfd.online.losses import loss_value
 
 Floats = NDArray[np.float64]
@@ -19,13 +19,13 @@ def start() -> Floats:
     return np.zeros((1 + RECORDS, 4))
 
 
-@inner
+@loops
 def tally(code: int, delta: float, margin: float, y: float, weight: float, progress: Any) -> None:
     """Add a row with label y, judged by the sign and the loss of its margin."""
     tally_row(loss_value(code, margin, y, delta), 1.0 if (margin > 0) != (y > 0) else 0.0, weight, progress)
 
 
-@inner
+@loops
 def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
     """Add a row of this loss."""
     totals = progress[0]

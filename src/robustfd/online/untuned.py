@@ -139,13 +139,9 @@ class UntunedState:
         weighted: Any
         if self.sparse:
             c = self.columns
-            entries = slice(0, int(c.counts[_columns.ENTRIES]))
             which = c.feature[: c.counts[_columns.FEATURES]].copy()
-            x, row, place = c.value[entries], c.row[entries], c.where[entries]
-            count, square, weighted = (
-                np.bincount(place, weights, len(which))
-                for weights in (np.ones(len(x)), np.square(x / factors[row]), c2[row] * x * x)
-            )
+            count, square, weighted = sums = np.zeros((3, len(which)))
+            _untuned.sum_features(c, factors, c2, sums)
             _untuned.end_rows(routines(), c, on_b, on_x)
         else:
             rows = self.rows[:n]
