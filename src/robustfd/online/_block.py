@@ -233,10 +233,10 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
         inside, move = 1.0 + c2 * kappa, 0.0
         if free == 0:
             row[KK], move = -c2 / inside, g / inside
-        elif c2 > 0:
+        elif c2 > 0 or alpha > 0:  # c2 = 0: no curvature at all, or so little that it underflows
             divisor = alpha * inside + c2 * free
             row[ONE_N], move = c2 / divisor, g * ((alpha * kappa + free) / divisor)
-            if careful:
+            if careful and c2 > 0:
                 row[ONE_N], row[NN] = 1.0 / free, inside / divisor
                 row[KK], row[KN] = -c2 * alpha / divisor, -c2 / divisor
         q = p - move * along
