@@ -359,7 +359,8 @@ def _late_step(settings: Any, block: Block, on_b: Any, on_x: Any) -> None:
     on_k, on_n = on_k / block.ball[0], on_n / block.ball[0]
     # In terms of the new B and of x; the new B is then written in terms of the old one and X.
     for j in range(r):
-        c = (on_n - on_k * moved(lam[j], alpha, careful)) * taken(lam[j], alpha, careful) * b[j]
+        # In this order: the first two factors alone go with the fourth power of the scale of the rows, and overflow.
+        c = (on_n - on_k * moved(lam[j], alpha, careful)) * (taken(lam[j], alpha, careful) * b[j])
         for i in range(r):
             on_b[0, i] += c * on_b[1 + j, i]
         for i in range(last + 1):
