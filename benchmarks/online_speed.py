@@ -69,6 +69,32 @@ def newton(repeats: int = 5) -> None:
     report("newton", results)
 
 
+def classes(repeats: int = 5) -> None:
+    """Twenty classes in one pass over one sketch, against two classes, and against twenty models."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5000, 200))
+    y = (x @ rng.standard_normal((200, 20))).argmax(axis=1)
+    SketchedNewtonClassifier().fit(x[:200], y[:200])
+    best = seconds(
+        {
+            "two": lambda: SketchedNewtonClassifier().fit(x, y < 10),
+            "twenty": lambda: SketchedNewtonClassifier().fit(x, y),
+            "models": lambda: [SketchedNewtonClassifier().fit(x, y == c) for c in range(20)],
+        },
+        repeats,
+    )
+    report(
+        "classes",
+        [
+            _row("2 classes, 200 features", best["two"] / len(y) * 1e6, "us/row"),
+            _row("20 classes", best["twenty"] / len(y) * 1e6, "us/row"),
+            _row("  times the time of 2", best["twenty"] / best["two"], most=6.0),
+            _row("20 models, each of one class against the rest", best["models"] / len(y) * 1e6, "us/row"),
+            _row("  times the time of one model of 20 classes", best["models"] / best["twenty"], least=3.0),
+        ],
+    )
+
+
 def against_vowpal(repeats: int = 3) -> None:
     """Learning only, on the same rows: OnlineNewton and SketchedNewtonClassifier against --OjaNewton."""
     if folder() is None or not vowpal.available():

@@ -10,6 +10,7 @@ CASES = {
     "sparse": sketch_speed.sparse,
     "linear": sketch_speed.linear,
     "newton": online_speed.newton,
+    "classes": online_speed.classes,
     "vowpal": online_speed.against_vowpal,
     "linear_online": online_speed.linear_online,
     "untuned": untuned.untuned,

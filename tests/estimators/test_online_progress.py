@@ -74,7 +74,11 @@ def test_plot(make, classification):
     np.testing.assert_array_equal(ax.lines[-1].get_ydata(), model.progressive_["loss"])
     same = make().fit(X, y).plot_progress(ax=ax, label="again")
     assert same is ax and ax.lines[-1].get_label().startswith("again: progressive ")
-    assert ax.get_xlabel() == "rows seen" and ax.get_ylim()[0] == 0
+    assert labels[-1].endswith(f" {model.progressive_loss_:.4g}")
+    assert ax.get_xlabel() == "rows seen" and ax.get_yscale() == ("linear" if classification else "log")
+    assert bool(ax.get_ylim()[0] == 0) is classification
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1  # it hides nothing
     top = max(line.get_ydata().max() for line in ax.lines)
     assert ax.get_ylim()[1] >= top
     plt.close(ax.figure)

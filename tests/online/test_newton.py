@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustfd.online.first_order import OnlineGradientDescent
 from robustfd.online.newton import NARROW, OnlineNewton
 from tests import reference_online as ref
 
@@ -156,3 +157,15 @@ def test_any_shape_scale_and_batching(data):
     batches = data.draw(st.lists(st.integers(1, 20), min_size=1, max_size=4))
     learner = OnlineNewton(kind, m, alpha0=alpha0)
     assert_equal_runs(learner, X, y, batches=batches, as_sparse=data.draw(st.booleans()), tolerance=1e-7)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_without_any_curvature_it_is_gradient_descent(as_sparse):
+    # mu = eta = 0: nothing ever enters H = alpha0 I.
+    X, y = stream(3, 60, NARROW + 1 if as_sparse else 9, density=0.02 if as_sparse else 1.0)
+    X = sp.csr_array(X) if as_sparse else X
+    newton = OnlineNewton("fd", 3, alpha0=20.0, curvature=0.0, rate=0.0, projection=None)
+    descent = OnlineGradientDescent(1 / 20, projection=None)
+    np.testing.assert_allclose(newton.learn(X, y), descent.learn(X, y), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(newton.weights_, descent.weights_, rtol=1e-12, atol=1e-12)
+    assert np.abs(newton.weights_).max() > 0.01

@@ -16,7 +16,7 @@ from robustfd._validation import check_rows, check_weights
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
-from robustfd.online._base import CHUNK, as_rows, check_numbers
+from robustfd.online._base import CHUNK, check_numbers, writable
 from robustfd.online.progress import plot_progress, tally_judged
 
 Floats = NDArray[np.float64]
@@ -272,30 +272,6 @@ def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
     for start in range(0, n, step):
         part = slice(start, min(start + step, n))
         yield part, x if step >= n else x[part]
-
-
-def float_rows(x: Any, *, sparse: bool) -> Any:
-    """Return rows as compiled loops take them; for arrays that cannot be written to they would be compiled again."""
-    x = as_rows(x, sparse=sparse)
-    if not sparse:
-        return writable(x)
-    x.data, x.indices, x.indptr = writable(x.data), writable(x.indices), writable(x.indptr)
-    return x
-
-
-def writable(value: Any) -> Any:
-    """Return value with plain arrays in it: what joblib has read from a file as memory maps cannot be written to."""
-    if isinstance(value, np.ndarray):
-        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
-    if isinstance(value, list):
-        return [writable(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [writable(part) for part in value]
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
-    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner
-        for name, part in vars(value).items():
-            setattr(value, name, writable(part))
-    return value
 
 
 @cache

@@ -28,7 +28,8 @@ class OnlineClassifier(OnlineEstimator):
         y : array of shape (n,)
             Strings, integers, booleans, or floats that are whole numbers.
         sample_weight : array of shape (n,), optional
-            Weights of the losses. A row of weight 0 is left out.
+            Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
+            0 is left out.
 
         Returns
         -------
@@ -141,7 +142,8 @@ class OnlineRegressor(OnlineEstimator):
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
-            Weights of the losses. A row of weight 0 is left out.
+            Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
+            0 is left out.
 
         Returns
         -------

@@ -9,10 +9,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice
-from robustfd.estimators._online import Floats, OnlineEstimator, blocks, float_rows
+from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import progress
+from robustfd.online._base import as_rows
 from robustfd.online._block import ALPHA
 from robustfd.online._snapshot import Parts, pack_newton, unpack_newton
 from robustfd.online.losses import LOSSES, loss_values
@@ -66,7 +67,7 @@ class _RFDSON(OnlineEstimator):
         sparse = self._states[0].sparse
         margins, losses = np.empty(labels.shape), np.zeros(len(labels))
         for part, rows in blocks(x, sparse=sparse):
-            rows = float_rows(self._with_intercept(rows), sparse=sparse)
+            rows = as_rows(self._with_intercept(rows), sparse=sparse)
             for c, state in enumerate(self._states):
                 y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
                 if state.learn(rows, y, weight[part], out, progress.start()) < len(y):

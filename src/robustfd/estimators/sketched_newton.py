@@ -8,9 +8,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer
-from robustfd.estimators._online import Floats, OnlineEstimator, blocks, float_rows
+from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
+from robustfd.online._base import as_rows
 from robustfd.online._features import INTERCEPT, MEAN
 from robustfd.online._snapshot import Parts, pack_untuned, sizes_of_untuned, unpack_untuned
 from robustfd.online.untuned import UntunedState
@@ -43,7 +44,7 @@ class _Untuned(OnlineEstimator):
         model = self._model
         margins = np.empty((x.shape[0], model.outputs))
         for part, rows in blocks(x, sparse=model.sparse):
-            rows = float_rows(rows, sparse=model.sparse)
+            rows = as_rows(rows, sparse=model.sparse)
             try:
                 with np.errstate(over="raise", invalid="raise"):
                     model.learn(rows, y[part].astype(np.float64), weight[part], margins[part])
@@ -61,7 +62,7 @@ class _Untuned(OnlineEstimator):
     def _margins(self, x: Any) -> Floats:
         margins = np.empty((x.shape[0], self._model.outputs))
         for part, rows in blocks(x, sparse=self._model.sparse):
-            margins[part] = self._model.margins(float_rows(rows, sparse=self._model.sparse))
+            margins[part] = self._model.margins(as_rows(rows, sparse=self._model.sparse))
         return margins
 
     def _widen(self, d: int) -> None:

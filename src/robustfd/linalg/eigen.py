@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from robustfd.linalg import lapack
 from robustfd.linalg._compile import compiled, compiled_routine, inner
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm
-from robustfd.linalg.tridiagonal import EPS, largest_values, tridiagonalise, turn_back, twisted_vectors
+from robustfd.linalg.tridiagonal import EPS as EPS
+from robustfd.linalg.tridiagonal import largest_values, tridiagonalise, turn_back, twisted_vectors
 
 Floats = NDArray[np.float64]
 

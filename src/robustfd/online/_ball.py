@@ -19,7 +19,20 @@ SMALLEST = 1e-6  # of the factor of the stored weights, before they are multipli
 
 
 def project(settings: Floats, block: Block) -> bool:
-    """Bring w into the ball; return whether the stored weights must be multiplied by ball[0] now, and it set to 1."""
+    """Bring w into the ball; return whether the stored weights must be multiplied by ball[0] now, and it set to 1.
+
+    If that overflows w becomes nan, which is noticed at the next row.
+    """
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            return _project(settings, block)
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        block.ball[0] = np.nan
+        return False
+
+
+def _project(settings: Floats, block: Block) -> bool:
+    """Do as `project`, or raise an error when numbers overflow."""
     bound, alpha = settings[BOUND], block.scalars[ALPHA]
     n, r = int(block.counts[FILLED]), len(block.lam)
     c, gram = coefficients(block), gram_of(block)

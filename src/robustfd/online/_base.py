@@ -108,6 +108,8 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             and X.dtype is y.dtype is FLOAT64
             and X.flags.c_contiguous
             and y.flags.c_contiguous
+            and X.flags.writeable
+            and y.flags.writeable
         ):
             margins = np.empty(len(y))
             weight = ONES[: len(y)]
@@ -139,7 +141,9 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             self._progress = progress.start()
             self._frozen = self._parameters()
             self._numbers = LOSSES[self.loss].kind != "classification"
-        if self._numbers and not self._state.sparse and not hasattr(self, "feature_names_in_"):
+        # Loops that take few dense rows unchecked look at them before anything else; those of a ball do not.
+        looks = not self._state.sparse and not getattr(self._state, "ball", False)
+        if self._numbers and looks and not hasattr(self, "feature_names_in_"):
             self._quick = x.shape[1]
         margins = np.full(x.shape[0], np.nan)
         live = weight > 0
@@ -180,15 +184,20 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
-        y = np.ascontiguousarray(y, dtype=np.float64)
+        y = writable(np.ascontiguousarray(y, dtype=np.float64))
         if not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
+        if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
+            raise ValueError(f"y contains {largest:g} in size; numbers above {LARGEST:g} cannot be squared.")
         if LOSSES[self.loss].kind == "classification" and not np.isin(y, (-1.0, 1.0)).all():
             odd = y[~np.isin(y, (-1.0, 1.0))][0]
             raise ValueError(f"y must hold -1 and +1 only for loss={self.loss!r}, got {odd:g}.")
         return y
 
     # -- reading
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: writable(value) for name, value in state.items()})
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
@@ -264,14 +273,31 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
 
 
 def as_rows(x: Any, *, sparse: bool) -> Any:
-    """Return rows as contiguous float64, dense or in compressed form with 32-bit indices."""
+    """Return rows as compiled loops take them: contiguous float64, dense or in compressed form with 32-bit indices."""
     if not sparse:
-        return np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64)
+        return writable(np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64))
     x = sp.csr_array(x, dtype=np.float64)
-    if x.indices.dtype != np.int32 or x.indptr.dtype != np.int64:
-        indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
-        x.indices, x.indptr = indices, indptr
+    indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+    x.data, x.indices, x.indptr = writable(x.data), writable(indices), writable(indptr)
     return x
+
+
+def writable(value: Any) -> Any:
+    """Return value with plain arrays in it that can be written to: for others loops would be compiled again.
+
+    Users' arrays may be locked, and a state that joblib has read from a file is in memory maps.
+    """
+    if isinstance(value, np.ndarray):
+        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
+    if isinstance(value, list):
+        return [writable(part) for part in value]
+    if isinstance(value, tuple):
+        parts = [writable(part) for part in value]
+        return tuple(parts) if type(value) is tuple else type(value)(*parts)
+    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner
+        for name, part in vars(value).items():
+            setattr(value, name, writable(part))
+    return value
 
 
 def check_numbers(x: Any) -> None:

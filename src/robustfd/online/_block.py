@@ -234,10 +234,10 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
         inside, move = 1.0 + c2 * kappa, 0.0
         if free == 0:
             row[KK], move = -c2 / inside, g / inside
-        elif c2 > 0:
+        elif c2 > 0 or alpha > 0:  # c2 = 0: no curvature at all, or so little that it underflows
             divisor = alpha * inside + c2 * free
             row[ONE_N], move = c2 / divisor, g * ((alpha * kappa + free) / divisor)
-            if careful:
+            if careful and c2 > 0:
                 row[ONE_N], row[NN] = 1.0 / free, inside / divisor
                 row[KK], row[KN] = -c2 * alpha / divisor, -c2 / divisor
         q = p - move * along
@@ -375,7 +375,8 @@ def _late_step(settings: Any, block: Block, on_b: Any, on_x: Any) -> None:
     on_k, on_n = on_k / block.ball[0], on_n / block.ball[0]
     # In terms of the new B and of x; the new B is then written in terms of the old one and X.
     for j in range(r):
-        c = (on_n - on_k * moved(lam[j], alpha, careful)) * taken(lam[j], alpha, careful) * b[j]
+        # In this order: the first two factors alone go with the fourth power of the scale of the rows, and overflow.
+        c = (on_n - on_k * moved(lam[j], alpha, careful)) * (taken(lam[j], alpha, careful) * b[j])
         for i in range(r):
             on_b[0, i] += c * on_b[1 + j, i]
         for i in range(last + 1):

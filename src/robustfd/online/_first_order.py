@@ -47,6 +47,16 @@ def row_of(data: Any, indices: Any, indptr: Any, i: int) -> Any:
 
 
 @compiled
+def usable(x: Any, y: Any, largest: float) -> bool:
+    """Return whether all numbers of both arrays, of one dimension, are at most so large; of NaN it is false."""
+    for values in (x, y):
+        for i in range(len(values)):
+            if not abs(values[i]) <= largest:
+                return False
+    return True
+
+
+@compiled
 def gradient(settings: Settings, p: float, y: float) -> float:
     """Return the slope of the loss at the margin p, or exactly 0."""
     slope = loss_slope(settings.loss, p, y, settings.delta)

@@ -6,7 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.online._base import Floats
-from robustfd.online._first_order import Settings, learn_adagrad, learn_gradient_descent
+from robustfd.online._first_order import Settings, learn_adagrad, learn_gradient_descent, usable
+from robustfd.online._newton import FEW, LARGEST
 from robustfd.online._random import learn_oja, learn_projection
 from robustfd.online.progress import tally_all
 
@@ -23,7 +24,7 @@ class RowState:
         rows: tuple[Any, ...]
         if sp.issparse(x):
             rows = (x.data, x.indices, x.indptr)
-        elif not np.isfinite(x).all():
+        elif len(y) <= FEW and not usable(x.ravel(), y, LARGEST):  # they come unchecked
             return -1
         else:
             rows = (x.ravel(), np.arange(self.d, dtype=np.int32), np.empty(0, np.int64))

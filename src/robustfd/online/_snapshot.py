@@ -31,6 +31,9 @@ ROW_STATES = {
     "OjaState": {"v": "d", "yt": "dk", "c": "k", "energy": "k", "f": "kk"},
 }
 NOT_NEGATIVE = ("squares", "energy")
+# What a row of a block leaves for later rows. The other places are scratch: what is there may be of blocks of the past.
+ROW = [_block.C2, _block.STEP, _block.ALONG_K, _block.ALONG_N, _block.ONE_N, _block.KK, _block.KN, _block.NN,
+       _block.EXTRA]  # fmt: skip
 TABLE = [_features.COUNT, _features.SQUARE, _features.MEAN, _features.CENTRED, _features.SCALE, _features.METRIC,
          _features.DIAGONAL]  # fmt: skip
 
@@ -203,7 +206,7 @@ def pack_newton(state: Any) -> tuple[Document, Tensors]:
         "products": block.products[:n],
         "gram": np.tril(block.gram[:n, :n]),
         "n": np.triu(block.n[:n, :n]),
-        "rows": block.rows[:n],
+        "rows": block.rows[:n, ROW],
         "lam": block.lam,
         "scalars": block.scalars,
         "ball": block.ball,
@@ -239,7 +242,7 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
     block.products[:n] = parts.array("products", n, q)
     block.gram[:n, :n] = parts.array("gram", n, n)
     block.n[:n, :n] = parts.array("n", n, n)
-    block.rows[:n] = parts.array("rows", n, _block.PLACES)
+    block.rows[:n, ROW] = parts.array("rows", n, len(ROW))
     block.lam[:] = parts.array("lam", r, least=0.0)
     block.scalars[:] = parts.array("scalars", len(block.scalars), least=0.0)
     block.ball[:] = parts.array("ball", 2 * q)
@@ -248,7 +251,9 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
     counts[_block.CAREFUL] = parts.flag("careful")
     if counts[_block.CAREFUL]:
         block.k[:n, :n] = parts.array("k", n, n)
-    entered = np.count_nonzero(block.rows[:n, _block.ONE_N])
+    elif block.scalars[_block.ALPHA] == 0.0 and (n or counts[_block.SHRINKS]):
+        raise ValueError("alpha is zero, but there is no K")
+    entered = np.count_nonzero((block.rows[:n, _block.C2] > 0) & (block.rows[:n, _block.ALONG_N] != 0))
     counts[_block.RANK] = np.count_nonzero(block.lam) + entered
     counts[_block.SPAN] = np.count_nonzero(block.lam > block.scalars[_block.ALPHA]) + entered
     if sparse:

@@ -78,24 +78,34 @@ def table(progress: Floats) -> dict[str, NDArray[Any]]:
 def plot_progress(
     table: dict[str, NDArray[Any]], *, ax: Any = None, label: str | None = None, loss: str = "loss"
 ) -> Any:
-    """Draw error and loss against the number of rows; return the axes."""
+    """Draw error and loss against the number of rows, with the last values in the legend; return the axes.
+
+    Losses of numbers, which have no error beside them and begin far above where they end, get a logarithmic axis.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    name, color = "" if label is None else f"{label}: ", None
-    if "error" in table:  # not of targets that are numbers
-        (line,) = ax.plot(table["rows"], table["error"], marker="o", markersize=4, label=f"{name}progressive error")
-        color = line.get_color()
-    style = {"linestyle": "--", "marker": "s", "markersize": 4, "color": color}
-    ax.plot(table["rows"], table["loss"], label=f"{name}progressive {loss}", **style)
+    name, color, classes = "" if label is None else f"{label}: ", None, "error" in table
+    for what, called, line, marker in (("error", "error", "-", "o"), ("loss", loss, "--" if classes else "-", "s")):
+        if what in table:
+            text = f"{name}progressive {called} {table[what][-1]:.4g}"
+            (drawn,) = ax.plot(table["rows"], table[what], line, marker=marker, markersize=4, color=color, label=text)
+            color = drawn.get_color()
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("rows seen")
     ax.set_ylabel("mean over all rows so far")
-    ax.set_ylim(bottom=0, auto=True)  # there is room for what is drawn later
+    if classes:
+        ax.set_ylim(bottom=0, auto=True)  # there is room for what is drawn later
+    elif np.all(table["loss"] > 0):
+        ax.set_yscale("log")
     ax.grid(alpha=0.3)
-    ax.legend()
+    # Above the axes, where it hides no line: errors in one column, losses in the other.
+    drawn_so_far = ax.get_legend_handles_labels()[0]
+    lines = sorted(drawn_so_far, key=lambda each: getattr(each, "get_linestyle", str)() == "--")
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "frameon": False}
+    ax.legend(handles=lines, fontsize="small", ncols=2 if classes else 1, **place)
     return ax

@@ -1,0 +1,204 @@
+"""Snapshots of online estimators that somebody has made up: refused, or harmless, and never expensive."""
+
+import itertools
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+
+import robustfd as rf
+from robustfd.estimators._online import OnlineEstimator
+from tests.damage import REMOVED, damaged, put, rewritten
+from tests.estimators.saved_estimators import assert_same, dicts, healthy, stream
+
+S = "states.0."
+NONSENSE = [
+    # what is known of features
+    ("untuned@dense", {"tensors": {S + "features": put((0, 3), 0.0)}}),
+    ("untuned@dense", {"tensors": {S + "features": put((2, 3), 2.0)}}),
+    ("untuned@dense", {"tensors": {S + "features": put((2, 3), 0.5)}}),
+    ("untuned@dense", {"tensors": {S + "features": put((2, 0), -1.0)}}),
+    ("untuned@dense", {"tensors": {S + "features": put((2, 5), np.nan)}}),
+    ("untuned@dense", {"tensors": {S + "features": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "features": lambda a: a[:, :-1]}}),
+    ("untuned@dense", {"tensors": {S + "totals": lambda a: a[:-1]}}),
+    # the block
+    ("untuned@dense", {"tensors": {S + "products": lambda a: np.vstack([a] * 3)}}),
+    ("untuned@dense", {"tensors": {S + "products": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "steps": lambda a: a[:, :-1]}}),
+    ("untuned@dense", {"tensors": {S + "curvature": put(0, -1.0)}}),
+    ("untuned@dense", {"tensors": {S + "root": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "m": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "m": lambda a: a[:-1, :-1]}}),
+    ("untuned@dense", {"tensors": {S + "lam": lambda a: np.ones(30)}}),
+    ("untuned@dense", {"tensors": {S + "lam": put(0, -1.0)}}),
+    ("untuned@dense", {"tensors": {S + "rates": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "losses": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "losses": lambda a: a.reshape(5, 3)}}),
+    ("untuned@dense", {"tensors": {S + "factors": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "rows": lambda a: a[:, :-1]}}),
+    ("untuned@dense", {"tensors": {S + "basis": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "basis": lambda a: a[:, :-1]}}),
+    ("untuned@dense", {"tensors": {S + "basis": lambda a: np.zeros((10**12, 0))}}),
+    ("untuned@dense", {"tensors": {S + "kept.y": np.ones(3)}}),
+    ("untuned@dense", {"document": {"states/0/shrinks": 0}}),
+    ("untuned@dense", {"document": {"states/0/seen": 3}}),
+    ("untuned@dense", {"document": {"states/0/offset": "1"}}),
+    ("untuned@dense", {"document": {"states/0/offset": float("inf")}}),
+    ("untuned@dense", {"document": {"states/0/sparse": True}}),
+    ("untuned@dense", {"document": {"params/sketch_size": 4}}),
+    ("untuned@dense", {"document": {"params/sketch_size": "big"}}),
+    ("untuned-huber@dense", {"document": {"params/loss": "eval"}}),
+    ("untuned-huber@dense", {"tensors": {S + "spread": put(0, -1.0)}}),
+    ("untuned-huber@dense", {"tensors": {"classes": np.array([1, 2])}}),
+    ("untuned-huber@dense", {"meta": {"kind": "SketchedNewtonClassifier"}}),
+    ("untuned@dense", {"meta": {"kind": "SketchedNewtonRegressor"}}),
+    ("untuned@dense", {"meta": {"kind": "RFDSONClassifier"}}),
+    ("untuned@dense", {"meta": {"kind": "_Untuned"}}),
+    ("untuned@dense", {"meta": {"kind": "OnlineEstimator"}}),
+    ("untuned@dense", {"meta": {"kind": "SavedEstimator"}}),
+    # the first rows
+    ("untuned@first", {"tensors": {S + "kept.x": lambda a: a[:-1]}}),
+    ("untuned@first", {"tensors": {S + "kept.x": lambda a: a[:, :-1]}}),
+    ("untuned@first", {"tensors": {S + "kept.x": put((0, 0), 1e200)}}),
+    ("untuned@first", {"tensors": {S + "kept.y": lambda a: a[:-1]}}),
+    ("untuned@first", {"tensors": {S + "kept.weight": put(0, -1.0)}}),
+    ("untuned@first", {"tensors": {S + "kept.weight": REMOVED}}),
+    ("untuned@first", {"document": {"states/0/seen": 8}}),
+    ("untuned@first", {"document": {"states/0/shrinks": 1}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indices": put(0, 700)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indices": put(0, -1)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indices": lambda a: a[::-1]}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indices": lambda a: a.astype(np.int64)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indices": lambda a: a[:-1]}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indptr": put(1, 10**9)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indptr": put(0, 1)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indptr": put(-1, 3)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indptr": put(1, -3)}}),
+    ("untuned@wide-first", {"tensors": {S + "kept.indptr": lambda a: a[:-1]}}),
+    # the run
+    ("untuned@wide", {"tensors": {S + "run.feature": put(0, 701)}}),
+    ("untuned@wide", {"tensors": {S + "run.feature": lambda a: np.zeros_like(a)}}),
+    ("untuned@wide", {"tensors": {S + "run.row": put(-1, 12)}}),
+    ("untuned@wide", {"tensors": {S + "run.where": put(-1, 701)}}),
+    ("untuned@wide", {"tensors": {S + "run.coefficients": lambda a: np.vstack([a, a])}}),
+    ("untuned@wide", {"tensors": {S + "run.coefficients": lambda a: a[:-1]}}),
+    ("untuned@wide", {"tensors": {S + "age": put(0, 99)}}),
+    ("untuned@wide", {"document": {"n_features": 699}}),
+    ("untuned@wide", {"document": {"n_features": 701}}),
+    # labels
+    ("untuned@dense", {"tensors": {"classes": REMOVED}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([1, 2])}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([1, 2, 3, 4])}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([1, 2, 1])}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([1, 2, np.nan])}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([[1], [2], [3]])}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([[1], [2], [2**31]], np.uint32)}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([[1], [2], [2]], np.uint32)}}),
+    ("untuned@dense", {"tensors": {"classes": np.zeros((3, 0), np.uint32)}}),
+    ("untuned@dense", {"tensors": {"classes": np.array(7)}}),
+    ("untuned@dense", {"tensors": {"classes": np.array([0, 1, 2], np.uint8).view(bool)}}),
+    ("untuned@dense", {"document": {"classes": ["a", "b", "c"]}}),  # beside the tensor
+    ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", "b"]}}),
+    ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", ["c"]]}}),
+    ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", None]}}),
+    ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": "abc"}}),
+    ("untuned@dense", {"document": {"open": 1}}),
+    ("untuned@dense", {"document": {"open": REMOVED}}),
+    ("untuned@dense", {"document": {"rows": "dicts"}}),
+    ("untuned@dense", {"document": {"rows": "pairs"}}),
+    ("untuned@dense", {"document": {"rows": "pairs", "open": True}}),  # rows of any width are sparse
+    ("untuned@dense", {"document": {"rows": "many"}}),
+    ("untuned@dense", {"document": {"rows": ["rows"]}}),
+    # names
+    ("rfdson@dicts", {"tensors": {"vocabulary": REMOVED}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b'["a", "a"]', np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b"[1, 1.0]", np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b'["a", ["b"]]', np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b'{"a": 10000000}', np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b"[" * 10**5, np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(b"\xff\xfe", np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.frombuffer(str(list(range(99))).encode(), np.uint8)}}),
+    ("rfdson@dicts", {"tensors": {"vocabulary": np.ones(3)}}),
+    ("rfdson@dicts", {"document": {"n_features": 10**6}}),
+    ("rfdson@dicts", {"document": {"open": False}}),
+    ("rfdson@dicts", {"document": {"rows": "rows"}}),
+    # one state for each output, of the same sizes
+    ("rfdson@dense", {"document": {"states": lambda states: states[:2]}}),
+    ("rfdson@dense", {"tensors": {"states.1.basis": lambda a: a[:-1]}}),
+    ("rfdson@dense", {"document": {"states/1/sparse": True}}),
+    ("rfdson@dense", {"document": {"params/sketch_size": 10**6}}),
+    ("rfdson@dense", {"document": {"params/fit_intercept": True}}),
+    ("rfdson-numbers@dense", {"document": {"states/0/unit": -1.0}}),
+    ("rfdson-numbers@dense", {"document": {"states/0/unit": REMOVED}}),
+    ("rfdson-numbers@dense", {"document": {"params/bound": "big"}}),
+]
+
+
+def named(case):
+    which, change = case
+    return f"{which}-{'-'.join(name for part in change.values() for name in part)}"
+
+
+@pytest.mark.parametrize("which, change", NONSENSE, ids=map(named, NONSENSE))
+def test_senseless_content_is_refused(which, change):
+    data = rewritten(healthy(which).to_bytes(), **change)
+    with pytest.raises(rf.SnapshotError, match=r"does not make sense|does not know|not a OnlineEstimator"):
+        OnlineEstimator.from_bytes(data)
+
+
+def test_rewriting_nothing_is_accepted():
+    for which in dict(NONSENSE):
+        model = healthy(which)
+        assert_same(OnlineEstimator.from_bytes(rewritten(model.to_bytes())), model)
+
+
+@pytest.mark.parametrize("which", ["untuned@wide", "untuned@first", "rfdson@dicts", "rfdson-numbers@dense"])
+def test_a_file_that_claims_to_be_huge_costs_no_memory(which):
+    data = healthy(which).to_bytes()
+    tracemalloc.start()
+    try:
+        for change in ({"n_features": 10**8}, {"params/sketch_size": 10**5}):
+            with pytest.raises(rf.SnapshotError):
+                OnlineEstimator.from_bytes(rewritten(data, document=change))
+        assert tracemalloc.get_traced_memory()[1] < 1e6 + 8 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+def use(model, which):
+    """Do with a model what users do; numbers may be absurd, but compiled loops must stay where they belong."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            if which.endswith("dicts"):
+                for i, row in enumerate(dicts(20, seed=4)):
+                    model.predict_one(row)
+                    model.learn_one(row, model.classes_.tolist()[i % 3] if i % 5 else "new")
+            else:
+                X, y = stream(model, "wide" if "wide" in which else "dense", 30, seed=4)
+                model.predict(X)
+                for part in (slice(0, 1), slice(1, 30)):
+                    model.partial_fit(X[part], model.classes_[y[part]] if is_classifier(model) else y[part])
+                model.predict(X)
+        except (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
+            pass
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["untuned@dense", "untuned@wide", "untuned@first", "untuned@dicts", "untuned-huber@wide-first", "rfdson@dicts"],
+)
+def test_made_up_files_are_refused_or_harmless(which):
+    kinds = ("SketchedNewtonClassifier", "SketchedNewtonRegressor", "RFDSONClassifier", "RFDSONRegressor", "AdaGrad")
+    data, accepted = healthy(which).to_bytes(), 0
+    for _, bad in itertools.islice(damaged(data, 0, kinds), 150):
+        try:
+            model = OnlineEstimator.from_bytes(bad)
+        except rf.SnapshotError:
+            continue
+        accepted += 1
+        use(model, which)
+    assert 5 <= accepted <= 75  # a number that is another number cannot be told
