@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+from robustfd.linalg._compile import entry
+from robustfd.online import _mixture
 from robustfd.online._base import as_rows
 from robustfd.online._features import DIAGONAL
-from robustfd.online._mixture import implicit_step, sigmoid
 from robustfd.online.untuned import UntunedState
 from tests import reference_untuned as ref
 
@@ -110,6 +111,9 @@ def test_features_that_rest_for_many_runs_catch_up():
     assert sparse.columns.counts[3] < 128 < len(y) / 10
     assert np.abs((a - b) / (1 + np.abs(a))).max() < 1e-6
     assert np.abs(dense.weights() - sparse.weights()).max() < 1e-6 * np.abs(dense.weights()).max()
+
+
+implicit_step, sigmoid = entry(_mixture.implicit_step), _mixture.sigmoid.py_func
 
 
 @settings(max_examples=200, deadline=None)

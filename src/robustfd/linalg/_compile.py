@@ -38,11 +38,16 @@ def loops(function: Callable[..., Any]) -> Any:
     """Return the function compiled as by `inner`, for functions that make no arrays but views of those handed in.
 
     numba counts references to arrays, and for a view of a row that can take longer than the loop over it. Here it
-    does not: the caller holds what is handed in.
+    does not: the caller holds what is handed in. Nor may such a function return an array, which would be let go twice.
     """
     return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(
         function
     )
+
+
+def entry(function: Any) -> Any:
+    """Return what `inner` or `loops` returned, compiled once more for Python to call."""
+    return compiled(function.py_func)
 
 
 def compiled_routine(function: Callable[..., None], arguments: str) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.online import progress
-from robustfd.online._newton import FEW, LARGEST
+from robustfd.online._newton import FEW, LARGEST, scatter_rows
 from robustfd.online._snapshot import SavedLearner
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.progress import plot_progress, tally_all
@@ -21,8 +21,9 @@ from robustfd.online.progress import plot_progress, tally_all
 Floats = NDArray[np.float64]
 
 CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
+CACHED = 2**16  # of one of sparse rows, which are written for that
 FLOAT64 = np.dtype(np.float64)
-ONES = np.ones(2**14)  # weights of rows that come without
+ONES = [np.ones(n) for n in range(FEW + 1)]  # weights of rows that come without
 
 
 RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
@@ -106,14 +107,11 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             and 1 <= len(y) <= FEW
             and X.shape == (len(y), width)
             and X.dtype is y.dtype is FLOAT64
-            and X.flags.c_contiguous
-            and y.flags.c_contiguous
-            and X.flags.writeable
-            and y.flags.writeable
+            and X.flags.carray
+            and y.flags.carray
         ):
             margins = np.empty(len(y))
-            weight = ONES[: len(y)]
-            if self._state.learn(X, y, weight, margins, self._progress) == len(y):
+            if self._state.learn(X, y, ONES[len(y)], margins, self._progress) == len(y):
                 return margins
         return self._learn(X, y, sample_weight)
 
@@ -162,11 +160,20 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
     def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn rows, a block of float64 rows of the kind that the state takes at a time."""
         sparse, n = self._state.sparse, x.shape[0]
-        step = n if sparse and sp.issparse(x) else max(1, CHUNK // x.shape[1])
+        step, scattered = max(1, CHUNK // x.shape[1]), sp.issparse(x) and not sparse
+        if sparse and sp.issparse(x):
+            step = n
+        elif scattered:
+            x, step = as_rows(x, sparse=True), max(1, CACHED // x.shape[1])
+            room = np.empty((min(step, n), x.shape[1]))
         for start in range(0, n, max(step, 1)):
             stop = min(start + step, n)
-            rows = as_rows(x if stop - start == n else x[start:stop], sparse=sparse)
             part = slice(start, stop)
+            if scattered:
+                rows = room[: stop - start]
+                scatter_rows(x.data, x.indices, x.indptr, start, rows)
+            else:
+                rows = as_rows(x if stop - start == n else x[part], sparse=sparse)
             done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
             if done < stop - start:
                 margins[start + done :] = np.nan

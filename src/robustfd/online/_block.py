@@ -59,6 +59,7 @@ class Block(NamedTuple):
     scalars: Floats
     ball: Floats  # (2 + 2 r,): what projections onto a ball add to w, see _ball.py
     counts: NDArray[np.int64]
+    scratch: Floats  # (rows (q + rows),): what it holds is lost from one function to the next
     extra: Floats
 
 
@@ -75,19 +76,20 @@ def start(d: int, m: int, rows: int, alpha0: float, extra: int) -> tuple[Floats,
     """
     counts = np.zeros(COUNTS, np.int64)
     counts[BUFFER], counts[WIDTH], counts[FEATURES] = rows, m, d
-    memory = np.zeros(rows * (m + 3 * rows + PLACES) + 3 * m + 2 + extra)
+    memory = np.zeros(rows * (2 * m + 4 * rows + PLACES) + 3 * m + 2 + extra)
     block = open_block.py_func(memory, counts)
     block.scalars[ALPHA], block.ball[0] = alpha0, 1.0
     return memory, counts
 
 
-@compiled
+@inner
 def open_block(memory: Any, counts: Any) -> Block:
     """Return the block that lives in memory, and in it the place where the extra memory begins."""
     rows, q = counts[BUFFER], counts[WIDTH]
     square, a = rows * rows, rows * q
     b = a + 3 * square
     c = b + PLACES * rows
+    e = c + 3 * q + 2
     return Block(
         memory[:a].reshape(rows, q),
         memory[a : a + square].reshape(rows, rows),
@@ -96,9 +98,10 @@ def open_block(memory: Any, counts: Any) -> Block:
         memory[b:c].reshape(rows, PLACES),
         memory[c : c + q - 1],
         memory[c + q - 1 : c + q + 2],
-        memory[c + q + 2 : c + 3 * q + 2],
+        memory[c + q + 2 : e],
         counts,
-        memory[c + 3 * q + 2 :],
+        memory[e : e + a + square],
+        memory[e + a + square :],
     )
 
 
@@ -115,13 +118,13 @@ def moved(lam: float, alpha: float, careful: bool) -> float:
     return 1.0 / (lam + alpha) if careful and lam > alpha else 0.0
 
 
-@inner
+@loops
 def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
     """Fill n, and k, for rows first to last - 1 of the block with what the sketch at its beginning says."""
     z, lam, alpha, careful = block.products, block.lam, block.scalars[ALPHA], block.counts[CAREFUL] > 0
     count, r = last - first, len(lam)
     if count == 1 and not careful:  # a row that comes alone: less work than to prepare a matrix product
-        i, row = first, np.empty(r)
+        i, row = first, block.scratch[:r]
         for b in range(r):
             row[b] = z[i, 1 + b] * taken(lam[b], alpha, careful)
         for j in range(last):
@@ -130,7 +133,8 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
                 x -= row[b] * z[j, 1 + b]
             block.n[j, i] = x
         return
-    scaled, start = np.empty((last, r)), np.empty((count, last))
+    scaled = block.scratch[: last * r].reshape(last, r)
+    start = block.scratch[last * r : last * (r + count)].reshape(count, last)
     for turn in range(2 if careful else 1):
         for b in range(r):
             factor = np.sqrt(taken(lam[b], alpha, careful))
@@ -166,8 +170,8 @@ def round_off(lam: Any, alpha: float, delta: float, size: int, squares: float, z
 
 
 @loops
-def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scratch: Any) -> float:
-    """Take the step of row i and return its margin as it was before; scratch (2, rows) is overwritten."""
+def learn_row(settings: Any, block: Block, i: int, y: float, weight: float) -> float:
+    """Take the step of row i and return its margin as it was before."""
     k, n, rows, counts, alpha = block.k, block.n, block.rows, block.counts, block.scalars[ALPHA]
     p = block.ball[0] * block.products[i, 0]
     if settings[DOMAIN] == BALL:
@@ -176,7 +180,7 @@ def learn_row(settings: Any, block: Block, i: int, y: float, weight: float, scra
         for j in range(i):
             p += rows[j, EXTRA] * block.gram[i, j]
     # Copies of columns i, since the loops below run along rows.
-    ki, ni = scratch[0], scratch[1]
+    ki, ni = block.scratch[: len(rows)], block.scratch[len(rows) :]
     careful, kappa = counts[CAREFUL] > 0, 0.0
     for j in range(i + 1):
         ni[j] = n[j, i]

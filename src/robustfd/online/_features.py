@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from robustfd.linalg._compile import compiled, loops
+
 Floats = NDArray[np.float64]
 
 PRIOR = 0.125  # a0
@@ -75,41 +77,52 @@ def learn_first(features: Features, x: Any) -> None:
 
 def count_values(features: Features, which: Any, count: Floats, square: Floats) -> None:
     """Count values of some features: how many (non-zeros, or all if it is centred) and the sums of their squares."""
-    table, totals = features.table, features.totals
-    plain = which[table[which, CENTRED] == 0]
-    for sign in (-1.0, 1.0):
-        n, s = table[plain, COUNT], table[plain, SQUARE]
-        live = s > 0
-        totals[LOGARITHMS] += sign * (n[live] @ np.log(s[live] / n[live]))
-        totals[NONZEROS] += sign * n[live].sum()
-        if sign < 0:
-            table[which, COUNT] += count
-            table[which, SQUARE] += square
+    _count_values(features.table, features.totals, which, count, square)
+
+
+@compiled
+def _count_values(table: Any, totals: Any, which: Any, counts: Any, squares: Any) -> None:
+    for k in range(len(which)):
+        row = table[which[k]]
+        for sign in (-1.0, 1.0):  # what it gave to the mean of logarithms is taken back, and given anew
+            if row[CENTRED] == 0.0 and row[SQUARE] > 0:
+                totals[LOGARITHMS] += sign * row[COUNT] * np.log(row[SQUARE] / row[COUNT])
+                totals[NONZEROS] += sign * row[COUNT]
+            if sign < 0:
+                row[COUNT] += counts[k]
+                row[SQUARE] += squares[k]
 
 
 def renew(features: Features, which: Any, held: Floats) -> tuple[Floats, Floats]:
     """Renew S^2 and D of features of whose squares B holds so much; return D as it was, and as it is."""
-    part = features.table[which]
-    before = part[:, METRIC].copy()
-    count = np.maximum(part[:, COUNT], 1.0)
-    density = np.minimum(count / max(features.totals[ROWS], 1.0), 1.0)
-    density[part[:, CENTRED] > 0] = 1.0
-    v = part[:, SQUARE] / count
-    v = np.where(part[:, CENTRED] > 0, v, _interpolated(features, v, density))
-    v[which == 0] = 1.0
-    scale = np.where(v > 0, v, part[:, SCALE])
-    now = PRIOR * np.sqrt(np.maximum(density, RAREST)) * scale + np.maximum(part[:, DIAGONAL] - held, 0.0)
-    features.table[which, SCALE], features.table[which, METRIC] = scale, now
+    before, now = np.empty(len(which)), np.empty(len(which))
+    _renew(features.table, features.totals, which, held, before, now)
     return before, now
 
 
-def _interpolated(features: Features, v: Floats, density: Any) -> Floats:
+@compiled
+def _renew(table: Any, totals: Any, which: Any, held: Any, before: Any, now: Any) -> None:
+    for k in range(len(which)):
+        row = table[which[k]]
+        before[k], count, centred = row[METRIC], max(row[COUNT], 1.0), row[CENTRED] > 0
+        density = 1.0 if centred else min(count / max(totals[ROWS], 1.0), 1.0)
+        v = row[SQUARE] / count
+        if which[k] == 0:
+            v = 1.0
+        elif not centred:
+            v = _interpolated(totals, v, density)
+        if v > 0:
+            row[SCALE] = v
+        row[METRIC] = now[k] = PRIOR * np.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held[k], 0.0)
+
+
+@loops
+def _interpolated(totals: Any, v: float, density: float) -> float:
     """Return g (v/g)^min(1, 2 density), or v as long as there is no g."""
-    if features.totals[NONZEROS] <= 0.0:
+    if totals[NONZEROS] <= 0.0 or v <= 0.0:
         return v
-    g = features.totals[LOGARITHMS] / features.totals[NONZEROS]
-    log_v = np.log(np.where(v > 0, v, 1.0))
-    return np.where(v > 0, np.exp(g + (log_v - g) * np.minimum(1.0, 2.0 * density)), v)
+    g = totals[LOGARITHMS] / totals[NONZEROS]
+    return np.exp(g + (np.log(v) - g) * min(1.0, 2.0 * density))
 
 
 # ------------------------------------------------------------------ rows
@@ -117,26 +130,63 @@ def _interpolated(features: Features, v: Floats, density: Any) -> Floats:
 
 def prepare_dense(features: Features, x: Floats, *, learn: bool) -> tuple[Floats, Floats]:
     """Return rows (n, d + 1), centred and scaled, the intercept first, and the factor of each."""
-    table = features.table[1:]
-    z = _shifted(x, table[:, MEAN])
-    squares = z * z
-    live = squares > 0
-    scale = table[:, SCALE]
-    new = np.flatnonzero((scale == 0) & live.any(axis=0))
-    if len(new):
-        first = live[:, new].argmax(axis=0)
-        found = meet(features, new + 1, squares[first, new], learn=learn)
-        scale = scale.copy()
-        scale[new] = found
-        if not learn and features.totals[NONZEROS] <= 0.0:  # each is its own scale
-            squares[:, new], scale[new] = live[:, new], 1.0
-    total = (squares / np.where(scale > 0, scale, 1.0)).sum(axis=1)
-    total += np.count_nonzero(live | (table[:, CENTRED] > 0), axis=1)
-    factors = np.sqrt(2.0 / np.where(total > 0, total, 2.0))
-    rows = np.empty((len(x), len(features.table)))
-    rows[:, 0] = INTERCEPT
-    np.multiply(np.where(live, z, 0.0), factors[:, None], out=rows[:, 1:])
+    rows, factors = np.empty((len(x), len(features.table))), np.empty(len(x))
+    _prepare_dense(features.table, features.totals, x, learn, rows, factors)
     return rows, factors
+
+
+@compiled
+def _prepare_dense(table: Any, totals: Any, x: Any, learn: bool, rows: Any, factors: Any) -> None:
+    d = x.shape[1]
+    mean, inverse, always = np.empty(d), np.empty(d), np.empty(d)  # side by side, for loops in vector registers
+    for j in range(d):
+        mean[j], always[j], scale = table[j + 1, MEAN], table[j + 1, CENTRED], table[j + 1, SCALE]
+        inverse[j] = 1.0 / scale if scale > 0 else 0.0
+    for i in range(len(x)):
+        source, target = x[i], rows[i, 1:]
+        for j in range(d):
+            z = source[j] - mean[j]
+            target[j] = z if abs(z) > ROUND_OFF * abs(mean[j]) and z * z > 0 else 0.0
+        total = 0.0
+        for j in range(d):
+            square = target[j] * target[j]
+            if square > 0 and inverse[j] == 0.0:
+                scale = _meet(totals, square, learn, table[j + 1])
+                inverse[j] = 1.0 / scale if learn else 0.0
+                total += square / scale + 1.0
+            else:
+                total += square * inverse[j] + (1.0 if square > 0 else always[j])
+        factors[i] = np.sqrt(2.0 / total) if total > 0 else 1.0
+        rows[i, 0] = INTERCEPT
+        for j in range(d):
+            target[j] *= factors[i]
+
+
+@loops
+def _meet(totals: Any, square: float, learn: bool, row: Any) -> float:
+    """Return S^2 of a feature never seen before, from its first square; for good if it is learnt."""
+    scale = _interpolated(totals, square, 0.0)
+    if learn:
+        density = max(1.0 / max(totals[ROWS], 1.0), RAREST)
+        row[SCALE], row[METRIC] = scale, PRIOR * np.sqrt(density) * scale
+    return scale
+
+
+@compiled
+def sum_dense(table: Any, rows: Any, factors: Any, weights: Any, out: Any) -> None:
+    """Fill out (3, d + 1): how many entries a feature has, or rows if it is centred, and sums as `sum_features`."""
+    count, squares, weighted = out[0], out[1], out[2]
+    out[:] = 0.0
+    for i in range(len(rows)):
+        row, scale, weight = rows[i], 1.0 / (factors[i] * factors[i]), weights[i]
+        for j in range(len(row)):
+            square = row[j] * row[j]
+            count[j] += 1.0 if square > 0 else 0.0
+            squares[j] += scale * square
+            weighted[j] += weight * square
+    for j in range(len(count)):
+        if table[j, CENTRED] > 0:
+            count[j] = len(rows)
 
 
 def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> tuple[Any, Any, Any, Floats]:
@@ -170,7 +220,9 @@ def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> 
     unseen = (scale == 0) & (squares > 0)
     if unseen.any():
         new, first, back = np.unique(indices[unseen], return_index=True, return_inverse=True)
-        scale[unseen] = meet(features, new, squares[unseen][first], learn=learn)[back]
+        found = np.empty(len(new))
+        meet(table, features.totals, new, squares[unseen][first], learn, found)
+        scale[unseen] = found[back]
         if not learn and features.totals[NONZEROS] <= 0.0:  # each is its own scale
             scale[unseen] = squares[unseen]
     total = np.add.reduceat(squares / np.where(scale > 0, scale, 1.0), indptr[:-1]) if n else np.zeros(0)
@@ -181,13 +233,11 @@ def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> 
     return values, indices, indptr, factors
 
 
-def meet(features: Features, new: Any, squares: Floats, *, learn: bool) -> Floats:
-    """Return S^2 of features never seen before, from their first squares; for good if they are learnt."""
-    scale = _interpolated(features, squares, 0.0)
-    if learn:
-        density = max(1.0 / max(features.totals[ROWS], 1.0), RAREST)
-        features.table[new, SCALE], features.table[new, METRIC] = scale, PRIOR * np.sqrt(density) * scale
-    return scale
+@compiled
+def meet(table: Any, totals: Any, new: Any, squares: Any, learn: bool, out: Any) -> None:
+    """Fill `out` with S^2 of features never seen before, from their first squares; for good if they are learnt."""
+    for k in range(len(new)):
+        out[k] = _meet(totals, squares[k], learn, table[new[k]])
 
 
 def _shifted(x: Any, mean: Floats) -> Floats:

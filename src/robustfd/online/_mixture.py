@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
-from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg._compile import compiled, loops
 from robustfd.linalg.eigen import EPS, largest_eigenpairs
 from robustfd.linalg.rules import shrink
 
@@ -46,6 +46,7 @@ class Mixture(NamedTuple):
     losses: Floats  # (outputs, rates): of each, fading
     scalars: Floats  # for regression: squared residuals of the mixture, fading, their weight, and Huber's threshold
     counts: NDArray[np.int64]
+    scratch: Floats  # (rows + (outputs + 1) rates,): what it holds is lost from one function to the next
 
 
 def start(rows: int, r: int, outputs: int, rates: Floats, *, huber: float | None = None) -> Mixture:
@@ -68,22 +69,26 @@ def start(rows: int, r: int, outputs: int, rates: Floats, *, huber: float | None
         losses=np.zeros((outputs, len(rates))),
         scalars=np.array([0.0, 0.0, np.inf if huber is None else huber]),
         counts=counts,
+        scratch=np.zeros(rows + p + len(rates)),
     )
 
 
 def begin_block(mix: Mixture) -> None:
     """Prepare for the rows of a block, M being known."""
-    mix.root[:] = np.linalg.cholesky(mix.m + np.eye(len(mix.m)))
+    root, failed = dpotrf(mix.m + np.eye(len(mix.m)), lower=1, clean=1)
+    if failed:
+        raise np.linalg.LinAlgError("M is not positive semi-definite.")
+    mix.root[:] = root
 
 
 def begin_rows(mix: Mixture, first: int, last: int) -> None:
     """Fill k for rows first to last - 1, whose products and gram are known, with what it was before the block."""
     p = mix.steps.shape[1]
-    mix.z[first:last] = solve_triangular(mix.root, mix.products[first:last, p:].T, lower=True, check_finite=False).T
+    mix.z[first:last] = dtrtrs(mix.root.T, mix.products[first:last, p:].T, trans=1)[0].T  # LAPACK reads by columns
     mix.k[:last, first:last] = mix.gram[first:last, :last].T - mix.z[:last] @ mix.z[first:last].T
 
 
-@compiled
+@loops
 def sigmoid(z: float) -> float:
     """Return 1 / (1 + exp(-z))."""
     if z >= 0:
@@ -92,7 +97,7 @@ def sigmoid(z: float) -> float:
     return e / (1.0 + e)
 
 
-@compiled
+@loops
 def implicit_step(z: float, a: float) -> float:
     """Return the root s in (0, sigmoid(-z)] of s = sigmoid(-(z + a s)), by Newton's iteration between safe bounds."""
     high, low = sigmoid(-z), 0.0
@@ -116,7 +121,7 @@ def implicit_step(z: float, a: float) -> float:
     return s
 
 
-@inner
+@loops
 def mixture(losses: Any, margins: Any, share: Any) -> float:
     """Return the mean of margins by exponential weights of losses; `share` is filled with the weights."""
     least, total, mean = losses[0], 0.0, 0.0
@@ -130,11 +135,11 @@ def mixture(losses: Any, margins: Any, share: Any) -> float:
     return mean
 
 
-@inner
+@loops
 def meet_row(mix: Mixture, i: int, margins: Any) -> float:
     """Fill the margins of row i with all rows before it learnt, and return kappa = K_ii."""
     k, steps, p = mix.k, mix.steps, mix.steps.shape[1]
-    ki = np.empty(i + 1)  # a copy of column i, since the loops below run along rows
+    ki = mix.scratch[: i + 1]  # a copy of column i, since the loops below run along rows
     for j in range(i + 1):
         ki[j] = k[j, i]
     for a in range(p):
@@ -145,20 +150,21 @@ def meet_row(mix: Mixture, i: int, margins: Any) -> float:
         for a in range(p):
             margins[a] += x * sj[a]
         x *= mix.factor[j]
-        for l in range(j + 1, i + 1):
-            ki[l] -= x * kj[l]
+        later, rest = ki[j + 1 :], kj[j + 1 :]
+        for l in range(i - j):
+            later[l] -= x * rest[l]
     k[i, i] = max(ki[i], 0.0)
     return k[i, i]
 
 
-@inner
+@loops
 def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> None:
     """Take the steps of row i of the block; fill `mixed` (outputs) with what was predicted before.
 
     y is the class: with one output 0 or 1, the output being of class 1, otherwise one against the rest.
     """
     rates, losses, outputs, count = mix.rates, mix.losses, mix.counts[OUTPUTS], len(mix.rates)
-    margins, share = np.empty(mix.steps.shape[1]), np.empty(count)
+    margins, share = mix.scratch[len(mix.gram) + count :], mix.scratch[len(mix.gram) :]
     kappa = meet_row(mix, i, margins)
     squares, total = 0.0, 0.0
     for c in range(outputs):
@@ -177,14 +183,14 @@ def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> No
     mix.curvature[i], mix.factor[i] = c2, c2 / (1.0 + c2 * kappa)
 
 
-@inner
+@loops
 def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> None:
     """Do as `learn_class` for a target y, with half the squared loss or Huber's.
 
     Huber's threshold, and losses, are in units of the residuals of late, so that the scale of targets does not matter.
     """
     rates, losses, scalars, count = mix.rates, mix.losses[0], mix.scalars, len(mix.rates)
-    margins, share = np.empty(count), np.empty(count)
+    margins, share = mix.scratch[len(mix.gram) + count :], mix.scratch[len(mix.gram) :]
     kappa = meet_row(mix, i, margins)
     mixed[0] = mixture(losses, margins, share)
     spread = scalars[SPREAD] / scalars[SPREAD_WEIGHT] if scalars[SPREAD_WEIGHT] > 0 else 0.0
@@ -208,9 +214,11 @@ def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> N
 def collect_steps(mix: Mixture) -> tuple[Floats, Floats]:
     """Return (on_b, on_x): D W becomes D W + on_b B + on_x X by the steps of the block."""
     n = int(mix.counts[FILLED])
-    factors = np.triu(mix.factor[:n, None] * mix.k[:n, :n], 1)
-    a = solve_triangular(factors, mix.steps[:n], unit_diagonal=True, check_finite=False) if n else mix.steps[:0]
-    on_b = solve_triangular(mix.root, -mix.z[:n].T @ a, lower=True, trans=1, check_finite=False)
+    if n == 0:
+        return np.zeros((mix.steps.shape[1], len(mix.lam))), mix.steps[:0].T
+    factors = mix.factor[:n, None] * mix.k[:n, :n]  # strictly above the diagonal; it is read by columns
+    a, _ = dtrtrs(factors.T, mix.steps[:n], lower=1, trans=1, unitdiag=1)
+    on_b, _ = dtrtrs(mix.root.T, -mix.z[:n].T @ a)
     return on_b.T, a.T
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg._compile import compiled, inner, loops
 from robustfd.linalg.lapack import at, further, gemm
 from robustfd.online._block import (
     FILLED,
@@ -43,28 +43,34 @@ LARGEST = 1e150  # squares of larger numbers overflow
 STRIP = 256  # features that are brought up to date at a time: their part of the basis stays in the cache
 
 
-@compiled
+@inner
 def open_dense(block: Block, d: int) -> Any:
     """Return the basis and the rows of the block, which live in its extra memory."""
     rows, q = block.products.shape
     return block.extra[: d * q].reshape(q, d), block.extra[d * q :].reshape(rows, d)
 
 
-@compiled
+@loops
 def enter_dense(routines: Any, block: Block, basis: Any, buffer: Any, x: Any, done: int, count: int) -> None:
     """Take `count` rows of x into the block, from row `done` on."""
-    d, first = x.shape[1], block.counts[FILLED]
-    for i in range(count):
-        source, target = x[done + i], buffer[first + i]
-        for j in range(d):
-            target[j] = source[j]
+    first = block.counts[FILLED]
+    keep_rows(buffer[first:], x[done : done + count])
     if count == 1 and enter_thin(block, basis, buffer):
         begin_rows(routines, block, first, first + 1)
     else:
         enter_here(routines, block, basis, at(buffer, 0), count)
 
 
-@inner
+@loops
+def keep_rows(buffer: Any, x: Any) -> None:
+    """Copy rows to the beginning of the buffer."""
+    for i in range(len(x)):
+        source, target = x[i], buffer[i]
+        for j in range(len(source)):
+            target[j] = source[j]
+
+
+@loops
 def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
     """Take the next `count` rows of those that begin at the address `rows` into the block.
 
@@ -81,31 +87,39 @@ def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -
     begin_rows(routines, block, first, last)
 
 
-@inner
+@compiled
+def scatter_rows(data: Any, indices: Any, indptr: Any, first: int, out: Any) -> None:
+    """Fill `out` with rows in compressed form, from row `first` on."""
+    for i in range(len(out)):
+        target = out[i]
+        for j in range(len(target)):
+            target[j] = 0.0
+        for e in range(indptr[first + i], indptr[first + i + 1]):
+            target[indices[e]] += data[e]
+
+
+@loops
 def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
     """Take the products of one row, the last of the buffer, if few of its entries are not zero; return whether so."""
     i = block.counts[FILLED]
     row, products = buffer[i], block.products[i]
-    where, count = np.empty(len(row) // 4, np.int64), 0
-    for j in range(len(row)):
-        if row[j] != 0.0:
-            if count == len(where):
-                return False
-            where[count] = j
-            count += 1
+    gram, count = block.gram[i], 0
+    for e in range(len(row)):
+        count += row[e] != 0.0
+    if 4 * count > len(row):
+        return False
     for j in range(len(products)):
-        products[j] = _thin_product(row, where[:count], basis[j])
+        products[j] = 0.0
     for j in range(i + 1):
-        block.gram[i, j] = _thin_product(row, where[:count], buffer[j])
+        gram[j] = 0.0
+    for e in range(len(row)):
+        x = row[e]
+        if x != 0.0:
+            for j in range(len(products)):
+                products[j] += x * basis[j, e]
+            for j in range(i + 1):
+                gram[j] += x * buffer[j, e]
     return True
-
-
-@inner
-def _thin_product(row: Any, where: Any, other: Any) -> float:
-    total = 0.0
-    for e in where:
-        total += row[e] * other[e]
-    return total
 
 
 @compiled
@@ -160,14 +174,13 @@ def change_sparse(routines: Any, block: Block, columns: Columns, on_b: Any, on_x
         end_run(routines, columns)
 
 
-@compiled
+@loops
 def step_rows(
     settings: Any, block: Block, done: int, count: int, y: Any, weight: Any, margins: Any, progress: Any
 ) -> int:
     """Take the steps of the rows just entered; return how many of them until the numbers overflowed."""
-    scratch = np.empty((2, len(block.gram)))
     for i in range(count):
-        p = learn_row(settings, block, block.counts[FILLED], y[done + i], weight[done + i], scratch)
+        p = learn_row(settings, block, block.counts[FILLED], y[done + i], weight[done + i])
         if not abs(p) < np.inf:
             block.counts[STATUS] = OVERFLOW
             return i
@@ -191,7 +204,7 @@ def learn_dense(
                 if not abs(x[i, j]) <= LARGEST or not abs(y[i]) <= LARGEST:
                     return -1
     while done < len(x) and counts[STATUS] == LEARNT:
-        count, rows = min(rows_in_block(block) - counts[FILLED], len(x) - done), at(buffer, 0)
+        count, rows, before = min(rows_in_block(block) - counts[FILLED], len(x) - done), at(buffer, 0), done
         if count == rows_in_block(block):  # the whole block is here and need not be kept
             rows = at(x, done * x.shape[1])
             enter_here(routines, block, basis, rows, count)
@@ -202,6 +215,8 @@ def learn_dense(
             on_b, on_x = np.zeros((q, q - 1)), np.zeros((q, counts[FILLED]))
             if end_block(routines, settings, block, on_b, on_x):
                 change_dense(routines, basis, rows, on_b, on_x)
+        if counts[STATUS] != LEARNT and count == rows_in_block(block):  # w is made of them
+            keep_rows(buffer, x[before : before + count])
     return done
 
 

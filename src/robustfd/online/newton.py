@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._validation import check_choice, check_integer, check_real
+from robustfd.linalg._compile import entry
 from robustfd.linalg.eigen import routines
 from robustfd.linalg.rules import shrunk_count
 from robustfd.online import _ball, _block, _columns
@@ -43,6 +44,7 @@ from robustfd.online._newton import (
 )
 from robustfd.online._row_states import OjaState, ProjectionState
 
+_enter_dense, _step_rows = entry(enter_dense), entry(step_rows)
 NARROW = 512  # features up to which sparse rows are made dense, a few at a time: faster than to be clever
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 
@@ -59,13 +61,13 @@ class NewtonState:
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        where = (routines(), self.settings, self.memory, self.counts)
+        if not self.sparse and not self.ball:
+            return learn_dense(*where, x, y, weight, margins, progress)
         if self.counts[STATUS] == OVERFLOW:
             return 0
         if self.ball:
             return self._learn_in_ball(x, y, weight, margins, progress)
-        where = (routines(), self.settings, self.memory, self.counts)
-        if not self.sparse:
-            return learn_dense(*where, x, y, weight, margins, progress)
         done, n, most = 0, len(y), self.counts[BUFFER]
         while done < n:
             self.columns = _columns.with_room(self.columns, int(x.indptr[min(done + most, n)] - x.indptr[done]))
@@ -87,8 +89,8 @@ class NewtonState:
                 enter_sparse(address, block, self.columns, x.data, x.indices, x.indptr, i, 1)
             else:
                 basis, buffer = open_dense.py_func(block, self.d)
-                enter_dense(address, block, basis, buffer, x, i, 1)
-            if step_rows(settings, block, i, 1, y, weight, margins, progress) == 0:
+                _enter_dense(address, block, basis, buffer, x, i, 1)
+            if _step_rows(settings, block, i, 1, y, weight, margins, progress) == 0:
                 return i
             full = counts[FILLED] == rows_in_block.py_func(block)
             if not project_next and not (full and settings[SHRINK_FIRST]):
@@ -155,7 +157,8 @@ class NewtonState:
         if self.sparse:
             return self._weights_of(np.arange(self.d, dtype=np.int32), on_b, on_x, filled)
         basis, buffer = open_dense.py_func(self.block, self.d)
-        return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0, :filled] @ buffer[:filled])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked at later
+            return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0, :filled] @ buffer[:filled])
 
     def _weights_of(self, features: NDArray[np.int32], on_b: Floats, on_x: Floats, filled: int) -> Floats:
         out = np.empty((len(features), 1))

@@ -148,15 +148,14 @@ class UntunedState:
             b = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
             b[:, :p] += self.basis[:, :p]
             self.basis = b
-            squares = np.square(rows)
-            often: Any = np.count_nonzero(rows, axis=0)
-            often[features.table[:, CENTRED] > 0] = n
-            which = np.flatnonzero(often)
-            count, square, weighted = often[which] * 1.0, (1 / factors**2 @ squares)[which], (c2 @ squares)[which]
+            sums = np.empty((3, len(features.table)))
+            _features.sum_dense(features.table, rows, factors, c2, sums)
+            which = np.flatnonzero(sums[0])
+            count, square, weighted = sums[:, which]
         features.table[which, DIAGONAL] += weighted
         if not counted:
             features.totals[_features.ROWS] += n
-            _features.count_values(features, which, np.asarray(count, dtype=np.float64), square)
+            _features.count_values(features, which, count, square)
         self._renew(which)
         _mixture.begin_block(mix)
 
