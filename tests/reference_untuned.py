@@ -36,9 +36,12 @@ def implicit_step(z: float, a: float) -> float:
 class Untuned:
     """What classifier and regressor share: scales, the Hessian, the first rows."""
 
+    linear = False
+
     def __init__(self, d: int, outputs: int, rates: Array, m: int):
         self.d, self.outputs, self.rates, self.m = d, outputs, rates, m
         self.first_rows = 4 * m
+        self.length = 0.0  # of all rows, or 0 if each has its own
         self.t = 0
         self.rows: list[Array] = []
         self.labels: list[float] = []
@@ -90,6 +93,8 @@ class Untuned:
         spread = np.where(self.centred, spread * self.n / max(self.n - 1, 1), spread)
         self.count = np.where(spread > 0, np.where(self.centred, self.n, nonzero), 0.0)
         self.square = spread
+        whole, rest = self.n * self.centred.sum(), nonzero[~self.centred].sum()
+        self.length = float(np.sqrt(self.n / (whole + rest))) if self.linear and whole > rest else 0.0
         self.reset()
         self.scale = np.zeros(self.d)
         self.renew(np.ones(self.d, bool))
@@ -103,7 +108,8 @@ class Untuned:
             self.scale = scale
             first = PRIOR * np.sqrt(max(1 / max(self.n, 1), RAREST)) * scale
             self.metric[:-1] = np.where(new, first, self.metric[:-1])
-        return np.append(z * (np.sqrt(2 / total) if total > 0 else 1.0), INTERCEPT)
+        factor = self.length or (np.sqrt(2 / total) if total > 0 else 1.0)
+        return np.append(z * factor, INTERCEPT)
 
     def shrink(self) -> None:
         scaled = np.where(self.metric > 0, self.B / np.sqrt(np.where(self.metric > 0, self.metric, 1)), 0)
@@ -193,6 +199,8 @@ class Classifier(Untuned):
 
 class Regressor(Untuned):
     """Targets are numbers; `huber` is in units of the residuals of late."""
+
+    linear = True
 
     def __init__(self, d: int, m: int, huber: float = np.inf):
         super().__init__(d, 1, RATES_OF_NUMBERS, m)

@@ -225,3 +225,13 @@ def test_huber_does_not_follow_outliers(seed):
         for loss in ("squared", "huber")
     }
     assert error["huber"] < error["squared"] / 3
+
+
+def test_the_regressor_of_dense_rows_is_linear():
+    rng = np.random.default_rng(3)
+    X = rng.standard_t(2.5, (3000, 3)) * [1e-3, 1.0, 1e3] + [0.0, 5.0, -1e4]
+    y = (X - X.mean(axis=0)) / X.std(axis=0) @ [1.0, -2.0, 0.5] + 7.0
+    model = SketchedNewtonRegressor().fit(X[:2000], y[:2000])
+    assert model.score(X[2000:], y[2000:]) > 0.999
+    by_hand = (X - model.offset_) @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(X), by_hand, rtol=1e-9, atol=1e-9 * np.abs(y).max())

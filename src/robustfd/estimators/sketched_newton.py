@@ -12,7 +12,7 @@ from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online._base import as_rows
-from robustfd.online._features import INTERCEPT, MEAN
+from robustfd.online._features import INTERCEPT, LENGTH, MEAN
 from robustfd.online._snapshot import Parts, pack_untuned, sizes_of_untuned, unpack_untuned
 from robustfd.online.untuned import UntunedState
 
@@ -210,8 +210,9 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
     ----------
     coef_ : array of shape (n_features,)
     intercept_ : float
-        Of rows as they are scaled and centred: see `SketchedNewtonClassifier`.
     offset_ : array of shape (n_features,)
+        `predict` is (x - offset_)'coef_ + intercept_. Where most numbers of the first rows are zero, rows are also
+        scaled each on its own: see `SketchedNewtonClassifier`.
     progressive_loss_ : float
         Mean squared error over all rows so far, each predicted before it was learnt.
     progressive_ : dict
@@ -251,7 +252,8 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
     @property
     def coef_(self) -> Floats:
         """The weights (n_features,) of centred rows."""
-        return self._weights()[1:, 0].copy()
+        length = self._model.features.totals[LENGTH]
+        return self._weights()[1:, 0] * (length if length > 0 else 1.0)
 
     @property
     def intercept_(self) -> float:

@@ -7,8 +7,10 @@ squares, v = square / count and the density rho = count / n,
     S^2 = v for a centred feature, else g (v/g)^min(1, 2 rho), g the geometric mean of v over all non-zeros
     D = a0 sqrt(max(rho, 1/32)) S^2 + R,   R = sum of c^2 x^2 minus what B holds of it
 
-A row z is multiplied by sqrt(2 / (sum of z^2/S^2 + number of non-zeros)), and has 1/4 for the intercept. S and D of a
-feature are renewed at the end of a block in which it occurred.
+A row z is multiplied by sqrt(2 / (sum of z^2/S^2 + number of non-zeros)), and has 1/4 for the intercept. For targets,
+if most entries of the first rows are of centred features, all rows are multiplied by the same number instead, 1 over
+the root of the mean number of non-zeros: then the model is linear. S and D of a feature are renewed at the end of a
+block in which it occurred.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ INTERCEPT = 0.25  # the value of the intercept in every row
 RAREST = 1.0 / 32.0  # densities below count as this
 CENTRE = 0.75  # share of the first rows in which a feature is not zero, from which on it is centred
 ROUND_OFF = 1e-9  # a difference this small, relative to the mean, is that of a constant column from itself
-ROWS, LOGARITHMS, NONZEROS = range(3)  # places in Features.totals
+ROWS, LOGARITHMS, NONZEROS, LENGTH = range(4)  # places in Features.totals
 # Places in a row of Features.table: non-zeros (rows, if the feature is centred), the sum of their squares (about the
 # mean), the mean, whether it is centred, S^2 and D (0 before it was seen), the sum of c^2 x^2 over finished blocks.
 COUNT, SQUARE, MEAN, CENTRED, SCALE, METRIC, DIAGONAL = range(7)
@@ -36,12 +38,14 @@ class Features(NamedTuple):
     """What is known: a row for each feature, the intercept first, in the places named above."""
 
     table: Floats  # one line of the cache each
-    totals: Floats  # rows, sum of count log v and sum of count over features that are not centred
+    # Rows, sum of count log v and sum of count over features that are not centred, and what all rows are multiplied by,
+    # or 0 if each has a factor of its own.
+    totals: Floats
 
 
 def start(d: int) -> Features:
     """Return what is known of d features and the intercept before the first row."""
-    features = Features(np.zeros((d + 1, 8)), np.zeros(3))
+    features = Features(np.zeros((d + 1, 8)), np.zeros(4))
     features.table[0, [SCALE, METRIC, CENTRED]] = 1.0, PRIOR, 1.0
     return features
 
@@ -54,8 +58,11 @@ def with_features(features: Features, n: int) -> Features:
 # ------------------------------------------------------------ statistics
 
 
-def learn_first(features: Features, x: Any) -> None:
-    """Set everything anew from the first rows, as raw as they came: which features are centred, where, and scales."""
+def learn_first(features: Features, x: Any, *, linear: bool) -> None:
+    """Set everything anew from the first rows, as raw as they came: which features are centred, where, and scales.
+
+    With `linear` all rows are multiplied by the same number, unless most of their entries are zero.
+    """
     n, sparse = x.shape[0], sp.issparse(x)
     # Only features that occurred are touched, so that the width of sparse rows does not matter.
     seen = np.unique(x.indices).astype(np.int64) if sparse else np.arange(x.shape[1])
@@ -66,7 +73,8 @@ def learn_first(features: Features, x: Any) -> None:
     mean = np.where(centred, x.mean(axis=0), 0.0)
     square = np.square(_shifted(x, mean)).sum(axis=0)
     square[centred] *= n / max(n - 1, 1)  # of few rows
-    features.totals[:] = n, 0.0, 0.0
+    whole, rest = n * float(np.count_nonzero(centred)), float(count[~centred].sum())
+    features.totals[:] = n, 0.0, 0.0, np.sqrt(n / (whole + rest)) if linear and whole > rest else 0.0
     features.table[seen] = 0.0
     features.table[seen, MEAN], features.table[seen, CENTRED] = mean, centred
     features.table[0, DIAGONAL] = 0.0
@@ -156,7 +164,7 @@ def _prepare_dense(table: Any, totals: Any, x: Any, learn: bool, rows: Any, fact
                 total += square / scale + 1.0
             else:
                 total += square * inverse[j] + (1.0 if square > 0 else always[j])
-        factors[i] = np.sqrt(2.0 / total) if total > 0 else 1.0
+        factors[i] = totals[LENGTH] if totals[LENGTH] > 0 else (np.sqrt(2.0 / total) if total > 0 else 1.0)
         rows[i, 0] = INTERCEPT
         for j in range(d):
             target[j] *= factors[i]
@@ -227,7 +235,8 @@ def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> 
             scale[unseen] = squares[unseen]
     total = np.add.reduceat(squares / np.where(scale > 0, scale, 1.0), indptr[:-1]) if n else np.zeros(0)
     total += count - 1
-    factors = np.sqrt(2.0 / np.where(total > 0, total, 2.0))
+    length = features.totals[LENGTH]
+    factors = np.full(n, length) if length > 0 else np.sqrt(2.0 / np.where(total > 0, total, 2.0))
     values *= np.repeat(factors, count)
     values[indptr[:-1]] = INTERCEPT
     return values, indices, indptr, factors

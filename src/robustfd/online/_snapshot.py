@@ -404,7 +404,9 @@ def unpack_untuned(state: Any, parts: Parts) -> None:
     if np.any(np.delete(table, 2, axis=1) < 0) or not np.isin(table[:, 3], (0.0, 1.0)).all() or table[0, 3] != 1.0:
         raise ValueError("what is known of the features is impossible")
     state.features.table[:, TABLE] = table
-    state.features.totals[:] = parts.array("totals", 3)
+    # The first files had no place for a factor of all rows: in their models each row has its own.
+    known = 3 if parts.shape("totals", 1) == (3,) else 4
+    state.features.totals[:known] = parts.array("totals", known)
     state.shifted = np.flatnonzero(table[:, 3])[1:].astype(np.int32)
     state.factors[:n] = parts.array("factors", n, least=0.0)
     if state.sparse:

@@ -79,7 +79,7 @@ class UntunedState:
             mix.scalars[:2] = spread, float(spread > 0)
         if self.sparse:
             _columns.discard_run(self.columns)
-        _features.learn_first(self.features, x)
+        _features.learn_first(self.features, x, linear=bool(mix.counts[_mixture.NUMBERS]))
         self.shifted = (np.flatnonzero(self.features.table[:, CENTRED])[1:]).astype(np.int32)
         self._learn(x, y, weight, np.empty((len(y), int(mix.counts[_mixture.OUTPUTS]))), close=False)
         self.kept = [(x, y, weight)]
