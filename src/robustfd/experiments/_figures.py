@@ -110,7 +110,7 @@ def inline(figure: Figure) -> list[str]:
 def key(style: Style) -> str:
     """Return the line of a style as a small SVG element for a legend."""
     colour = f"var(--{style.colour})"
-    dash = {"-": "", "--": "4 2.5", ":": "1.5 2"}[style.dash]
+    dash = {"--": "4 2.5", ":": "1.5 2"}.get(style.dash, "")
     shapes = {
         "o": '<circle cx="13" cy="6" r="3.2"/>',
         "s": '<rect x="10" y="3" width="6" height="6"/>',

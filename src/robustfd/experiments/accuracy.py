@@ -20,9 +20,9 @@ NEAR = 1.0  # points from the paper's value, or better than it
 # What is known about cells that are not equal to the printed ones.
 REASONS = {
     "fd": "the paper's rows for m₂ and m₃ are identical in all six columns; m₃ looks copied",
-    "full": "four test rows of 9,769; the order of two roundings is enough",
-    "rp": "drawn at random: the paper's one draw is among ours",
-    "oja": "drawn at random, from any orthonormal start",
+    "full": "four test rows of 9,769; the cause is not known",
+    "rp": "drawn at random; the paper shows one draw, ours is a mean over seeds",
+    "oja": "starts from random orthonormal rows; the paper shows one draw, ours is a mean over seeds",
     "rfd0": "better than printed, and next to RFD-SON with α₀ = 10⁻³, as theory says it must be; 46 variants of the "
     "algorithm (order of shrink and step, projection, pseudo-inverse, μ) did not give the printed values",
 }  # fmt: skip
