@@ -53,7 +53,9 @@ def reproduce(
         console.print(f"{verdict.claim}: {verdict.found}", markup=False, highlight=False)
     for failure in outcome.failed:
         console.print(f"failed: {failure}", style="red", markup=False, highlight=False)
-    console.print(f"{outcome.cells} cells ({outcome.kept} of them from before) in {outcome.seconds:.0f} s", highlight=False)
+    console.print(
+        f"{outcome.cells} cells ({outcome.kept} of them from before) in {outcome.seconds:.0f} s", highlight=False
+    )
     print(outcome.report)
     if outcome.failed:
         raise typer.Exit(1)

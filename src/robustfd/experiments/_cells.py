@@ -89,12 +89,12 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def write(self, cell: Cell, result: Result) -> None:
-        """Keep a result; whoever looks sees all of it or nothing."""
+    def write(self, cell: Cell, result: Result, seconds: float) -> None:
+        """Keep a result and how long it took; whoever looks sees all of it or nothing."""
         path = self.path(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
-        content = {"key": self.key(cell), "checksum": _checksum(result), "result": result}
+        content = {"key": self.key(cell), "checksum": _checksum(result), "result": result, "seconds": seconds}
         draft.write_text(json.dumps(content, allow_nan=False), "utf-8")
         os.replace(draft, path)
 

@@ -57,7 +57,7 @@ def describe(name: str) -> Data:
     parts = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
     nonzeros = x.nnz if sp.issparse(x) else x.size
     two = bool(np.isin(y, (-1.0, 1.0)).all())
-    return Data(name, *x.shape, int(nonzeros), two, _digest((*parts, y)))
+    return Data(name, x.shape[0], x.shape[1], int(nonzeros), two, _digest((*parts, y)))
 
 
 def split(name: str, order: int | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]]:

@@ -10,7 +10,7 @@ Status = Literal["holds", "differs", "fails"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what became of it; "differs" is for what is not as printed and has a known, harmless reason."""
+    """A claim and what became of it; "differs" is for what is not as printed, with the reason (a line each)."""
 
     status: Status
     claim: str
@@ -20,7 +20,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report; a row may begin with a mark (a status) that colours it."""
+    """A table of the report."""
 
     title: str
     header: Sequence[str]

@@ -41,9 +41,9 @@ def span(x: Any) -> tuple[Floats, Floats, Floats]:
 def best_in_hindsight(x: Any, y: Floats, bound: float = 1.0) -> Hindsight:
     """Return the minimiser of sum (w'x_t - y_t)^2 over |w'x_t| <= bound, of least length, by an interior-point method.
 
-    In the coordinates z of U z = X w: Newton's method for t ||Uz - y||^2 - sum log(C^2 - p_i^2), p = Uz, with growing t.
-    Any lambda gives the lower bound ||q - y||^2 + lambda'q - C |lambda|_1 with q = U U'(y - lambda / 2), the dual; that of
-    the barrier is lambda = 2 p / (t (C^2 - p^2)).
+    In the coordinates z of U z = X w: Newton's method for t ||Uz - y||^2 - sum log(C^2 - p_i^2), p = Uz, with growing
+    t. Any lambda gives the lower bound ||q - y||^2 + lambda'q - C |lambda|_1 with q = U U'(y - lambda / 2), the dual;
+    that of the barrier is lambda = 2 p / (t (C^2 - p^2)).
     """
     u, s, v = span(x)
     p, t = np.zeros(len(y)), 1.0

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing.connection import wait as wait_for_end
@@ -40,8 +41,9 @@ def run_cells(cells: Sequence[Cell], store: Store, run: Runner, *, jobs: int, wa
 
 def run_and_keep(cell: Cell, store: Store, run: Runner) -> Result:
     """Return the result of a cell once it is in the store."""
+    start = time.perf_counter()
     result = run(cell)
-    store.write(cell, result)
+    store.write(cell, result, time.perf_counter() - start)
     return result
 
 

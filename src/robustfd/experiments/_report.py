@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import Any
 
 from robustfd.experiments._figures import COLOURS, Figure, inline, key
-from robustfd.experiments._findings import Row, Table, Verdict
+from robustfd.experiments._findings import Row, Status, Table, Verdict
 
-MARKS = {"holds": "✓", "differs": "≠", "fails": "✗"}
+MARKS: dict[Status, str] = {"holds": "✓", "differs": "≠", "fails": "✗"}
 WORDS = {"holds": "holds", "differs": "differs, with a reason", "fails": "does not hold"}
 
 
@@ -49,9 +49,7 @@ def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[st
 
 
 def _colours() -> str:
-    light, dark = (
-        " ".join(f"--{name}: {pair[place]};" for name, pair in COLOURS.items()) for place in (0, 1)
-    )
+    light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in COLOURS.items()) for place in (0, 1))
     return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
 
 
@@ -62,51 +60,58 @@ def _summary(sections: Sequence[Section], about: dict[str, Any], failed: Sequenc
     tally = "".join(
         f'<li class="{status}"><b>{counts[status]}</b> {WORDS[status]}</li>' for status in MARKS if counts[status]
     )
-    links = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
+    links = "".join(_link(section) for section in sections)
     quick = '<p class="note">A quick run: fewer sizes, orders and seeds than a whole one.</p>' if about["quick"] else ""
     broken = ""
     if failed:
         items = "".join(f"<li>{escape(each)}</li>" for each in failed)
         broken = f'<div class="broken"><b>{len(failed)} cells failed and are missing below</b><ul>{items}</ul></div>'
-    lines = "".join(
-        f"<h3>{escape(section.title)}</h3><ul class='verdicts'>{''.join(_verdict(each) for each in section.verdicts)}</ul>"
-        for section in sections
-        if section.verdicts
-    )
     return f"""<header>
 <h1>Robust Frequent Directions, reproduced</h1>
 <p>The tables and figures of Luo, Chen, Zhang, Li and Zhang, <cite>Robust Frequent Directions with Application in Online
 Learning</cite> (JMLR 2019), made again with robustfd {escape(about["versions"]["robustfd"])} on {escape(data)}.</p>
 {quick}{broken}
 <ul class="tally">{tally}</ul>
-<nav>{links}</nav>
-</header>
-<section id="verdicts"><h2>What holds</h2>{lines}</section>"""
+<ul class="contents">{links}</ul>
+</header>"""
+
+
+def _link(section: Section) -> str:
+    """Return a line of the contents: a mark for each verdict, and where to read about it."""
+    marks = "".join(
+        f'<i class="{each.status}" title="{escape(each.claim)}">{MARKS[each.status]}</i>' for each in section.verdicts
+    )
+    return f'<li><a href="#{section.name}">{escape(section.title)}</a> <span class="marks">{marks}</span></li>'
 
 
 def _verdict(verdict: Verdict) -> str:
-    reason = f"<p class='reason'>{escape(verdict.reason)}</p>" if verdict.reason else ""
+    reasons = "".join(f"<p class='reason'>{escape(line)}</p>" for line in verdict.reason.splitlines())
+    found = escape(verdict.found[:1].upper() + verdict.found[1:])
     return (
-        f'<li class="{verdict.status}"><span class="mark" title="{WORDS[verdict.status]}">{MARKS[verdict.status]}</span>'
-        f"<div><p><b>{escape(verdict.claim)}.</b> <span class='found'>{escape(verdict.found)}.</span></p>{reason}</div></li>"
+        f'<li class="{verdict.status}">'
+        f'<span class="mark" title="{WORDS[verdict.status]}">{MARKS[verdict.status]}</span>'
+        f"<div><p><b>{escape(verdict.claim)}.</b> {found}.</p>{reasons}</div></li>"
     )
 
 
 def _section(section: Section) -> str:
     figures = "\n".join(_figure(figure) for figure in section.figures)
     tables = "\n".join(_table(table) for table in section.tables)
+    verdicts = "".join(_verdict(each) for each in section.verdicts)
     nothing = "" if section.rows else "<p class='note'>Nothing was run: these data sets do not have two classes.</p>"
     return f"""<section id="{section.name}">
 <h2>{escape(section.title)}</h2>
 <p class="claim">{escape(section.claim)}</p>
-{nothing}{figures}
+{nothing}<ul class="verdicts">{verdicts}</ul>
+{figures}
 {tables}
 </section>"""
 
 
 def _figure(figure: Figure) -> str:
     panels = "".join(
-        f"<div class='panel'><h4>{escape(panel.title)}</h4>{svg}</div>" for panel, svg in zip(figure.panels, inline(figure))
+        f"<div class='panel'><h4>{escape(panel.title)}</h4>{svg}</div>"
+        for panel, svg in zip(figure.panels, inline(figure))
     )
     legend = "".join(f"<span>{key(style)}{escape(style.label)}</span>" for style in figure.legend)
     inner = f"""<div class="legend">{legend}</div>
@@ -132,6 +137,7 @@ def _footer(about: dict[str, Any]) -> str:
 <p>Made {escape(about["began"])} in {about["seconds"]:,.0f} s with {escape(made)}, on {escape(machine["processor"])}
 ({machine["cores"]} cores, {about["jobs"]} processes of one BLAS thread each; {escape(machine["system"])}).</p>
 <p>Protocol: squared loss, labels −1 and +1, C = 1, μ = 1/8, η = 1/t, no intercept, no scaling; one pass over the first
-70 % of the rows, the rest for the test; α₀ the best of 10⁻³ to 10⁶ on the test rows, as in the paper. Random orders and
-RP and Oja are seeded from 0 on. All numbers are in results.json and in a CSV file for each section, beside this page.</p>
+70 % of the rows, the rest for the test; α₀ the best of 10⁻³ to 10⁶ on the test rows, as in the paper. Random orders,
+RP and Oja are seeded from 0 on. All numbers are in results.json and in a CSV file for each section, beside this
+page.</p>
 </footer>"""

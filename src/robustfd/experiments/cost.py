@@ -65,12 +65,15 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
             continue
         sizes = sorted({k["m"] for k in results if k.kind == "cost" and k.data == c.data and k["m"] is not None})
         place = 0 if c["m"] is None else sizes.index(c["m"])
-        printed, base = (paper.printed("seconds", c.data, method, p) for method, p in ((c["method"], place), ("adagrad", 0)))
+        printed, base = (
+            paper.printed("seconds", c.data, method, p) for method, p in ((c["method"], place), ("adagrad", 0))
+        )
         out.append({
             "data": c.data, "method": c["method"], "m": c["m"],
             "paper_microseconds": None if printed is None else 1e6 * printed,
             "paper_ratio": None if printed is None or base is None else printed / base,
-            "microseconds": 1e6 * r["seconds"] / r["rows"], "adagrad_microseconds": 1e6 * r["adagrad_seconds"] / r["rows"],
+            "microseconds": 1e6 * r["seconds"] / r["rows"],
+            "adagrad_microseconds": 1e6 * r["adagrad_seconds"] / r["rows"],
             "ratio": r["seconds"] / r["adagrad_seconds"],
         })  # fmt: skip
     order = {method: place for place, method in enumerate(NAMES)}
@@ -87,10 +90,10 @@ def figures(found: Sequence[Row]) -> list[Figure]:
     """Return a panel for each data set: how many times ADAGRAD's time a row takes."""
     panels = [Panel(name, partial(_draw, select(found, data=name))) for name in data_of(found)]
     caption = (
-        "Time of a row as a multiple of ADAGRAD's in the same run. ADAGRAD here is compiled and touches only the non-zeros "
-        "of a row, in the paper it was Matlab: ratios to it say more about ADAGRAD than about the sketches."
+        "Time of a row as a multiple of ADAGRAD's in the same run. ADAGRAD here is compiled and touches only the "
+        "non-zeros of a row, in the paper it was Matlab: ratios to it say more about ADAGRAD than about the sketches."
     )
-    return [Figure("cost", "Table 3: cost of a row", caption, panels, [PRINTED, OURS], height=4.2)]
+    return [Figure("cost", "Table 3: cost of a row", caption, panels, [PRINTED, OURS], height=4.2, left=1.02)]
 
 
 def _draw(rows: Sequence[Row], ax: Any) -> None:
@@ -114,8 +117,8 @@ def display(found: Sequence[Row]) -> list[Table]:
     for name in data_of(found):
         lines = [
             [
-                NAMES[row["method"]], str(row["m"] or ""), _number(row["paper_microseconds"]), _number(row["paper_ratio"]),
-                _number(row["microseconds"]), _number(row["ratio"]),
+                NAMES[row["method"]], str(row["m"] or ""), _number(row["paper_microseconds"]),
+                _number(row["paper_ratio"]), _number(row["microseconds"]), _number(row["ratio"]),
             ]
             for row in select(found, data=name)
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from robustfd import (
 )
 from robustfd.experiments._cells import Cell, Result, cell
 from robustfd.experiments._data import Data, rows
-from robustfd.experiments._figures import MARKERS, Figure, Panel, Style, decades
+from robustfd.experiments._figures import MARKERS, Figure, Panel, Style, numbers
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, select
 
 TITLE = "Matrix approximation"
@@ -50,7 +50,7 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 def _sizes(data: Data, *, quick: bool) -> list[int]:
     narrow = data.n_features < 250
-    sizes = (5, 10, 20, 30, 40, 50) if narrow else (10, 20, 30, 50, 75, 100)
+    sizes: tuple[int, ...] = (5, 10, 20, 30, 40, 50) if narrow else (10, 20, 30, 50, 75, 100)
     if quick:
         sizes = (5, 20, 50) if narrow else (10, 30, 100)
     most = min(data.n_rows, data.n_features) // 2
@@ -159,9 +159,7 @@ def theory(exact: Result, method: str, m: int, beta: float | None) -> float:
 FD = Style("FD", "fd", MARKERS["fd"])
 CFD = Style("CFD", "cfd", MARKERS["cfd"], width=1.2)
 RFD = Style("RFD", "rfd", MARKERS["rfd"], width=2.0)
-PFD = {
-    beta: Style(f"PFD, β = {beta}", f"step{i}", "DsvP"[i], width=1.2) for i, beta in enumerate(BETAS)
-}
+PFD = {beta: Style(f"PFD, β = {beta}", f"step{i}", "DsvP"[i], width=1.2) for i, beta in enumerate(BETAS)}
 CERTIFICATES = (Style("certificate of FD", "fd", dash=":", width=1.3), Style("of RFD", "rfd", dash=":", width=1.3))
 BOUNDS = (Style("bound of theory, FD", "fd", dash="--", width=0.9), Style("RFD", "rfd", dash="--", width=0.9))
 
@@ -172,9 +170,9 @@ def figures(found: Sequence[Row]) -> list[Figure]:
     return [
         Figure(
             "error-fd-cfd-rfd", "Figure 1: FD, CFD and RFD",
-            "Relative spectral error against sketch size m. Solid: the true error. Dotted: the certificate, a bound that "
-            "the sketch knows without the data. Dashed: what theory promises beforehand. CFD's and FD's errors often "
-            "coincide.",
+            "Relative spectral error against sketch size m. Solid: the true error. Dotted: the certificate, a bound "
+            "that the sketch knows without the data; it is so tight that it mostly lies under the solid line. Dashed: "
+            "what theory promises beforehand.",
             [Panel(name, partial(_draw_first, select(found, data=name))) for name in names],
             [FD, CFD, RFD, *CERTIFICATES, *BOUNDS],
         ),
@@ -212,7 +210,7 @@ def _columns(found: Sequence[Row], method: str, what: str) -> tuple[list[int], l
 
 def _axes(ax: Any) -> None:
     ax.set_yscale("log")
-    decades(ax.yaxis)
+    numbers(ax.yaxis)
     ax.set_xlabel("sketch size m")
     ax.set_ylabel("relative spectral error")
 
@@ -244,12 +242,12 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
         out.append(Verdict(
             "holds" if not missed else "differs",
             f"{name}: RFD's spectral error is about half of FD's (at most {GOAL} of it at every m shown)",
-            f"{min(ratios.values()):.3f} to {max(ratios.values()):.3f} of FD's, for m = {listed(list(map(str, ratios)))}",
+            f"{min(ratios.values()):.3f} to {max(ratios.values()):.3f} of FD's, for m = {listed([*map(str, ratios)])}",
             "" if not missed else
-            f"Above {GOAL} for m = {listed(list(map(str, missed)))}. RFD errs by Δ/2 wherever A'A has directions that no "
-            f"shrink took from, FD by the most that any one direction lost. At m = {worst} that is {fd['largest']:.4f} of "
-            f"||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {delta:.4f}: the shrinks took from different directions at "
-            "different times, and half of Δ overshoots.",
+            f"Above {GOAL} for m = {listed([*map(str, missed)])}. RFD errs by Δ/2 wherever A'A has directions that no "
+            f"shrink took from, FD by the most that any one direction lost. At m = {worst} that is "
+            f"{fd['largest']:.4f} of ||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {delta:.4f}: the shrinks took from "
+            "different directions at different times, and half of Δ overshoots.",
         ))  # fmt: skip
         others = [row for row in select(found, data=name) if row["method"] in ("fd", "cfd")]
         best = {rfd["m"]: rfd["error"] for _, rfd in pairs}
@@ -261,7 +259,8 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"{name}: RFD's error is always below FD's and CFD's, and below PFD's in most cases",
             f"below FD and CFD in {len(others) - len(lost)} of {len(others)} cases, below PFD in {won} of {len(pfd)}",
             f"Not below: {listed(lost)}." if lost else
-            ("" if 2 * won >= len(pfd) else "PFD with a small β takes less in each shrink, which pays on this spectrum."),
+            "" if 2 * won >= len(pfd) else
+            "PFD takes from fewer values in each shrink, which pays on this spectrum; it promises less (dashed lines).",
         ))  # fmt: skip
         out.append(_bounds(name, select(found, data=name)))
     return out

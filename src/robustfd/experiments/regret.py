@@ -1,9 +1,9 @@
 """Theorems 5 to 7: the regret of RFD-SON and FD-SON beside the bounds.
 
-The theorems are about Algorithm 3 as printed (one shrink a row, projection before the next prediction), so that is what is
-run here. The fast algorithm, which the other experiments use, is shown beside it; no theorem covers it, since it projects
-after the step and a prediction may leave the domain. Nothing changes when rows are rotated, so they are given in coordinates
-of the space that they span, and its dimension takes the place of d.
+The theorems are about Algorithm 3 as printed (one shrink a row, projection before the next prediction), so that is what
+is run here. The fast algorithm, which the other experiments use, is shown beside it; no theorem covers it, since it
+projects after the step and a prediction may leave the domain. Nothing changes when rows are rotated, so they are given
+in coordinates of the space that they span, and its dimension takes the place of d.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from robustfd.experiments._hindsight import best_in_hindsight, span
 
 TITLE = "Regret"
 CLAIM = (
-    "The regret of RFD-SON is bounded, also with α₀ = 0, and the bound depends little on α₀, while FD-SON's blows up as α₀ "
-    "becomes small (Theorems 5 to 7)."
+    "The regret of RFD-SON is bounded, also with α₀ = 0, and the bound depends little on α₀, while FD-SON's blows up "
+    "as α₀ becomes small (Theorems 5 to 7)."
 )
 C, MU, L = 1.0, 1 / 8, 4.0  # domain, curvature, and the largest |2(p - y)| on it
 ALPHAS = (1e-3, 1.0, 1e3)
@@ -40,11 +40,11 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
     """Return one cell for a data set: the comparison weights, which take longest, serve all learners."""
     if not data.two_classes:
         return []
-    most = 800 if quick else MOST
+    most = 400 if quick else MOST
     rows = data.n_train if min(data.n_train, data.n_features) <= most else most
-    rows = min(rows, 4000) if quick else rows
+    rows = min(rows, 2000) if quick else rows
     narrow = min(rows, data.n_features)
-    effort = 1e-8 * rows * narrow**2 / 10 + 1e-3 * rows
+    effort = 1e-9 * rows * narrow**2 + 4e-3 * rows
     return [cell("regret", data.name, effort=effort, m=data.sizes[-1], rows=rows)]
 
 
@@ -68,7 +68,8 @@ def run(cell: Cell) -> Result:
             t = run.rows
             bound, printed = bounds(run, other.w, alpha0)
             points.append({
-                "rows": t, "regret": run.loss - other.loss, "fast_regret": float(np.sum((fast[:t] - y[:t]) ** 2)) - other.loss,
+                "rows": t, "regret": run.loss - other.loss,
+                "fast_regret": float(np.sum((fast[:t] - y[:t]) ** 2)) - other.loss,
                 "bound": bound, "printed": printed, "loss": run.loss, "best_loss": other.loss,
                 "gap": other.loss - other.lower,
             })  # fmt: skip
@@ -112,7 +113,8 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
     options = {"alpha0": alpha0, "buffer_size": m, "shrink_first": True, "projection": "next"}
     model = OnlineNewton(method, m, **options)  # type: ignore[arg-type]
     kind = RobustFrequentDirections if method == "rfd" else FrequentDirections
-    sketch, waiting = kind(m, buffer_size=m, alpha0=alpha0), []  # the same sketch, to be read where the learner is not
+    sketch = kind(m, buffer_size=m, alpha0=alpha0)  # the same sketch, to be read where the learner is not
+    waiting: list[Floats] = []
     run = Run(method, m, alpha=alpha0, weighted=np.zeros(x.shape[1]))
     gradients: list[Floats] = []
     before, out = np.zeros(x.shape[1]), []
@@ -209,7 +211,8 @@ def _theorem_6(run: Run) -> float:
 def table(results: Mapping[Cell, Result]) -> list[Row]:
     """Return a row for each learner and number of rows."""
     return [
-        {"data": c.data, "method": curve["method"], "m": r["m"], "dimension": r["dimension"], "alpha0": curve["alpha0"], **point}
+        {"data": c.data, "method": curve["method"], "m": r["m"], "dimension": r["dimension"],
+         "alpha0": curve["alpha0"], **point}
         for c, r in results.items() if c.kind == "regret"
         for curve in r["curves"] for point in curve["points"]
     ]  # fmt: skip
@@ -235,13 +238,16 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         alphas = sorted({row["alpha0"] for row in rows})
         theorem = {0.0: "Theorems 6 and 7"}
         panels = [
-            Panel(f"α₀ = {power(alpha0)} ({theorem.get(alpha0, 'Theorem 5')})", partial(_draw, select(rows, alpha0=alpha0)))
+            Panel(
+                f"α₀ = {power(alpha0)} ({theorem.get(alpha0, 'Theorem 5')})",
+                partial(_draw, select(rows, alpha0=alpha0)),
+            )
             for alpha0 in alphas
         ]
         caption = (
-            f"Cumulative regret against the best fixed weights in hindsight among those with |w'x| ≤ 1 on all rows so far, "
-            f"m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, mended for slabs. Dotted: the fast "
-            "algorithm of the other experiments. Where a curve stops, regret is below 1, or negative."
+            "Cumulative regret against the best fixed weights in hindsight among those with |w'x| ≤ 1 on all rows so "
+            f"far, m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, mended for slabs. Dotted: "
+            "the fast algorithm of the other experiments. Where a curve stops, regret is below 1, or negative."
         )
         out.append(Figure(f"regret-{name}", f"Regret on {name}", caption, panels, list(LEGEND.values())))
     return out
@@ -271,8 +277,9 @@ def display(found: Sequence[Row]) -> list[Table]:
         rows = select(found, data=name)
         last = [row for row in rows if row["rows"] == max(each["rows"] for each in rows)]
         lines = [
-            [f"{row['method'].upper()}-SON", power(row["alpha0"]), f"{row['regret']:,.1f}", f"{row['fast_regret']:,.1f}",
-             f"{row['bound']:,.0f}", "" if row["printed"] is None else f"{row['printed']:,.0f}"]
+            [f"{row['method'].upper()}-SON", power(row["alpha0"]), f"{row['regret']:,.1f}",
+             f"{row['fast_regret']:,.1f}", f"{row['bound']:,.0f}",
+             "" if row["printed"] is None else f"{row['printed']:,.0f}"]
             for row in last
         ]  # fmt: skip
         out.append(Table(

@@ -81,7 +81,8 @@ def reproduce(
         described.append(describe(name))
     store = Store(Path(out) / "cells", {each.name: each.digest for each in described})
     planned = {
-        name: [cell for each in described for cell in module.cells(each, quick=quick)] for name, module in modules.items()
+        name: [cell for each in described for cell in module.cells(each, quick=quick)]
+        for name, module in modules.items()
     }
     results, kept = _run(planned, modules, store, jobs, watch)
     watch.says("drawing figures")
@@ -122,9 +123,7 @@ def _run(
     return results, kept
 
 
-def _about(
-    data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float
-) -> dict[str, Any]:
+def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float) -> dict[str, Any]:
     """Return what the results were made with."""
     return {
         "versions": {"python": platform.python_version(), **versions()},
@@ -168,7 +167,9 @@ def _write(out: Path, sections: Sequence[_report.Section], about: dict[str, Any]
             for section in sections
         },
     }
-    (out / "results.json").write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+    (out / "results.json").write_text(
+        json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
+    )
     report = out / "report.html"
     draft = out / ".report.html"
     draft.write_text(_report.page(sections, about, failed), "utf-8")
