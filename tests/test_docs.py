@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/online-guide.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/online-guide.md", "docs/datasets.md"])
 def test_python_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)

@@ -21,26 +21,31 @@ class DownloadError(Exception):
     """An address that does not give its file."""
 
 
+class _Silent(Exception):
+    """An attempt that got no answer, or that of a server in trouble."""
+
+
 class _Dropped(Exception):
-    """An attempt that ended early; another may go on from there."""
+    """An attempt whose answer ended early; another may go on from there."""
 
 
 def download(address: str, part: Path, report: Report) -> None:
     """Fetch an address into `part`, behind the bytes that it already has.
 
-    An address that gives nothing at all is given up at once. One that gave something is asked again, for the rest,
-    until it has brought nothing new for a number of times. What came stays in `part` for the next call.
+    An address that never answers is given up at once. One that did is asked again, for the rest, until it has brought
+    nothing new for a number of times. What came stays in `part` for the next call.
     """
-    most = first = _size(part)
-    failures = 0
+    most = _size(part)
+    failures, answered = 0, False
     while True:
         try:
             return _attempt(address, part, report)
-        except _Dropped as error:
+        except (_Dropped, _Silent) as error:
             came = _size(part)
             failures = 0 if came > most else failures + 1
             most = max(most, came)
-            if most == first or failures > RETRIES:
+            answered |= isinstance(error, _Dropped)
+            if not answered or failures > RETRIES:
                 kept = f" ({came} bytes came and are kept: the next call goes on from there)" if came else ""
                 raise DownloadError(f"{error}{kept}") from error
             time.sleep(PAUSE * 2**failures)
@@ -62,16 +67,21 @@ def _attempt(address: str, part: Path, report: Report) -> None:
                 part.unlink()
                 return _attempt(address, part, report)
             if error.code >= 500:
-                raise _Dropped(f"the server answers {error.code} {error.reason}") from error
+                raise _Silent(f"the server answers {error.code} {error.reason}") from error
             raise DownloadError(f"the server answers {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
-        raise _Dropped(f"no connection: {getattr(error, 'reason', error)}") from error
+        raise _Silent(f"no connection: {getattr(error, 'reason', error)}") from error
     with response:
-        start, total = _extent(response, start)
-        with open(part, "r+b" if start else "wb") as out:
-            out.seek(start)
+        begin, total = _extent(response)
+        if begin not in (0, start):
+            if not start:
+                raise DownloadError("the server sends a part where all was asked for")
+            part.unlink()  # not the part that was asked for: all, then
+            return _attempt(address, part, report)
+        with open(part, "r+b" if begin else "wb") as out:
+            out.seek(begin)
             out.truncate()
-            report(start, total)
+            report(begin, total)
             while block := _next_block(response):
                 out.write(block)
                 report(out.tell(), total)
@@ -85,18 +95,17 @@ def _attempt(address: str, part: Path, report: Report) -> None:
 
 def _next_block(response: Any) -> bytes:
     try:
-        return response.read(BLOCK)
+        return response.read1(BLOCK)  # what has come: read would wait for more, and lose it to an error
     except (OSError, HTTPException) as error:
         raise _Dropped(f"the connection was lost: {error}") from error
 
 
-def _extent(response: Any, start: int) -> tuple[int, int | None]:
-    """Return where the bytes of an answer belong and how many there are in all; (0, ...) is the whole file."""
+def _extent(response: Any) -> tuple[int, int | None]:
+    """Return where the bytes of an answer belong (-1: not known), and how many the file has in all."""
     if response.status == 206:
         span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        if span.partition("-")[0] == str(start):
-            return start, int(total) if total.isdigit() else None
-        raise DownloadError(f"the server was asked for the bytes from {start} on and sent {span or 'others'}")
+        begin = span.partition("-")[0]
+        return int(begin) if begin.isdigit() else -1, int(total) if total.isdigit() else None
     length = response.headers.get("Content-Length", "")
     return 0, int(length) if length.isdigit() else None
 

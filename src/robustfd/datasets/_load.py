@@ -81,9 +81,9 @@ def load(
     Notes
     -----
     The checksum (sha256, of the plain content) is checked each time a file is read. Where the registry has none, that
-    of the first download is kept beside it, in a file that ends in .sha256, and later reads must agree with it; numbers
-    of rows and non-zeros are checked in any case. A download that turns out wrong is removed. A file that was there
-    before the call never is.
+    of the first download is kept beside it, in a file that ends in .sha256, and later reads must agree with it. Numbers
+    of rows and columns are checked in any case, and another number of non-zeros gives a warning. A download that
+    turns out wrong is removed. A file that was there before the call never is.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from robustfd.datasets._errors import DatasetError
 from robustfd.datasets.registry import File
 
 COMPRESSED = (".xz", ".bz2", ".gz")
@@ -14,12 +15,20 @@ COMPRESSED = (".xz", ".bz2", ".gz")
 def cache_folder() -> Path:
     """Return the folder that downloads go to, by the convention of the platform; it need not exist yet."""
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "robustfd" / "Cache" / "datasets"
+        return _base("LOCALAPPDATA", "AppData/Local") / "robustfd" / "Cache" / "datasets"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "robustfd" / "datasets"
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "robustfd" / "datasets"
+        return _base("", "Library/Caches") / "robustfd" / "datasets"
+    return _base("XDG_CACHE_HOME", ".cache") / "robustfd" / "datasets"
+
+
+def _base(variable: str, below_home: str) -> Path:
+    """Return the folder that an environment variable names, or one below the user's home."""
+    if os.path.isabs(value := os.environ.get(variable, "")):  # XDG: a relative path is to be ignored
+        return Path(value)
+    try:
+        return Path.home() / below_home
+    except RuntimeError as error:
+        raise DatasetError(f"There is no place for a cache: {error} Say where the files are with folder=.") from error
 
 
 def folders(folder: str | os.PathLike[str] | None) -> list[Path]:
@@ -48,7 +57,7 @@ def accepted_names(file: File) -> list[str]:
 def find(file: File, places: Sequence[Path]) -> Path | None:
     """Return the first copy of a file that the folders have, or None."""
     paths = (place / name for place in places for name in accepted_names(file))
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def how_to_get(file: File, places: Sequence[Path]) -> str:

@@ -29,7 +29,8 @@ class File:
 class Split:
     """The rows that a publisher put into one file (or into one for the rows and one for their labels).
 
-    `n_nonzeros` counts what a sparse file stores, zeros that it spells out included; None is not known, or dense.
+    `n_nonzeros` counts what a sparse file stores, zeros that it spells out included; None is not known, or dense. For
+    the sets without checksums it is what papers report.
     """
 
     n_rows: int
@@ -59,9 +60,16 @@ class Dataset:
         return self.splits["train"].n_rows, self.n_features
 
 
-def _libsvm(name: str, d: int, splits: dict[str, Split], *, home: str = LIBSVM, **options: object) -> Dataset:
-    options = {"labels": SIGNS, **options}
-    return Dataset(name, d, "libsvm", MappingProxyType(splits), home=home, **options)  # type: ignore[arg-type]
+def _libsvm(
+    name: str,
+    d: int,
+    splits: dict[str, Split],
+    *,
+    labels: Mapping[int, float] | None = SIGNS,
+    home: str = LIBSVM,
+    in_paper: bool = False,
+) -> Dataset:
+    return Dataset(name, d, "libsvm", MappingProxyType(splits), labels, home, in_paper)
 
 
 def _mnist(part: str, images: tuple[int, str], labels: tuple[int, str]) -> tuple[File, ...]:
@@ -103,7 +111,8 @@ _ALL = (
     _libsvm("ijcnn1", 22, {
         "train": Split(49_990, (File("ijcnn1.trn", (f"{TICK}/ijcnn1/ijcnn1.trn.bz2",), 7_844_877,
             "7fe291672c3fefe6a7e3c51529becd23f0e985ba05ffb8d53c9c648c1e91cc19"),), 649_870),
-        "test": Split(91_701, (File("ijcnn1.tst", (f"{TICK}/ijcnn1/ijcnn1.tst.bz2",), 14_213_968,
+        "test": Split(91_701, (File("ijcnn1.tst", (
+            f"{TICK}/ijcnn1/ijcnn1.tst.bz2", f"{LIBSVM}/binary/ijcnn1.t.bz2"), 14_213_968,
             "e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8"),), 1_192_113),
     }),
     _libsvm("mushrooms", 112, {

@@ -1,0 +1,163 @@
+"""Files of each format are read, as they are or compressed; whatever is wrong with one is said, and it stays."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from robustfd import datasets
+from tests.datasets.small import FILE_SETS, files, rows_and_labels, same, shrink_registry
+
+COMPRESS = {"": bytes, ".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
+
+
+def zipped(contents: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def put(tmp_path, monkeypatch):
+    """Return the function that puts a small version of a data set into a folder and returns what load should."""
+
+    def write(name, suffix="", *, split="train", seed=0, change=bytes, **options):
+        x, y = rows_and_labels(name, seed=seed)
+        contents = files(name, x, y)
+        new = shrink_registry(monkeypatch, name, contents, x, split=split, **options)
+        monkeypatch.setenv("ROBUSTFD_DATA", str(tmp_path))
+        for file, content in zip(new, contents):
+            (tmp_path / f"{file.name}{suffix}").write_bytes(change(COMPRESS[suffix](content)))
+        return x, y
+
+    return write
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("name", FILE_SETS)
+def test_every_data_set_is_read_plain_and_compressed(put, name, suffix):
+    expected = put(name, suffix)
+    x, y = datasets.load(name)
+    assert same((x, y), expected)
+    assert x.dtype == np.float64 and sp.issparse(x) == (name != "mnist") and (name == "mnist" or x.format == "csr")
+    assert y.dtype == (np.int64 if name in ("news20", "mnist") else np.float64) and y.ndim == 1
+
+
+@pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mnist"])
+def test_splits_of_the_publisher(put, name):
+    train = put(name)
+    test = put(name, ".gz", split="test", seed=1)
+    assert same(datasets.load(name), train) and same(datasets.load(name, split="train"), train)
+    assert same(datasets.load(name, split="test"), test)
+    everything = datasets.load(name, split="all")
+    assert same(everything, (np.vstack([train[0], test[0]]), np.concatenate([train[1], test[1]])))
+
+
+@pytest.mark.parametrize("name, archive", [("farm-ads", "farm+ads.zip"), ("sido0", "sido0_text.zip")])
+def test_zip_archive_is_read_in_place(tmp_path, monkeypatch, name, archive):
+    x, y = rows_and_labels(name)
+    contents = files(name, x, y)
+    new = shrink_registry(monkeypatch, name, contents, x)
+    members = {f"some/folder/{file.name}": content for file, content in zip(new, contents)}
+    (tmp_path / archive).write_bytes(zipped({"../../evil": b"!", **members, "readme.txt": b"hello"}))
+    assert same(datasets.load(name, folder=tmp_path, download=False), (x, y))
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [archive]  # nothing is unpacked
+
+
+@pytest.mark.parametrize("members", [["farm-ads"], ["a/farm-ads-vect", "b/farm-ads-vect"]])
+def test_zip_archive_without_one_file_of_the_name_is_an_error(tmp_path, monkeypatch, members):
+    x, y = rows_and_labels("farm-ads")
+    shrink_registry(monkeypatch, "farm-ads", files("farm-ads", x, y), x)
+    (tmp_path / "farm+ads.zip").write_bytes(zipped(dict.fromkeys(members, b"")))
+    with pytest.raises(datasets.DatasetError, match="should have one file named farm-ads-vect"):
+        datasets.load("farm-ads", folder=tmp_path)
+
+
+def test_large_table_is_read_in_blocks(tmp_path, monkeypatch):
+    x = np.random.default_rng(0).integers(0, 2, (1300, 5)).astype(float)
+    y = np.where(x[:, 0] > 0, 1.0, -1.0)
+    new = shrink_registry(monkeypatch, "sido0", contents := files("sido0", x, y), x)
+    for file, content in zip(new, contents):
+        (tmp_path / file.name).write_bytes(content)
+    assert same(datasets.load("sido0", folder=tmp_path), (x, y))
+
+
+@pytest.mark.parametrize("name", FILE_SETS)
+def test_wrong_checksum_is_an_error_and_the_file_stays(put, name, tmp_path):
+    put(name, change=lambda content: content.replace(b"\n", b" \n") + b"\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(datasets.DatasetError, match=r"wrong checksum. .*has sha256 \w{64}, expected \w{64}"):
+        datasets.load(name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".bz2", ".gz"])
+@pytest.mark.parametrize(
+    "change", [lambda content: content[:-9], lambda content: b"<html>" + content], ids=["cut short", "other bytes"]
+)
+def test_damaged_copy_is_an_error(put, suffix, change):
+    put("a9a", suffix, change=change)
+    with pytest.raises(datasets.DatasetError, match=f"a9a{suffix} cannot be read, or is damaged"):
+        datasets.load("a9a")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"<html>not found</html>\n", "is not what it should be"),
+        (b"", "is not what it should be|should have 12 x 9"),
+        (b"+1 1:1 2:2\n", "should have 12 x 9 values and 12 labels; found 1 x 9 and 1"),
+        (b"+1 1:1 10:2\n", "is not what it should be"),
+        (b"+3 1:1\n", "There is a label 3; those published are -1, 1"),
+    ],
+)
+def test_file_without_checksum_must_still_fit(put, tmp_path, content, message):
+    put("real-sim", checksum=False)
+    (tmp_path / "real-sim").write_bytes(content)
+    with pytest.raises(datasets.DatasetError, match=message):
+        datasets.load("real-sim")
+    assert (tmp_path / "real-sim").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"1 0\n1\n", b"1 a\n", b"\n", b"1 0\n"])
+def test_table_without_checksum_must_still_fit(put, tmp_path, content):
+    put("sido0", checksum=False)
+    (tmp_path / "sido0_train.data").write_bytes(content)
+    with pytest.raises(datasets.DatasetError, match="sido0_train.data (is not what|should have)"):
+        datasets.load("sido0")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0\0\x0d\x01\0\0\0\1ABCD", b"\0\0\x08\x03\0\0", b"\0\0\x08\x01\0\0\0\x0cAB", b"\0\0\x08\x01\0\0\0\0"],
+)
+def test_idx_file_that_is_none_is_an_error(put, tmp_path, content):
+    put("mnist", checksum=False)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(content)
+    with pytest.raises(datasets.DatasetError, match="train-labels-idx1-ubyte is not what it should be"):
+        datasets.load("mnist")
+
+
+def test_other_number_of_nonzeros_is_a_warning(put, tmp_path):
+    put("rcv1", checksum=False)
+    path = tmp_path / "rcv1_train.binary"
+    path.write_bytes(path.read_bytes().replace(b"\n", b" 9:1\n", 1))
+    with pytest.warns(UserWarning, match="non-zeros, not .*another edition") as caught:
+        datasets.load("rcv1")
+    assert Path(caught[0].filename) == Path(__file__)
+
+
+def test_unreadable_file_is_an_error(put, tmp_path):
+    put("a9a")
+    (tmp_path / "a9a").unlink()
+    (tmp_path / "a9a").mkdir()  # a folder is no copy
+    with pytest.raises(datasets.DatasetError, match="a9a: a9a is not in"):
+        datasets.load("a9a", download=False)
