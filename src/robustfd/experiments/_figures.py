@@ -74,10 +74,11 @@ def save(figure: Figure, folder: Path) -> list[Path]:
     """Write a figure as PNG and SVG; return where."""
     plt = _pyplot()
     folder.mkdir(parents=True, exist_ok=True)
-    columns = min(3, len(figure.panels))
+    columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     lines = -(-len(figure.panels) // columns)
     width, height = WIDTH * columns, figure.height + HEADING
-    across = max(1, int(width / 1.75))  # entries of the legend in a line
+    longest = max((len(style.label) for style in figure.legend), default=1)
+    across = max(1, int(width / (0.6 + 0.075 * longest)))  # entries of the legend in a line
     foot = LINE * -(-len(figure.legend) // across) + 0.1
     total = height * lines + HEADING + foot
     with plt.rc_context(_settings()):
@@ -139,12 +140,12 @@ def key(style: Style) -> str:
     return f'<svg class="key" viewBox="0 0 26 12" fill="{colour}" aria-hidden="true">{line}{shape}</svg>'
 
 
-def numbers(axis: Any) -> None:
+def numbers(axis: Any, form: str = "{x:g}") -> None:
     """Label a logarithmic axis of few decades at 1, 2 and 5 times powers of ten."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter("{x:g}")
+    axis.set_major_formatter(form)
 
 
 def decades(axis: Any) -> None:
@@ -169,7 +170,7 @@ def _adapt(svg: str, name: str, title: str) -> str:
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
     svg = re.sub(r"font-family:[^;\"]*; ?", "", svg)
-    svg = re.sub(r"(\d\.\d)\d+", r"\1", svg)
+    svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d\.\d)\d+", r"\1", tag[0]), svg)
     for colour, (light, _) in COLOURS.items():
         svg = svg.replace(light, "currentColor" if colour == "ink" else f"var(--{colour})")
     svg = re.sub(

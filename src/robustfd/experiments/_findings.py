@@ -26,6 +26,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    opened: bool = False
 
 
 def data_of(rows: Sequence[Row]) -> list[str]:

@@ -126,7 +126,7 @@ def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
     lines = "".join("<tr>" + "".join(f"<td>{escape(each)}</td>" for each in row) + "</tr>" for row in table.rows)
     note = f"<p class='note'>{escape(table.note)}</p>" if table.note else ""
-    return f"""<details class="table"><summary>{escape(table.title)}</summary>
+    return f"""<details class="table"{" open" if table.opened else ""}><summary>{escape(table.title)}</summary>
 <div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{note}</details>"""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from robustfd.experiments import paper
 from robustfd.experiments._cells import Cell, Result, cell
 from robustfd.experiments._data import Data, split
-from robustfd.experiments._figures import COLOURS, Figure, Panel, Style
+from robustfd.experiments._figures import COLOURS, Figure, Panel, Style, numbers
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, select
 from robustfd.experiments._methods import FULL_FEATURES, NAMES, UNSKETCHED, learner, passes
 
@@ -104,7 +104,7 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
     ax.set_yticks(range(len(rows)), [NAMES[row["method"]] + (f", {row['m']}" if row["m"] else "") for row in rows])
     ax.invert_yaxis()
     ax.set_xscale("log")
-    ax.xaxis.set_major_formatter("{x:g}×")
+    numbers(ax.xaxis, "{x:g}×")
     ax.set_xlabel("time of a row, ADAGRAD = 1×")
 
 
@@ -126,7 +126,7 @@ def display(found: Sequence[Row]) -> list[Table]:
         out.append(Table(
             f"{name}: microseconds a row and multiples of ADAGRAD",
             ["method", "m", "paper µs", "paper ×", "ours µs", "ours ×"], lines,
-            f"ADAGRAD itself: {base:.2f} µs a row here. {paper.numbers()['slips']['seconds']}",
+            f"ADAGRAD itself: {base:.2f} µs a row here. {paper.numbers()['slips']['seconds']}", opened=True,
         ))  # fmt: skip
     return out
 

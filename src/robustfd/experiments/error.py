@@ -160,8 +160,11 @@ FD = Style("FD", "fd", MARKERS["fd"])
 CFD = Style("CFD", "cfd", MARKERS["cfd"], width=1.2)
 RFD = Style("RFD", "rfd", MARKERS["rfd"], width=2.0)
 PFD = {beta: Style(f"PFD, β = {beta}", f"step{i}", "DsvP"[i], width=1.2) for i, beta in enumerate(BETAS)}
-CERTIFICATES = (Style("certificate of FD", "fd", dash=":", width=1.3), Style("of RFD", "rfd", dash=":", width=1.3))
-BOUNDS = (Style("bound of theory, FD", "fd", dash="--", width=0.9), Style("RFD", "rfd", dash="--", width=0.9))
+CERTIFICATES = (
+    Style("certificate, FD", "fd", dash=":", width=1.3),
+    Style("certificate, RFD", "rfd", dash=":", width=1.3),
+)
+BOUNDS = (Style("theory, FD", "fd", dash="--", width=0.9), Style("theory, RFD", "rfd", dash="--", width=0.9))
 
 
 def figures(found: Sequence[Row]) -> list[Figure]:
@@ -174,13 +177,13 @@ def figures(found: Sequence[Row]) -> list[Figure]:
             "that the sketch knows without the data; it is so tight that it mostly lies under the solid line. Dashed: "
             "what theory promises beforehand.",
             [Panel(name, partial(_draw_first, select(found, data=name))) for name in names],
-            [FD, CFD, RFD, *CERTIFICATES, *BOUNDS],
+            [FD, CFD, RFD, *CERTIFICATES, *BOUNDS], left=0.7,
         ),
         Figure(
             "error-pfd-rfd", "Figure 2: PFD and RFD",
             "Relative spectral error against sketch size m. PFD needs its β chosen; RFD has nothing to choose.",
             [Panel(name, partial(_draw_second, select(found, data=name))) for name in names],
-            [RFD, *PFD.values()],
+            [RFD, *PFD.values()], left=0.7,
         ),
     ]  # fmt: skip
 

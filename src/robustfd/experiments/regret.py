@@ -317,8 +317,8 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
         printed = [row for row in rows if row["printed"] is not None and row["regret"] > row["printed"]]
         out.append(Verdict(
             "differs" if printed else "holds",
-            f"{name}: Theorem 5 as printed, which takes ||w_t - w|| ≤ 2C for granted",
-            f"{'not ' if printed else ''}above the regret at every point measured",
+            f"{name}: Theorem 5 as printed, whose proof takes ‖w_t − w‖ ≤ 2C for granted, bounds the regret as well",
+            f"{'not ' if printed else ''}at every point measured",
             "A slab does not bound w; the proof holds for a ball of radius C." if printed else "",
         ))  # fmt: skip
     return out
