@@ -1,4 +1,4 @@
-"""Small files in the formats of the data sets that are not at hand, and a registry that takes them for the real ones."""
+"""Small files in the formats of the data sets that are not at hand, and a registry that takes them for real ones."""
 
 from dataclasses import replace
 from pathlib import Path
