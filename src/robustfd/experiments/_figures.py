@@ -1,0 +1,200 @@
+"""Figures made of panels: as PNG and SVG files, and as drawings inside the report that follow its colours."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# name: (colour on white, colour on black). Okabe and Ito's for the eyes of everybody, brighter where the page is dark.
+COLOURS = {
+    "ink": ("#22262b", "#e6e8eb"),
+    "grid": ("#dcdfe3", "#363b42"),
+    "rfd": ("#0072b2", "#58b4ec"),
+    "fd": ("#d55e00", "#ff8f45"),
+    "cfd": ("#009e74", "#34cfa2"),
+    "pfd": ("#b85c93", "#e79cc8"),
+    "rp": ("#009e73", "#33cfa1"),
+    "oja": ("#c58a00", "#f3bd45"),
+    "adagrad": ("#767c84", "#a4abb3"),
+    "full": ("#6a51a3", "#b3a1ec"),
+    "step0": ("#3b528b", "#8ea6e6"),
+    "step1": ("#21818d", "#45b5c4"),
+    "step2": ("#27994a", "#5fce7f"),
+    "step3": ("#9a8b00", "#d6c63a"),
+    "step4": ("#c8522c", "#f58f68"),
+}
+COLOURS["rfd0"] = COLOURS["ink"]
+MARKERS = {"rfd": "o", "fd": "s", "cfd": "^", "pfd": "D", "rp": "v", "oja": "P", "adagrad": "X", "full": "^"}
+WIDTH, HEIGHT = 3.5, 2.6  # inches of a panel
+RIGHT, BOTTOM, TOP = 0.12, 0.46, 0.08  # its margins; fixed ones, since to have them found takes longer than to draw
+HEADING, LINE = 0.24, 0.2  # of a title and of a line of the legend
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a line looks, the same in all figures."""
+
+    label: str
+    colour: str
+    marker: str = ""
+    dash: str = "-"
+    width: float = 1.5
+
+    def line(self, **more: Any) -> dict[str, Any]:
+        """Return matplotlib's arguments."""
+        out = {"color": COLOURS[self.colour][0], "marker": self.marker or None, "linestyle": self.dash}
+        return {**out, "linewidth": self.width, "markersize": 4, "markeredgewidth": 0.0, "label": self.label, **more}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    draw: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels with one legend; a folded figure is closed in the report until it is asked for."""
+
+    name: str
+    title: str
+    caption: str
+    panels: Sequence[Panel]
+    legend: Sequence[Style]
+    folded: bool = False
+    height: float = HEIGHT
+    left: float = 0.56  # inches for labels
+
+
+def save(figure: Figure, folder: Path) -> list[Path]:
+    """Write a figure as PNG and SVG; return where."""
+    plt = _pyplot()
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
+    lines = -(-len(figure.panels) // columns)
+    width, height = WIDTH * columns, figure.height + HEADING
+    longest = max((len(style.label) for style in figure.legend), default=1)
+    across = max(1, int(width / (0.6 + 0.075 * longest)))  # entries of the legend in a line
+    foot = LINE * -(-len(figure.legend) // across) + 0.1
+    total = height * lines + HEADING + foot
+    with plt.rc_context(_settings()):
+        fig = plt.figure(figsize=(width, total))
+        for place, panel in enumerate(figure.panels):
+            down, right = divmod(place, columns)
+            ax = _axes(fig, figure, WIDTH * right, foot + height * (lines - 1 - down), width, total)
+            _draw(ax, panel)
+            ax.set_title(panel.title, pad=4)
+        handles = [plt.Line2D([], [], **style.line()) for style in figure.legend]
+        fig.legend(handles=handles, loc="lower center", ncols=across, borderaxespad=0.2)
+        fig.text(0.5, 1 - 0.17 / total, figure.title, ha="center", fontsize=10, fontweight="bold")
+        paths = [folder / f"{figure.name}.png", folder / f"{figure.name}.svg"]
+        fig.savefig(paths[0], dpi=150, metadata={"Software": None})
+        fig.savefig(paths[1], metadata={"Date": None, "Creator": None})
+        plt.close(fig)
+    return paths
+
+
+def inline(figure: Figure) -> list[str]:
+    """Return the panels of a figure as SVG elements for a page that defines the colours as variables."""
+    plt = _pyplot()
+    out = []
+    for number, panel in enumerate(figure.panels):
+        with plt.rc_context(_settings()):
+            fig = plt.figure(figsize=(WIDTH, figure.height))
+            _draw(_axes(fig, figure, 0.0, 0.0, WIDTH, figure.height), panel)
+            stream = io.StringIO()
+            fig.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            plt.close(fig)
+        out.append(_adapt(stream.getvalue(), f"{figure.name}-{number}", panel.title))
+    return out
+
+
+def _axes(fig: Any, figure: Figure, x: float, y: float, width: float, height: float) -> Any:
+    """Return axes for a panel whose lower left corner is at x, y, all in inches."""
+    across, up = WIDTH - figure.left - RIGHT, figure.height - BOTTOM - TOP
+    return fig.add_axes(((x + figure.left) / width, (y + BOTTOM) / height, across / width, up / height))
+
+
+def key(style: Style) -> str:
+    """Return the line of a style as a small SVG element for a legend."""
+    colour = f"var(--{style.colour})"
+    dash = {"--": "4 2.5", ":": "1.5 2"}.get(style.dash, "")
+    shapes = {
+        "o": '<circle cx="13" cy="6" r="3.2"/>',
+        "s": '<rect x="10" y="3" width="6" height="6"/>',
+        "^": '<path d="M13 2l4 7h-8z"/>',
+        "v": '<path d="M13 10l4-7h-8z"/>',
+        "D": '<path d="M13 2l4 4-4 4-4-4z"/>',
+        "P": '<path d="M11.5 2h3v2.5H17v3h-2.500V10h-3V7.500H9v-3h2.500z"/>',
+        "X": '<path d="M9.500 4l1.500-1.500 2 2 2-2L16.500 4l-2 2 2 2-1.500 1.500-2-2-2 2L9.500 8l2-2z"/>',
+    }
+    line = "" if style.dash == "" else (
+        f'<line x1="1" x2="25" y1="6" y2="6" stroke="{colour}" stroke-width="{style.width}" '
+        f'stroke-dasharray="{dash}"/>'
+    )  # fmt: skip
+    shape = shapes.get(style.marker, "")
+    return f'<svg class="key" viewBox="0 0 26 12" fill="{colour}" aria-hidden="true">{line}{shape}</svg>'
+
+
+def numbers(axis: Any, form: str = "{x:g}") -> None:
+    """Label a logarithmic axis of few decades at 1, 2 and 5 times powers of ten."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(form)
+
+
+def decades(axis: Any) -> None:
+    """Label a logarithmic axis with powers of ten, plain text that any font can show."""
+    from robustfd.experiments._findings import power
+
+    axis.set_major_formatter(lambda value, _: power(value) if value > 0 else "")
+
+
+def _draw(ax: Any, panel: Panel) -> None:
+    ax.grid(visible=True)
+    ax.set_axisbelow(True)
+    panel.draw(ax)
+    ax.minorticks_off()
+
+
+def _adapt(svg: str, name: str, title: str) -> str:
+    """Return a drawing with colours and font of the page, names of its own and no needless digits."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\s*<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    svg = re.sub(r"font-family:[^;\"]*; ?", "", svg)
+    svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d\.\d)\d+", r"\1", tag[0]), svg)
+    for colour, (light, _) in COLOURS.items():
+        svg = svg.replace(light, "currentColor" if colour == "ink" else f"var(--{colour})")
+    svg = re.sub(
+        r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1
+    )
+    return re.sub(r"\s*\n\s*", "\n", svg)
+
+
+def _settings() -> dict[str, Any]:
+    ink, grid = COLOURS["ink"][0], COLOURS["grid"][0]
+    return {
+        "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5, "legend.fontsize": 8.5,
+        "text.color": ink, "axes.edgecolor": ink, "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink,
+        "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.size": 0,
+        "ytick.minor.size": 0, "axes.spines.top": False, "axes.spines.right": False,
+        "grid.color": grid, "grid.linewidth": 0.6, "legend.frameon": False,
+        "svg.fonttype": "none", "svg.hashsalt": "robustfd", "figure.facecolor": "white", "font.family": "DejaVu Sans",
+    }  # fmt: skip
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    return plt

@@ -1,0 +1,199 @@
+"""Figures 3 and 4: the test error after one pass against alpha0."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from robustfd.experiments._cells import Cell, Result
+from robustfd.experiments._data import Data
+from robustfd.experiments._figures import COLOURS, MARKERS, Figure, Panel, Style, decades
+from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
+from robustfd.experiments._methods import NAMES, UNSKETCHED, passes, run  # noqa: F401  run is a part of this
+
+TITLE = "How much depends on α₀"
+CLAIM = (
+    "RFD₀-SON does well with nothing to tune, while ADAGRAD, FD-, PFD-, RP- and Oja-SON are very sensitive to α₀ "
+    "(Figures 3 and 4)."
+)
+SMALL = 1e3  # up to here RFD-SON is flat; beyond, no unit step can move w, whatever the method
+
+# ------------------------------------------------------------------ cells
+
+
+def cells(data: Data, *, quick: bool) -> list[Cell]:
+    """Return a pass for every method, m and alpha0, in the order of the file."""
+    return passes(data, order=None, quick=quick)
+
+
+# ------------------------------------------------------------------ table
+
+
+def table(results: Mapping[Cell, Result]) -> list[Row]:
+    """Return a row for each method, m and alpha0: the test error (mean over seeds), or that it diverged."""
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for c, r in results.items():
+        if c.kind == "pass" and c["order"] is None:
+            groups.setdefault((c.data, c["method"], c["m"], c["alpha0"]), []).append(r)
+    out = []
+    for (data, method, m, alpha0), found in groups.items():
+        errors = [100 - r["accuracy"] for r in found if not r["diverged"]]
+        diverged = len(found) - len(errors)
+        out.append({
+            "data": data, "method": method, "m": m, "alpha0": alpha0, "runs": len(found), "diverged": diverged,
+            "test_error": float(np.mean(errors)) if not diverged else None,
+        })  # fmt: skip
+    return out
+
+
+# ------------------------------------------------------------------ figures
+
+STYLES = {
+    method: Style(name, method, MARKERS.get(method, ""), width=2.2 if method in ("rfd", "rfd0") else 1.3)
+    for method, name in NAMES.items()
+}
+
+
+def figures(found: Sequence[Row]) -> list[Figure]:
+    """Return a figure for each data set, a panel for each m."""
+    out = []
+    for name in data_of(found):
+        rows = select(found, data=name)
+        sizes = sorted({row["m"] for row in rows if row["m"] is not None})
+        out.append(Figure(
+            f"sensitivity-{name}", f"Test error on {name} against α₀",
+            "Test error after one pass over 70 % of the rows, in the order of the file. RFD₀-SON has no α₀ and is a "
+            "level line. Crosses at the top: the weights were not finite, and there is nothing to score.",
+            [Panel(f"{name}, m = {m}", partial(_draw, rows, m)) for m in sizes],
+            [STYLES[method] for method in NAMES if select(rows, method=method)],
+        ))  # fmt: skip
+    return out
+
+
+def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
+    errors = [row["test_error"] for row in rows if row["test_error"] is not None]
+    low, high = min(errors, default=0.0), max(errors, default=1.0)
+    top = high + 0.04 * (high - low)
+    for method in NAMES:
+        line = select(rows, method=method, m=None if method in UNSKETCHED else m)
+        style = STYLES[method]
+        if method == "rfd0":
+            for row in line:
+                if row["test_error"] is not None:
+                    ax.axhline(row["test_error"], color=COLOURS["ink"][0], linewidth=style.width, zorder=2.5)
+            continue
+        x = [row["alpha0"] for row in line]
+        y = [np.nan if row["test_error"] is None else row["test_error"] for row in line]
+        ax.plot(x, y, **style.line(zorder=3 if method == "rfd" else 2))
+        gone = [row["alpha0"] for row in line if row["test_error"] is None]
+        if gone:  # each method that diverges has a line of its own above all errors
+            top += 0.05 * (high - low)
+            ax.plot(gone, [top] * len(gone), linestyle="", marker="x", markersize=4.5, color=COLOURS[method][0])
+    ax.set_ylim(low - 0.05 * (high - low), top + 0.05 * (high - low))
+    ax.set_xscale("log")
+    decades(ax.xaxis)
+    ax.set_xlabel("α₀")
+    ax.set_ylabel("test error, %")
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def display(found: Sequence[Row]) -> list[Table]:
+    """Return, for each method, the best test error, the worst, and how many alpha0 are near the best."""
+    out = []
+    for name in data_of(found):
+        lines = []
+        for method, m, line in _lines(select(found, data=name)):
+            errors = [row["test_error"] for row in line if row["test_error"] is not None]
+            gone = sum(row["test_error"] is None for row in line)
+            if not errors:
+                lines.append([NAMES[method], str(m or ""), "diverged", "", "", str(gone)])
+                continue
+            near = sum(error <= min(errors) + 1 for error in errors)
+            lines.append([
+                NAMES[method], str(m or ""), f"{min(errors):.2f}", f"{max(errors):.2f}", f"{near} of {len(line)}",
+                str(gone),
+            ])  # fmt: skip
+        out.append(Table(
+            f"{name}: test error over all α₀",
+            ["method", "m", "best %", "worst %", "α₀ within 1 point of best", "diverged"], lines,
+        ))  # fmt: skip
+    return out
+
+
+def verdicts(found: Sequence[Row]) -> list[Verdict]:
+    """Return whether RFD-SON is flat, whether the others are not, and whether RFD0-SON is as good as tuned ones."""
+    out = []
+    for name in data_of(found):
+        lines = _lines(select(found, data=name))
+        spread = {(method, m): _spread(line) for method, m, line in lines}
+        flat = {
+            m: _spread([row for row in line if row["alpha0"] <= SMALL]) for method, m, line in lines if method == "rfd"
+        }
+        whole = max((spread[key] for key in spread if key[0] == "rfd"), default=0.0)
+        if not flat:
+            continue
+        worst = max(flat.values())
+        out.append(Verdict(
+            "holds" if whole <= 1 else "differs" if worst <= 2 else "fails",
+            f"{name}: the choice of α₀ has almost no effect on RFD-SON",
+            f"test error moves by {worst:.2f} points for α₀ up to {power(SMALL)}, by {whole:.2f} over the whole grid",
+            "" if whole <= 1 else
+            f"It is flat from {power(1e-3)} to {power(SMALL)}. Above that it falls behind like all methods: the matrix "
+            "is at least α₀ I, and with unit steps w hardly moves.",
+        ))  # fmt: skip
+        calm = [key for key in spread if key[0] not in ("rfd", "rfd0") and spread[key] <= 1]
+        gone = [key for key in spread if spread[key] == np.inf]
+        baselines = sum(key[0] not in ("rfd", "rfd0") for key in spread)
+        out.append(Verdict(
+            "holds" if not calm else "differs",
+            f"{name}: all baselines are very sensitive to α₀",
+            f"{baselines - len(calm)} of {baselines} move by more than 1 point; {len(gone)} diverge for some α₀",
+            f"Within 1 point over the whole grid: {listed([_called(key) for key in calm])}." if calm else "",
+        ))  # fmt: skip
+        out.append(_untuned(name, lines))
+    return out
+
+
+def _untuned(name: str, lines: Sequence[tuple[str, int | None, Sequence[Row]]]) -> Verdict:
+    """Return how RFD0-SON, untuned, stands among the others with each alpha0."""
+    beaten = total = 0
+    behind = 0.0
+    for method, m, line in lines:
+        for _, _, own in (each for each in lines if each[0] == "rfd0" and m in (None, each[1])):
+            mine = own[0]["test_error"]
+            if method == "rfd0" or mine is None:
+                continue
+            beaten += sum(row["test_error"] is None or row["test_error"] >= mine for row in line)
+            total += len(line)
+            best = min((row["test_error"] for row in line if row["test_error"] is not None), default=np.inf)
+            behind = max(behind, mine - best)
+    return Verdict(
+        "holds" if behind <= 1.5 else "differs",
+        f"{name}: RFD₀-SON does well without tuning",
+        f"at least as good as {beaten} of {total} settings of the other methods, and at most {behind:.2f} points "
+        "behind the best α₀ of any, which was picked on the test rows",
+    )
+
+
+def _lines(rows: Sequence[Row]) -> list[tuple[str, int | None, list[Row]]]:
+    """Return (method, m, its rows by alpha0)."""
+    keys = dict.fromkeys((row["method"], row["m"]) for row in rows)
+    order = {method: place for place, method in enumerate(NAMES)}
+    return [
+        (method, m, sorted(select(rows, method=method, m=m), key=lambda row: row["alpha0"]))
+        for method, m in sorted(keys, key=lambda key: (order[key[0]], key[1] or 0))
+    ]
+
+
+def _spread(line: Sequence[Row]) -> float:
+    """Return the worst test error less the best; infinite if some alpha0 diverged."""
+    errors = [np.inf if row["test_error"] is None else row["test_error"] for row in line]
+    best = min(errors, default=0.0)
+    return float(max(errors, default=0.0) - best) if best < np.inf else np.inf
+
+
+def _called(key: tuple[str, int | None]) -> str:
+    return NAMES[key[0]] + (f" m = {key[1]}" if key[1] else "")
