@@ -103,12 +103,15 @@ class Untuned:
         z = self.shifted(x)
         new = (self.scale == 0) & (z != 0)
         scale = np.where(new, self.interpolated(z**2, np.zeros(self.d)), self.scale)
-        total = np.where(z != 0, z**2 / np.where(scale > 0, scale, 1), 0).sum() + ((z != 0) | self.centred).sum()
+        total = np.where(z != 0, z**2 / np.where(scale > 0, scale, 1), 0).sum()
+        count = ((z != 0) | self.centred).sum()
         if learn:
             self.scale = scale
             first = PRIOR * np.sqrt(max(1 / max(self.n, 1), RAREST)) * scale
             self.metric[:-1] = np.where(new, first, self.metric[:-1])
-        factor = self.length or (np.sqrt(2 / total) if total > 0 else 1.0)
+        factor = np.sqrt(2 / (total + count)) if total + count > 0 else 1.0
+        if self.length:
+            factor = self.length * min(1.0, np.sqrt(1e4 * count / total)) if total > 0 else self.length
         return np.append(z * factor, INTERCEPT)
 
     def shrink(self) -> None:

@@ -23,7 +23,7 @@ NONSENSE = [
     ("untuned@dense", {"tensors": {S + "features": put((2, 5), np.nan)}}),
     ("untuned@dense", {"tensors": {S + "features": lambda a: a[:-1]}}),
     ("untuned@dense", {"tensors": {S + "features": lambda a: a[:, :-1]}}),
-    ("untuned@dense", {"tensors": {S + "totals": lambda a: a[:-1]}}),
+    ("untuned@dense", {"tensors": {S + "totals": lambda a: a[:-2]}}),
     # the block
     ("untuned@dense", {"tensors": {S + "products": lambda a: np.vstack([a] * 3)}}),
     ("untuned@dense", {"tensors": {S + "products": lambda a: a[:-1]}}),

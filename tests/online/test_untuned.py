@@ -113,7 +113,7 @@ def test_features_that_rest_for_many_runs_catch_up():
     assert np.abs(dense.weights() - sparse.weights()).max() < 1e-6 * np.abs(dense.weights()).max()
 
 
-implicit_step, sigmoid = entry(_mixture.implicit_step), _mixture.sigmoid.py_func
+implicit_step, sigmoid = entry(_mixture.implicit_step), entry(_mixture.sigmoid)
 
 
 @settings(max_examples=200, deadline=None)

@@ -54,7 +54,7 @@ class SmallShrink:
 def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
-    gram = np.zeros((size, size))
+    gram = np.zeros((size, size), order="F")  # as LAPACK wants it
     gram[np.arange(r), np.arange(r)] = s * s * lam
     gram[r:, :r], gram[r:, r:] = xb, xx
     if s < 1.0 or t.min() < 1.0:

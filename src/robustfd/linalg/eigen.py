@@ -13,45 +13,105 @@ from typing import Any
 import numpy as np
 from numba import carray
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
 from robustfd.linalg import lapack
-from robustfd.linalg._compile import compiled, compiled_routine, inner
+from robustfd.linalg._compile import compiled_routine, entry, inner
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm
 from robustfd.linalg.tridiagonal import EPS as EPS
-from robustfd.linalg.tridiagonal import largest_values, tridiagonalise, turn_back, twisted_vectors
+from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors
 
 Floats = NDArray[np.float64]
 
-EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 2)  # places among the routines
+TRIDIAGONALISE, VALUES, VECTORS, BACK, EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 6)  # more routines
 
+SMALL = 30  # rows up to which LAPACK's driver is as fast, called from Python
 LARGE = 128  # rows from which on LAPACK's reduction, of several columns at a time, is faster
 MANY = 0.7  # share of the eigenvectors from which on it is faster to compute all
 INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
 
 def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
-    """Return (the first k + 1 eigenvalues, or all, descending and not below zero; the first k vectors, as columns).
+    """Return (all eigenvalues, descending and not below zero; the first k eigenvectors or more, as columns).
 
-    `a` is positive semi-definite; its lower triangle is read.
+    `a` is positive semi-definite; its lower triangle is read. For callers in Python: of the four steps only one, which
+    LAPACK lacks, is a loop of our own, since to compile them all takes longer than most streams.
     """
+    largest = float(a.diagonal().max())
+    if len(a) > SMALL and k < MANY * len(a) and largest > 0:
+        pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)
+        if pairs is not None:
+            return np.maximum(largest * pairs[0], 0.0), pairs[1]
+    try:
+        values, v = np.linalg.eigh(a)
+    except np.linalg.LinAlgError:
+        # LAPACK can fail on numbers that differ by more than 1e300; in units of the largest the least are zero.
+        values, v = np.linalg.eigh(a / largest)
+        values = largest * values
+    return np.maximum(values[::-1], 0.0), v[:, ::-1]
+
+
+def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
+    """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
     n = len(a)
-    values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
-    _call_eigenpairs(routines(), sizes, np.ascontiguousarray(a), values, vectors)
-    if sizes[2] < 1:
-        raise np.linalg.LinAlgError(f"The eigenvalues of a matrix of {n} rows could not be computed.")
-    return values[: k + 1], vectors.T
+    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
+    values, info = dsterf(diagonal, off_diagonal)
+    if info != 0:
+        return None
+    values, z = values[::-1], np.empty((n, k))
+    form = np.vstack([diagonal, np.append(off_diagonal, 0.0)])
+    residual = _twisted_vectors(form, np.ascontiguousarray(values[:k]), z, np.empty((3 * n + 4) * k))
+    if residual > n * EPS:
+        return None
+    for _ in range(3):  # Newton's iteration for the nearest orthonormal vectors squares the defect
+        overlap = z.T @ z
+        overlap.flat[:: k + 1] -= 1.0
+        defect = max(overlap.max(), -overlap.min())
+        if not defect <= 1e-5:  # in this form it also catches NaN
+            return None
+        z = z - z @ (overlap / 2)
+        if k * defect * defect <= EPS:
+            break
+    vectors = np.asfortranarray(z)
+    vectors[1:], _, _ = dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 64 * n)
+    return values, vectors
 
 
-@compiled
-def _call_eigenpairs(routines: Any, sizes: Any, a: Any, values: Any, vectors: Any) -> None:
-    call(routines[EIGENPAIRS], (at(routines, 0), at(sizes, 0), a, values, vectors))
+_twisted_vectors = entry(twisted_vectors)
 
 
 @cache
-def routines() -> NDArray[np.int64]:
-    """Return the addresses of LAPACK's routines and of the two of this module, in the order of their names."""
-    own = [compiled_routine(function, "llddd").address for function in (_eigenpairs, _graded_eigenpairs)]
-    return np.append(lapack.routines(), own)
+def routines(long: bool) -> NDArray[np.int64]:
+    """Return the addresses of LAPACK's routines and of our own, in the order of their names.
+
+    Those of tridiagonal.py take seconds to compile and are 0 unless a long stream is ahead: LAPACK's take their place.
+    """
+    steps: list[tuple[Any, str]] = [(_tridiagonalise, "ldd"), (_values, "lddd"), (_vectors, "ldddd"), (_back, "ldddd")]
+    addresses = [compiled_routine(step, arguments).address if long else 0 for step, arguments in steps]
+    addresses += [compiled_routine(driver, "llddd").address for driver in (_eigenpairs, _graded_eigenpairs)]
+    return np.append(lapack.routines(), addresses)
+
+
+def _tridiagonalise(sizes: Any, matrix: Any, form: Any) -> None:
+    n = sizes[0]
+    tridiagonalise(carray(matrix, (n, n)), carray(form, (6, n)))
+
+
+def _values(sizes: Any, form: Any, values: Any, room: Any) -> None:
+    """Set sizes[2] to whether they were found; sizes = n, k."""
+    n, k = sizes[0], sizes[1]
+    sizes[2] = largest_values(carray(form, (2, n)), carray(values, k), carray(room, n + 9 * (k + LANES)))
+
+
+def _vectors(sizes: Any, form: Any, values: Any, z: Any, room: Any) -> None:
+    """Set room[0] to the largest residual; sizes = n, k."""
+    n, k = sizes[0], sizes[1]
+    room[0] = twisted_vectors(carray(form, (2, n)), carray(values, k), carray(z, (n, k)), carray(room, (3 * n + 4) * k))
+
+
+def _back(sizes: Any, matrix: Any, form: Any, z: Any, room: Any) -> None:
+    n, k = sizes[0], sizes[1]
+    turn_back(carray(matrix, (n, n)), carray(form, (3, n)), carray(z, (n, k)), carray(room, k))
 
 
 def _eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
@@ -74,9 +134,11 @@ def _eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any)
         return
     inverse, scaled = 1.0 / scale, np.empty((n, n))
     _scaled_copy(a, inverse, scaled)
-    sizes[2] = n >= 3 and k < MANY * n and _inverse_iteration(routines, scaled, k, lam, vectors)
+    able = routines[TRIDIAGONALISE] != 0 and n >= 3 and k < MANY * n
+    sizes[2] = able and _inverse_iteration(routines, scaled, k, lam, vectors)
     if sizes[2] == 0:
-        _scaled_copy(a, inverse, scaled)
+        if able:
+            _scaled_copy(a, inverse, scaled)
         sizes[2] = _divide_and_conquer(routines, scaled, k, lam, vectors)
     for i in range(n):
         lam[i] = max(scale * lam[i], 0.0)
@@ -108,24 +170,27 @@ def _divide_and_conquer(routines: Any, a: Any, k: int, values: Any, vectors: Any
 def _inverse_iteration(routines: Any, a: Any, k: int, values: Any, vectors: Any) -> bool:
     """Return whether the first k + 1 eigenvalues and k vectors were found to full precision; `a` is destroyed."""
     n, info = len(a), np.zeros(1, np.int64)
-    diagonal, off, tau, work = np.empty(n), np.empty(n), np.empty(n), np.empty((32, n))
+    form, sizes = np.empty((6, n)), np.array([n, min(k + 1, n), 0])
+    room = np.empty(max((3 * n + 4) * k, n + 9 * (k + 1 + LANES), 32 * n))
     if n < LARGE:
-        tridiagonalise(a, diagonal, off, tau, work)
+        call(routines[TRIDIAGONALISE], (at(sizes, 0), a, form))
     else:
-        call(routines[SYTRD], (L, n, a, n, diagonal, off, tau, work, 32 * n, info))
+        call(routines[SYTRD], (L, n, a, n, form, at(form, n), at(form, 2 * n), room, 32 * n, info))
     for i in range(n):
         values[i] = 0.0
-    if not largest_values(diagonal, off, min(k + 1, n), values):
+    call(routines[VALUES], (at(sizes, 0), form, values, room))
+    if sizes[2] == 0:
         return False
+    sizes[1] = k
     z, turned, overlap = np.empty((n, k)), np.empty((n, k)), np.empty((k, k))
-    residual = twisted_vectors(diagonal, off, values, z)
+    call(routines[VECTORS], (at(sizes, 0), form, values, z, room))
     gemm(routines, True, False, k, k, n, 1.0, at(z, 0), k, at(z, 0), k, 0.0, at(overlap, 0), k)
     defect = 0.0
     for p in range(k):
         overlap[p, p] -= 1.0
         for q in range(k):
             defect = max(defect, abs(overlap[p, q]))
-    if not (residual <= n * EPS and defect <= 1e-8):  # in this form it also catches NaN
+    if not (room[0] <= n * EPS and defect <= 1e-8):  # in this form it also catches NaN
         return False
     for i in range(n):
         for j in range(k):
@@ -133,12 +198,12 @@ def _inverse_iteration(routines: Any, a: Any, k: int, values: Any, vectors: Any)
     # One step of Newton's iteration for the nearest orthonormal vectors squares the defect.
     gemm(routines, False, False, n, k, k, -0.5, at(z, 0), k, at(overlap, 0), k, 1.0, at(turned, 0), k)
     if n < LARGE:
-        turn_back(a, tau, turned)
+        call(routines[BACK], (at(sizes, 0), a, form, turned, room))
     for i in range(n):
         for j in range(k):
             vectors[j, i] = turned[i, j]
     if n >= LARGE:
-        call(routines[ORMTR], (L, L, N, n, k, a, n, tau, vectors, n, work, 32 * n, info))
+        call(routines[ORMTR], (L, L, N, n, k, a, n, at(form, 2 * n), vectors, n, room, 32 * n, info))
     return True
 
 

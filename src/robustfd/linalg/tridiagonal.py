@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import inner, loops
+from robustfd.linalg._compile import loops
 
 EPS = 2.220446049250313e-16
 TINY = 1e-200  # stands for a pivot that vanishes; the matrix has norm about 1
@@ -20,13 +20,14 @@ GRID = 12.0  # the first shifts are a geometric sequence over so many factors of
 
 
 @loops
-def tridiagonalise(a: Any, diagonal: Any, off: Any, tau: Any, work: Any) -> None:
+def tridiagonalise(a: Any, form: Any) -> None:
     """Reduce the symmetric matrix `a` by reflections I - tau v v', whose v are left in its rows, right of the diagonal.
 
-    Both triangles are used and destroyed; work is (3, n). The rank-two change of one reflection and the product with
-    the next v are one pass over what is left of the matrix.
+    Both triangles are used and destroyed. `form` (6, n) gets the diagonal, what is beside it, and tau. The rank-two
+    change of one reflection and the product with the next v are one pass over what is left of the matrix.
     """
     n = len(a)
+    diagonal, off, tau, work = form[0], form[1], form[2], form[3:]
     for i in range(n):
         work[0, i] = work[1, i] = 0.0
     diagonal[0] = a[0, 0]
@@ -72,18 +73,19 @@ def tridiagonalise(a: Any, diagonal: Any, off: Any, tau: Any, work: Any) -> None
         diagonal[k + 1] = after[0]
 
 
-@inner
-def largest_values(diagonal: Any, off: Any, count: int, values: Any) -> bool:
-    """Fill `values` with the `count` largest eigenvalues, descending; return whether they are apart and were found.
+@loops
+def largest_values(form: Any, values: Any, room: Any) -> bool:
+    """Fill `values` with as many of the largest eigenvalues, descending; return whether they are apart and were found.
 
     The number of eigenvalues above a shift is that of the positive pivots of T - shift; by it all are isolated at
     the same time. Then Laguerre's iteration, which converges from within an interval to the one eigenvalue in it,
-    with third order (Li and Zeng 1994).
+    with third order (Li and Zeng 1994). room is for n + 9 times the rounded-up number of values.
     """
-    n, lanes = len(diagonal), -(-count // LANES) * LANES
-    work, squares = np.zeros((9, lanes)), np.zeros(n)
+    n, count = form.shape[1], len(values)
+    lanes = -(-count // LANES) * LANES
+    diagonal, off, squares, work = form[0], form[1], room[:n], room[n : n + 9 * lanes].reshape(9, lanes)
     shift, low, high, above = work[0], work[1], work[2], work[3]
-    top = 0.0
+    top, squares[0] = 0.0, 0.0
     for i in range(n):
         reach = diagonal[i] + (abs(off[i - 1]) if i > 0 else 0.0)
         if i < n - 1:
@@ -180,20 +182,21 @@ def _sums_of_powers(diagonal: Any, squares: Any, tiny: float, shift: Any, work: 
             above[j] += 1.0 if pivot > 0 else 0.0
 
 
-@inner
-def twisted_vectors(a: Any, b: Any, shifts: Any, z: Any) -> float:
-    """Fill the columns of z with unit vectors of the tridiagonal T = (a, b); return the largest |T z - shift z|.
+@loops
+def twisted_vectors(form: Any, shifts: Any, z: Any, room: Any) -> float:
+    """Fill the columns of z with unit vectors of a tridiagonal matrix T; return the largest |T z - shift z|.
 
+    room is for (3 n + 4) k numbers.
     T - shift = L D L' from above and U D U' from below; where the two meet with the smallest gamma, z is 1 and
     the rest follows by substitution; gamma is then the only entry of T z - shift z that is not zero (Dhillon and
     Parlett 2004). Loops over the shifts are innermost, so that they run in vector registers.
     """
     n, k = z.shape
-    work = np.empty((3, n, k))
-    below, above, pivot = work[0], work[1], work[2]
-    up, where, gamma, squares = np.empty(k), np.empty(k), np.empty(k), np.zeros(k)
+    work = room[: (3 * n + 4) * k].reshape(3 * n + 4, k)
+    a, b, below, above, pivot = form[0], form[1], work[:n], work[n : 2 * n], work[2 * n : 3 * n]
+    up, where, gamma, squares = work[3 * n], work[3 * n + 1], work[3 * n + 2], work[3 * n + 3]
     for j in range(k):
-        pivot[0, j] = a[0] - shifts[j]
+        pivot[0, j], squares[j] = a[0] - shifts[j], 0.0
     for i in range(n - 1):
         for j in range(k):
             d = pivot[i, j]
@@ -238,11 +241,13 @@ def twisted_vectors(a: Any, b: Any, shifts: Any, z: Any) -> float:
     return residual
 
 
-@inner
-def turn_back(a: Any, tau: Any, z: Any) -> None:
-    """Turn the columns of z, vectors of the tridiagonal form, into those of the matrix `a` and tau were left of."""
-    n, k = z.shape
-    total = np.empty(k)
+@loops
+def turn_back(a: Any, form: Any, z: Any, total: Any) -> None:
+    """Turn the columns of z (n, k), vectors of the tridiagonal form, into those of the matrix; `total` has room for k.
+
+    The matrix and its form are as `tridiagonalise` left them.
+    """
+    (n, k), tau = z.shape, form[2]
     for i in range(n - 2, -1, -1):
         v, rest, size = a[i, i + 1 :], z[i + 1 :], n - 1 - i
         for j in range(k):

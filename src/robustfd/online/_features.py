@@ -9,8 +9,9 @@ squares, v = square / count and the density rho = count / n,
 
 A row z is multiplied by sqrt(2 / (sum of z^2/S^2 + number of non-zeros)), and has 1/4 for the intercept. For targets,
 if most entries of the first rows are of centred features, all rows are multiplied by the same number instead, 1 over
-the root of the mean number of non-zeros: then the model is linear. S and D of a feature are renewed at the end of a
-block in which it occurred.
+the root of the mean number of non-zeros: then the model is linear (but for rows of which sum z^2/S^2 is more than 10^4
+times the number of non-zeros: they are brought back to that). S and D of a feature are renewed at the end of a block in
+which it occurred.
 """
 
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ INTERCEPT = 0.25  # the value of the intercept in every row
 RAREST = 1.0 / 32.0  # densities below count as this
 CENTRE = 0.75  # share of the first rows in which a feature is not zero, from which on it is centred
 ROUND_OFF = 1e-9  # a difference this small, relative to the mean, is that of a constant column from itself
+FAR = 1e4  # the square of how many times as long as usual a row may be
 ROWS, LOGARITHMS, NONZEROS, LENGTH = range(4)  # places in Features.totals
 # Places in a row of Features.table: non-zeros (rows, if the feature is centred), the sum of their squares (about the
 # mean), the mean, whether it is centred, S^2 and D (0 before it was seen), the sum of c^2 x^2 over finished blocks.
@@ -155,19 +157,28 @@ def _prepare_dense(table: Any, totals: Any, x: Any, learn: bool, rows: Any, fact
         for j in range(d):
             z = source[j] - mean[j]
             target[j] = z if abs(z) > ROUND_OFF * abs(mean[j]) and z * z > 0 else 0.0
-        total = 0.0
+        total, count = 0.0, 0.0
         for j in range(d):
             square = target[j] * target[j]
+            count += 1.0 if square > 0 else always[j]
             if square > 0 and inverse[j] == 0.0:
                 scale = _meet(totals, square, learn, table[j + 1])
                 inverse[j] = 1.0 / scale if learn else 0.0
-                total += square / scale + 1.0
+                total += square / scale
             else:
-                total += square * inverse[j] + (1.0 if square > 0 else always[j])
-        factors[i] = totals[LENGTH] if totals[LENGTH] > 0 else (np.sqrt(2.0 / total) if total > 0 else 1.0)
+                total += square * inverse[j]
+        factors[i] = row_factor(totals[LENGTH], total, count)
         rows[i, 0] = INTERCEPT
         for j in range(d):
             target[j] *= factors[i]
+
+
+@loops
+def row_factor(length: float, total: float, count: float) -> float:
+    """Return what a row is multiplied by, `total` its sum of z^2/S^2 and `count` its number of non-zeros."""
+    if length > 0:
+        return length * np.sqrt(FAR * count / total) if total > FAR * count else length
+    return np.sqrt(2.0 / (total + count)) if total + count > 0 else 1.0
 
 
 @loops
@@ -234,12 +245,18 @@ def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> 
         if not learn and features.totals[NONZEROS] <= 0.0:  # each is its own scale
             scale[unseen] = squares[unseen]
     total = np.add.reduceat(squares / np.where(scale > 0, scale, 1.0), indptr[:-1]) if n else np.zeros(0)
-    total += count - 1
-    length = features.totals[LENGTH]
-    factors = np.full(n, length) if length > 0 else np.sqrt(2.0 / np.where(total > 0, total, 2.0))
+    factors = np.empty(n)
+    row_factors(features.totals[LENGTH], total, count - 1.0, factors)
     values *= np.repeat(factors, count)
     values[indptr[:-1]] = INTERCEPT
     return values, indices, indptr, factors
+
+
+@compiled
+def row_factors(length: float, total: Any, count: Any, out: Any) -> None:
+    """Fill `out` with the factors of rows."""
+    for i in range(len(out)):
+        out[i] = row_factor(length, total[i], count[i])
 
 
 @compiled

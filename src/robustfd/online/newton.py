@@ -45,6 +45,7 @@ from robustfd.online._newton import (
 from robustfd.online._row_states import OjaState, ProjectionState
 
 _enter_dense, _step_rows = entry(enter_dense), entry(step_rows)
+LONG = 5000  # rows from which on it pays to compile the eigenproblem
 NARROW = 512  # features up to which sparse rows are made dense, a few at a time: faster than to be clever
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 
@@ -53,7 +54,7 @@ class NewtonState:
     """The block of rows that is going on, and the basis: w and B, in one of two forms."""
 
     def __init__(self, settings: Floats, d: int, m: int, rows: int, alpha0: float, *, sparse: bool):
-        self.sparse, self.settings, self.d = sparse, settings, d
+        self.sparse, self.settings, self.d, self.long = sparse, settings, d, False
         self.ball = bool(settings[DOMAIN] == BALL)
         self.memory, self.counts = _block.start(d, m, rows, alpha0, 0 if sparse else d * (m + rows))
         later = rows - (m - 1)
@@ -61,7 +62,9 @@ class NewtonState:
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
-        where = (routines(), self.settings, self.memory, self.counts)
+        if not self.long:
+            self.long = bool(self.counts[_block.SEEN] + len(y) > LONG)
+        where = (routines(self.long), self.settings, self.memory, self.counts)
         if not self.sparse and not self.ball:
             return learn_dense(*where, x, y, weight, margins, progress)
         if self.counts[STATUS] == OVERFLOW:
@@ -79,7 +82,7 @@ class NewtonState:
 
     def _learn_in_ball(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Do as `learn`, row by row with a projection after each (or before it)."""
-        settings, block, counts, address = self.settings, self.block, self.counts, routines()
+        settings, block, counts, address = self.settings, self.block, self.counts, routines(self.long)
         project_next = settings[PROJECTION] == NEXT
         for i in range(len(y)):
             if project_next:
@@ -162,7 +165,7 @@ class NewtonState:
 
     def _weights_of(self, features: NDArray[np.int32], on_b: Floats, on_x: Floats, filled: int) -> Floats:
         out = np.empty((len(features), 1))
-        _columns.weights_of(routines(), self.columns, features, on_b, on_x, filled, out)
+        _columns.weights_of(routines(self.long), self.columns, features, on_b, on_x, filled, out)
         return self.block.ball[0] * out[:, 0]
 
     def margins(self, x: Any) -> Floats:
