@@ -49,7 +49,7 @@ def test_other_cells_fail_if_they_are_more_than_a_point_below():
     assert statuses(accuracy.verdicts(accuracy.table(SIZES | passes("full", None, [8100])))) == ["holds", "holds"]
     bad = accuracy.verdicts(accuracy.table(SIZES | passes("full", None, [8000])))
     assert statuses(bad) == ["holds", "fails"]
-    assert "FULL-ON is -1.93" in bad[1].reason
+    assert "FULL-ON is off by −1.93" in bad[1].reason
 
 
 def test_all_diverged_is_no_accuracy():
