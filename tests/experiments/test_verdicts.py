@@ -89,7 +89,9 @@ def test_a_diverged_run_is_never_an_error_rate():
 
 def test_a_sensitive_rfd_is_noticed():
     rows = sensitivity.table(passes("rfd", 5, [8172, 7000]) | passes("rfd0", 5, [8172]))
-    assert sensitivity.verdicts(rows)[0].status == "fails"
+    verdict = sensitivity.verdicts(rows)[0]
+    assert verdict.status == "fails"
+    assert "It is not flat" in verdict.reason
 
 
 # ------------------------------------------------------------------ error

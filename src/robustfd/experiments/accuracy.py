@@ -23,8 +23,8 @@ REASONS = {
     "full": "four test rows of 9,769; the cause is not known",
     "rp": "drawn at random; the paper shows one draw, ours is a mean over seeds",
     "oja": "starts from random orthonormal rows; the paper shows one draw, ours is a mean over seeds",
-    "rfd0": "better than printed, and next to RFD-SON with α₀ = 10⁻³, as theory says it must be; 46 variants of the "
-    "algorithm (order of shrink and step, projection, pseudo-inverse, μ) did not give the printed values",
+    "rfd0": "better than printed, and next to RFD-SON with α₀ = 10⁻³, as theory says it must be; some 46 "
+    "variants of the algorithm did not give the printed values",
 }  # fmt: skip
 
 # ------------------------------------------------------------------ cells
