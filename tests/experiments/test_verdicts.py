@@ -49,7 +49,7 @@ def test_other_cells_fail_if_they_are_more_than_a_point_below():
     assert statuses(accuracy.verdicts(accuracy.table(SIZES | passes("full", None, [8100])))) == ["holds", "holds"]
     bad = accuracy.verdicts(accuracy.table(SIZES | passes("full", None, [8000])))
     assert statuses(bad) == ["holds", "fails"]
-    assert "FULL-ON is -1.93" in bad[1].reason
+    assert "FULL-ON is off by −1.93" in bad[1].reason
 
 
 def test_all_diverged_is_no_accuracy():
@@ -89,7 +89,9 @@ def test_a_diverged_run_is_never_an_error_rate():
 
 def test_a_sensitive_rfd_is_noticed():
     rows = sensitivity.table(passes("rfd", 5, [8172, 7000]) | passes("rfd0", 5, [8172]))
-    assert sensitivity.verdicts(rows)[0].status == "fails"
+    verdict = sensitivity.verdicts(rows)[0]
+    assert verdict.status == "fails"
+    assert "It is not flat" in verdict.reason
 
 
 # ------------------------------------------------------------------ error

@@ -52,7 +52,7 @@ def _sizes(data: Data, *, quick: bool) -> list[int]:
     narrow = data.n_features < 250
     sizes: tuple[int, ...] = (5, 10, 20, 30, 40, 50) if narrow else (10, 20, 30, 50, 75, 100)
     if quick:
-        sizes = (5, 20, 50) if narrow else (10, 30, 100)
+        sizes = (5, 20, 50) if narrow else (10, 20, 50)
     most = min(data.n_rows, data.n_features) // 2
     return [m for m in sizes if m <= most] or [2]
 
@@ -263,7 +263,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"below FD and CFD in {len(others) - len(lost)} of {len(others)} cases, below PFD in {won} of {len(pfd)}",
             f"Not below: {listed(lost)}." if lost else
             "" if 2 * won >= len(pfd) else
-            "PFD takes from fewer values in each shrink, which pays on this spectrum; it promises less (dashed lines).",
+            "PFD takes from fewer values in each shrink, which pays on this spectrum; it promises less beforehand.",
         ))  # fmt: skip
         out.append(_bounds(name, select(found, data=name)))
     return out

@@ -261,6 +261,7 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
             ax.plot([row["rows"] for row in line], values, **style.line())
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.set_xticks(sorted({row["rows"] for row in rows}, reverse=True)[::2])
     ax.xaxis.set_major_formatter("{x:,.0f}")
     decades(ax.yaxis)
     ax.set_xlabel("rows")

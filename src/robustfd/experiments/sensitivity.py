@@ -141,6 +141,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"{name}: the choice of α₀ has almost no effect on RFD-SON",
             f"test error moves by {worst:.2f} points for α₀ up to {power(SMALL)}, by {whole:.2f} over the whole grid",
             "" if whole <= 1 else
+            f"It is not flat here, not even up to {power(SMALL)}; no cause was looked for." if worst > 2 else
             f"It is flat from {power(1e-3)} to {power(SMALL)}. Above that it falls behind like all methods: the matrix "
             "is at least α₀ I, and with unit steps w hardly moves.",
         ))  # fmt: skip
