@@ -7,18 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd.linalg import eigen
-from robustfd.linalg.lapack import at, call
-
-
-@numba.njit
-def call_eigenpairs(routines, sizes, a, values, vectors):
-    call(routines[eigen.EIGENPAIRS], (at(routines, 0), at(sizes, 0), a, values, vectors))
 
 
 def compiled_pairs(a, k, long=True):
     n = len(a)
     values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
-    call_eigenpairs(eigen.routines(long), sizes, a, values, vectors)
+    eigen._call_eigenpairs(eigen.routines(long), sizes, a, values, vectors)
     assert sizes[2] == 1
     return values[: k + 1], vectors.T
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
 from robustfd.linalg import lapack
-from robustfd.linalg._compile import compiled_routine, entry, inner
+from robustfd.linalg._compile import compiled, compiled_routine, entry, inner
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm
 from robustfd.linalg.tridiagonal import EPS as EPS
 from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors
@@ -31,12 +31,18 @@ MANY = 0.7  # share of the eigenvectors from which on it is faster to compute al
 INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
 
-def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
-    """Return (all eigenvalues, descending and not below zero; the first k eigenvectors or more, as columns).
+def largest_eigenpairs(a: Floats, k: int, *, long: bool = False) -> tuple[Floats, Floats]:
+    """Return (k + 1 eigenvalues or more, descending and not below zero; k eigenvectors or more, as columns).
 
-    `a` is positive semi-definite; its lower triangle is read. For callers in Python: of the four steps only one, which
-    LAPACK lacks, is a loop of our own, since to compile them all takes longer than most streams.
+    `a` is positive semi-definite; its lower triangle is read. Of the four steps only one, which LAPACK lacks, is a loop
+    of our own, since to compile them all takes longer than most streams; all are if a long stream is ahead.
     """
+    n = len(a)
+    if long:
+        values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
+        _call_eigenpairs(routines(True), sizes, np.ascontiguousarray(a), values, vectors)
+        if sizes[2] == 1:
+            return values[: k + 1], vectors.T
     largest = float(a.diagonal().max())
     if len(a) > SMALL and k < MANY * len(a) and largest > 0:
         pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)
@@ -78,6 +84,11 @@ def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
 
 
 _twisted_vectors = entry(twisted_vectors)
+
+
+@compiled
+def _call_eigenpairs(routines: Any, sizes: Any, a: Any, values: Any, vectors: Any) -> None:
+    call(routines[EIGENPAIRS], (at(routines, 0), at(sizes, 0), a, values, vectors))
 
 
 @cache

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 FILLED, SHRINKS, OUTPUTS, NUMBERS, COUNTS = range(5)  # places in Mixture.counts; NUMBERS: y is no class
 SPREAD, SPREAD_WEIGHT, HUBER = range(3)  # places in Mixture.scalars
 FORGET = 0.998  # what a loss counts a row later
+LONG = 100  # shrinks after which it pays to compile the eigenproblem
 FORGET_SPREAD = 0.99  # what a squared residual counts a row later
 
 
@@ -234,7 +235,7 @@ def end_block(mix: Mixture) -> tuple[Floats, Floats]:
     stack[:had, :had] = mix.m[:had, :had]
     stack[had:, :had] = c[:, None] * mix.products[:n, p : p + had]
     stack[had:, had:] = c[:, None] * mix.gram[:n, :n] * c
-    values, vectors = largest_eigenpairs(stack, min(r, had + n))
+    values, vectors = largest_eigenpairs(stack, min(r, had + n), long=mix.counts[SHRINKS] >= LONG)
     kept, _ = shrink(values, r + 1, r + 1, len(stack) * EPS * values[0])
     t = np.sqrt(kept / values[: len(kept)])[:, None] * vectors[:, : len(kept)].T
     on_b, on_x = np.zeros((p + r, r)), np.zeros((p + r, n))
