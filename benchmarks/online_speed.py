@@ -143,6 +143,7 @@ def linear_online(repeats: int = 3) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     tasks = {"OnlineNewton": lambda x, y: OnlineNewton(sketch_size=20).learn(x, y),
              "SketchedNewtonClassifier": lambda x, y: SketchedNewtonClassifier(sketch_size=20).fit(x, y)}  # fmt: skip
@@ -170,6 +171,9 @@ def linear_online(repeats: int = 3) -> None:
         axis.set_xlabel(title)
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
+        axis.set_xlim(left=0)
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
         if title.startswith("features"):
             axis.set_xscale("log")
     axes[0].set_ylabel("seconds")

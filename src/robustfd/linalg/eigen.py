@@ -48,10 +48,16 @@ def largest_eigenpairs(a: Floats, k: int, *, long: bool = False) -> tuple[Floats
         pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)
         if pairs is not None:
             return np.maximum(largest * pairs[0], 0.0), pairs[1]
+    return all_eigenpairs(a)
+
+
+def all_eigenpairs(a: Floats) -> tuple[Floats, Floats]:
+    """Return all eigenvalues, descending and not below zero, and their vectors, as columns; nothing is compiled."""
     try:
         values, v = np.linalg.eigh(a)
     except np.linalg.LinAlgError:
         # LAPACK can fail on numbers that differ by more than 1e300; in units of the largest the least are zero.
+        largest = float(a.diagonal().max())
         values, v = np.linalg.eigh(a / largest)
         values = largest * values
     return np.maximum(values[::-1], 0.0), v[:, ::-1]
