@@ -171,11 +171,12 @@ def linear_online(repeats: int = 3) -> None:
         axis.set_xlabel(title)
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-        axis.set_xlim(left=0)
-        axis.xaxis.set_major_locator(MaxNLocator(5))
-        axis.xaxis.set_major_formatter("{x:,.0f}")
         if title.startswith("features"):
             axis.set_xscale("log")
+        else:
+            axis.set_xlim(left=0)
+            axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
     axes[0].set_ylabel("seconds")
     axes[0].legend()
     figure.savefig(RESULTS / "linear_online.png", dpi=110)

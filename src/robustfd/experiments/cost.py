@@ -132,7 +132,9 @@ def display(found: Sequence[Row]) -> list[Table]:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
