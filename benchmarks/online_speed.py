@@ -43,21 +43,17 @@ def rows_of(name: str) -> tuple[Any, Any]:
 
 
 def newton(repeats: int = 9) -> None:
-    """Microseconds a row of OnlineNewton("rfd") through its public interface, the best of several turns."""
+    """Microseconds a row of OnlineNewton("rfd") through its public interface, the best of several runs."""
     if folder() is None:
         print("\nnewton: skipped, ROBUSTFD_DATA names no folder")
         return
-    tasks, rows = {}, {}
-    for name, dense, m, _, _ in GOALS:
+    results = []
+    for name, dense, m, goal, aim in GOALS:
         x, y = rows_of(name)
         x = x.toarray() if dense and sp.issparse(x) else x
-        tasks[name, dense, m] = lambda x=x, y=y, m=m: OnlineNewton(sketch_size=m).learn(x, y)
-        rows[name] = len(y)
-    best_of, results = seconds(tasks, repeats), []
-    for name, dense, m, goal, aim in GOALS:
-        took = best_of[name, dense, m] / rows[name] * 1e6
+        best = seconds({"it": lambda x=x, y=y, m=m: OnlineNewton(sketch_size=m).learn(x, y)}, repeats)["it"]
         form = "dense" if dense else "CSR"
-        results.append(_row(f"{name}, {form}, m = {m} (aim {aim:g})", took, "us/row", most=goal))
+        results.append(_row(f"{name}, {form}, m = {m} (aim {aim:g})", best / len(y) * 1e6, "us/row", most=goal))
     x, y = load("a9a")
     x = x.toarray()
     learner = OnlineNewton(sketch_size=10)
