@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class _Announcement(event.Listener):
     """Says once why the first call takes so long."""
 
     def __init__(self) -> None:
-        self.made = False
+        self.made = parent_process() is not None  # one voice is enough, and it is not a worker's
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
