@@ -11,10 +11,12 @@ import numba
 from numba.core import event
 from numba.core.ccallback import CFunc
 
-# What is compiled holds the code of what it calls, so all sources of the package decide whether it is up to date.
+# What is compiled holds the code of what it calls, so all sources of the rooms that compile decide whether it is up to
+# date.
 _STAMP = tuple(
     (path.name, status.st_mtime, status.st_size)
-    for path in sorted(Path(__file__).parent.parent.rglob("*.py"))
+    for room in ("linalg", "online", "streams")
+    for path in sorted((Path(__file__).parent.parent / room).glob("*.py"))
     for status in (path.stat(),)
 )
 

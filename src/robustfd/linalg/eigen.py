@@ -31,18 +31,20 @@ MANY = 0.7  # share of the eigenvectors from which on it is faster to compute al
 INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
 
-def largest_eigenpairs(a: Floats, k: int, *, long: bool = False) -> tuple[Floats, Floats]:
+def compiled_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
+    """Do as `largest_eigenpairs` with all four steps compiled, which takes seconds once: for long streams."""
+    n = len(a)
+    values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
+    _call_eigenpairs(routines(True), sizes, np.ascontiguousarray(a), values, vectors)
+    return (values[: k + 1], vectors.T) if sizes[2] == 1 else all_eigenpairs(a)
+
+
+def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
     """Return (k + 1 eigenvalues or more, descending and not below zero; k eigenvectors or more, as columns).
 
     `a` is positive semi-definite; its lower triangle is read. Of the four steps only one, which LAPACK lacks, is a loop
-    of our own, since to compile them all takes longer than most streams; all are if a long stream is ahead.
+    of our own, since to compile them all takes longer than most streams.
     """
-    n = len(a)
-    if long:
-        values, vectors, sizes = np.empty(n), np.empty((k, n)), np.array([n, k, n])
-        _call_eigenpairs(routines(True), sizes, np.ascontiguousarray(a), values, vectors)
-        if sizes[2] == 1:
-            return values[: k + 1], vectors.T
     largest = float(a.diagonal().max())
     if len(a) > SMALL and k < MANY * len(a) and largest > 0:
         pairs = _by_inverse_iteration(np.divide(a, largest, order="F"), k)

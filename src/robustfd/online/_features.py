@@ -85,15 +85,12 @@ def learn_first(features: Features, x: Any, *, linear: bool) -> None:
     renew(features, np.append(0, seen), np.zeros(1 + len(seen)))
 
 
-def count_values(features: Features, which: Any, count: Floats, square: Floats) -> None:
-    """Count values of some features: how many (non-zeros, or all if it is centred) and the sums of their squares."""
-    _count_values(features.table, features.totals, which, count, square)
-
-
 @compiled
-def _count_values(table: Any, totals: Any, which: Any, counts: Any, squares: Any) -> None:
+def count_values(features: Features, which: Any, counts: Any, squares: Any) -> None:
+    """Count values of some features: how many (non-zeros, or all if it is centred) and the sums of their squares."""
+    totals = features.totals
     for k in range(len(which)):
-        row = table[which[k]]
+        row = features.table[which[k]]
         for sign in (-1.0, 1.0):  # what it gave to the mean of logarithms is taken back, and given anew
             if row[CENTRED] == 0.0 and row[SQUARE] > 0:
                 totals[LOGARITHMS] += sign * row[COUNT] * np.log(row[SQUARE] / row[COUNT])
@@ -103,17 +100,12 @@ def _count_values(table: Any, totals: Any, which: Any, counts: Any, squares: Any
                 row[SQUARE] += squares[k]
 
 
-def renew(features: Features, which: Any, held: Floats) -> tuple[Floats, Floats]:
-    """Renew S^2 and D of features of whose squares B holds so much; return D as it was, and as it is."""
-    before, now = np.empty(len(which)), np.empty(len(which))
-    _renew(features.table, features.totals, which, held, before, now)
-    return before, now
-
-
 @compiled
-def _renew(table: Any, totals: Any, which: Any, held: Any, before: Any, now: Any) -> None:
+def renew(features: Features, which: Any, held: Any) -> Any:
+    """Renew S^2 and D of features of whose squares B holds so much; return D as it was, and as it is."""
+    totals, before, now = features.totals, np.empty(len(which)), np.empty(len(which))
     for k in range(len(which)):
-        row = table[which[k]]
+        row = features.table[which[k]]
         before[k], count, centred = row[METRIC], max(row[COUNT], 1.0), row[CENTRED] > 0
         density = 1.0 if centred else min(count / max(totals[ROWS], 1.0), 1.0)
         v = row[SQUARE] / count
@@ -124,6 +116,7 @@ def _renew(table: Any, totals: Any, which: Any, held: Any, before: Any, now: Any
         if v > 0:
             row[SCALE] = v
         row[METRIC] = now[k] = PRIOR * np.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held[k], 0.0)
+    return before, now
 
 
 @loops
@@ -138,21 +131,16 @@ def _interpolated(totals: Any, v: float, density: float) -> float:
 # ------------------------------------------------------------------ rows
 
 
-def prepare_dense(features: Features, x: Floats, *, learn: bool) -> tuple[Floats, Floats]:
-    """Return rows (n, d + 1), centred and scaled, the intercept first, and the factor of each."""
-    rows, factors = np.empty((len(x), len(features.table))), np.empty(len(x))
-    _prepare_dense(features.table, features.totals, x, learn, rows, factors)
-    return rows, factors
-
-
 @compiled
-def _prepare_dense(table: Any, totals: Any, x: Any, learn: bool, rows: Any, factors: Any) -> None:
-    d = x.shape[1]
+def prepare_dense(features: Features, x: Any, learn: bool) -> Any:
+    """Return rows (n, d + 1), centred and scaled, the intercept first, and the factor of each."""
+    table, totals, (n, d) = features.table, features.totals, x.shape
+    rows, factors = np.empty((n, d + 1)), np.empty(n)
     mean, inverse, always = np.empty(d), np.empty(d), np.empty(d)  # side by side, for loops in vector registers
     for j in range(d):
         mean[j], always[j], scale = table[j + 1, MEAN], table[j + 1, CENTRED], table[j + 1, SCALE]
         inverse[j] = 1.0 / scale if scale > 0 else 0.0
-    for i in range(len(x)):
+    for i in range(n):
         source, target = x[i], rows[i, 1:]
         for j in range(d):
             z = source[j] - mean[j]
@@ -171,6 +159,7 @@ def _prepare_dense(table: Any, totals: Any, x: Any, learn: bool, rows: Any, fact
         rows[i, 0] = INTERCEPT
         for j in range(d):
             target[j] *= factors[i]
+    return rows, factors
 
 
 @loops
@@ -239,31 +228,32 @@ def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> 
     unseen = (scale == 0) & (squares > 0)
     if unseen.any():
         new, first, back = np.unique(indices[unseen], return_index=True, return_inverse=True)
-        found = np.empty(len(new))
-        meet(table, features.totals, new, squares[unseen][first], learn, found)
-        scale[unseen] = found[back]
+        scale[unseen] = meet(features, new, squares[unseen][first], learn)[back]
         if not learn and features.totals[NONZEROS] <= 0.0:  # each is its own scale
             scale[unseen] = squares[unseen]
     total = np.add.reduceat(squares / np.where(scale > 0, scale, 1.0), indptr[:-1]) if n else np.zeros(0)
-    factors = np.empty(n)
-    row_factors(features.totals[LENGTH], total, count - 1.0, factors)
+    factors = row_factors(features.totals[LENGTH], total, count - 1.0)
     values *= np.repeat(factors, count)
     values[indptr[:-1]] = INTERCEPT
     return values, indices, indptr, factors
 
 
 @compiled
-def row_factors(length: float, total: Any, count: Any, out: Any) -> None:
-    """Fill `out` with the factors of rows."""
+def row_factors(length: float, total: Any, count: Any) -> Any:
+    """Return the factors of rows."""
+    out = np.empty(len(total))
     for i in range(len(out)):
         out[i] = row_factor(length, total[i], count[i])
+    return out
 
 
 @compiled
-def meet(table: Any, totals: Any, new: Any, squares: Any, learn: bool, out: Any) -> None:
-    """Fill `out` with S^2 of features never seen before, from their first squares; for good if they are learnt."""
+def meet(features: Features, new: Any, squares: Any, learn: bool) -> Any:
+    """Return S^2 of features never seen before, from their first squares; for good if they are learnt."""
+    out = np.empty(len(new))
     for k in range(len(new)):
-        out[k] = _meet(totals, squares[k], learn, table[new[k]])
+        out[k] = _meet(features.totals, squares[k], learn, features.table[new[k]])
+    return out
 
 
 def _shifted(x: Any, mean: Floats) -> Floats:

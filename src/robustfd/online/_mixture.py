@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from robustfd.linalg._compile import compiled, loops
-from robustfd.linalg.eigen import EPS, all_eigenpairs, largest_eigenpairs
+from robustfd.linalg.eigen import EPS, all_eigenpairs, compiled_eigenpairs
 from robustfd.linalg.rules import shrink
 
 Floats = NDArray[np.float64]
@@ -235,10 +235,8 @@ def end_block(mix: Mixture) -> tuple[Floats, Floats]:
     stack[:had, :had] = mix.m[:had, :had]
     stack[had:, :had] = c[:, None] * mix.products[:n, p : p + had]
     stack[had:, had:] = c[:, None] * mix.gram[:n, :n] * c
-    if mix.counts[SHRINKS] < LONG:
-        values, vectors = all_eigenpairs(stack)
-    else:
-        values, vectors = largest_eigenpairs(stack, min(r, had + n), long=True)
+    long = mix.counts[SHRINKS] >= LONG
+    values, vectors = compiled_eigenpairs(stack, min(r, had + n)) if long else all_eigenpairs(stack)
     kept, _ = shrink(values, r + 1, r + 1, len(stack) * EPS * values[0])
     t = np.sqrt(kept / values[: len(kept)])[:, None] * vectors[:, : len(kept)].T
     on_b, on_x = np.zeros((p + r, r)), np.zeros((p + r, n))

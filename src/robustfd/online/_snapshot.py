@@ -16,7 +16,7 @@ from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online import _block, _columns, _features, _mixture, progress
 from robustfd.online._columns import FEATURES, REACH, ROWS, RUN, RUNS, Columns
-from robustfd.online._newton import LARGEST
+from robustfd.online._newton import LARGEST, open_dense
 from robustfd.online.losses import LOSSES
 
 Floats = NDArray[np.float64]
@@ -217,7 +217,7 @@ def pack_newton(state: Any) -> tuple[Document, Tensors]:
     if state.sparse:
         arrays |= pack_columns(state.columns, n)
     else:
-        basis, buffer = _dense_parts(block, state.d)
+        basis, buffer = open_dense.py_func(block, state.d)
         arrays["basis"] = basis.T
         arrays["buffer"] = buffer[:n]
     numbers = {
@@ -262,16 +262,10 @@ def unpack_newton(state: Any, parts: Parts, *, sparse: bool) -> None:
         if len(state.columns.coefficients) - r - state.columns.counts[ROWS] < room:
             raise ValueError("the run has no room for the block")
     else:
-        basis, buffer = _dense_parts(block, d)
+        basis, buffer = open_dense.py_func(block, d)
         basis[:] = parts.array("basis", d, q).T
         buffer[:n] = parts.array("buffer", n, d)
     parts.close()
-
-
-def _dense_parts(block: _block.Block, d: int) -> tuple[Floats, Floats]:
-    """Return the basis and the rows of the block, for dense rows."""
-    rows, q = block.products.shape
-    return block.extra[: d * q].reshape(q, d), block.extra[d * q :].reshape(rows, d)
 
 
 # -- the basis of sparse rows
