@@ -56,11 +56,12 @@ class Saved:
         """
         raise NotImplementedError
 
-    def _parts(self) -> list[Any]:
+    def _parts(self, notes: Document | None = None) -> list[Any]:
         if _kinds.get(type(self).__name__) is not type(self):
             raise TypeError(f"Only robustfd's own sketches and learners can be saved, and {type(self)!r} is none.")
         document, tensors = self._pack()
-        return seal(type(self).__name__, {"params": plain(self.get_params(deep=False)), **document}, tensors)
+        document = {"params": plain(self.get_params(deep=False)), **document}
+        return seal(type(self).__name__, document if notes is None else {**document, "notes": notes}, tensors)
 
     def to_bytes(self) -> bytes:
         """Return a snapshot: the exact state in the format of docs/snapshot-format.md."""
@@ -69,6 +70,11 @@ class Saved:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return what a snapshot holds; raise `SnapshotError` if it is damaged or of another class."""
+        return cls._from_bytes(data)[0]
+
+    @classmethod
+    def _from_bytes(cls, data: bytes) -> tuple[Self, Document]:
+        """Return what a snapshot holds, and its notes."""
         kind, text, tensors = unseal(data)
         found = _find(kind)
         if found is None:
@@ -77,16 +83,26 @@ class Saved:
             raise SnapshotError(f"The snapshot holds a {kind}, not a {cls.__name__}.")
         try:
             document = json.loads(text)
+            notes = document.pop("notes", {})
+            if not isinstance(notes, dict):
+                raise TypeError("notes are no object")
             result = found(**document.pop("params"))
             with np.errstate(all="ignore"):
                 result._unpack(document, tensors)
         except Exception as error:  # a file with a right checksum but senseless content: made by hand
             raise SnapshotError(f"The snapshot does not make sense: {error}") from error
-        return result
+        return result, notes
 
-    def save(self, path: Any) -> None:
-        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was."""
-        write(path, self._parts())
+    def save(self, path: Any, *, notes: dict[str, Any] | None = None) -> None:
+        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was.
+
+        Parameters
+        ----------
+        path : str or path
+        notes : dict, optional
+            Anything that JSON can hold, kept in the file beside the snapshot: see `load_with_notes`.
+        """
+        write(path, self._parts(notes))
 
 
 _kinds: dict[str, type[Saved]] = {}
@@ -98,7 +114,12 @@ def load(path: Any) -> Any:
     Raise `SnapshotError` if it is damaged, foreign or too new. Loading reads numbers and never runs anything that is
     in the file, so that files from anybody can be opened.
     """
-    return Saved.from_bytes(read(path))
+    return load_with_notes(path)[0]
+
+
+def load_with_notes(path: Any) -> tuple[Any, dict[str, Any]]:
+    """Return as `load` does, and the notes that were handed to `save`; these may come from anybody."""
+    return Saved._from_bytes(read(path))
 
 
 def _find(kind: str) -> type[Saved] | None:

@@ -1,0 +1,162 @@
+"""What all streams share: blocks of rows, a position to go on from, and an account of what was skipped."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from robustfd.streams._inputs import Input
+
+BLOCK_BYTES = 1 << 20
+MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
+DEFAULT_BITS = 18  # for named features: as many columns as Vowpal Wabbit has
+MOST_BITS = 30
+EXAMPLES = 10  # of what was skipped
+
+
+class StreamError(ValueError):
+    """Rows that cannot be read: the message has the file, the line and what is wrong with it."""
+
+
+class Block(NamedTuple):
+    """Some rows: X, an array or a CSR matrix, and y, None if rows have no labels."""
+
+    X: Any
+    y: Any
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream is, after whole rows."""
+
+    file: int = 0  # which of the inputs
+    offset: int = 0  # bytes of its plain text, or rows, that were read
+    line: int = 0  # lines that were read
+    rows: int = 0  # of all inputs so far
+    stored: int = 0  # bytes of all inputs so far, as they are stored: for progress only
+    skipped: int = 0  # bad rows of all inputs so far
+    dropped: int = 0  # numbers of features beyond the last, of all inputs so far
+
+    def to_json(self) -> dict[str, int]:
+        """Return a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Position":
+        """Return the position that `to_json` wrote; raise `StreamError` if it is none."""
+        names = cls.__dataclass_fields__
+        if not isinstance(document, dict) or any(
+            name not in names or type(value) is not int or value < 0 for name, value in document.items()
+        ):
+            raise StreamError(f"{document!r:.100} is no position of a stream.")
+        return cls(**document)
+
+
+@dataclass
+class Survey:
+    """What one pass over a stream tells: how many rows, and their labels, None if these are too many to be classes."""
+
+    rows: int = 0
+    labels: set[Any] | None = field(default_factory=set)
+
+    def add(self, block: Block) -> None:
+        """Take in one block."""
+        self.rows += block.X.shape[0]
+        if block.y is not None and self.labels is not None:
+            self.labels |= set(np.unique(block.y).tolist())
+            if len(self.labels) > MOST_LABELS:
+                self.labels = None
+
+
+class Stream(ABC):
+    """An iterable of blocks (X, y) of rows from files, pipes or Python; made by `open_stream`.
+
+    Attributes
+    ----------
+    n_features : int
+        Columns of X.
+    layout : dict
+        How what is read becomes columns, as JSON can hold it: handed to `open_stream` it makes other files of the same
+        kind have the same columns.
+    position : Position
+        Where the last block ended; handed to `open_stream` as `start`, reading goes on there.
+    rows_read, bytes_read : int
+        So far, in all inputs; bytes as they are stored.
+    bytes_total : int or None
+        Of all inputs, None if that cannot be known.
+    skipped : list of str
+        The first ten messages about rows that were skipped; `position.skipped` is how many there were.
+    """
+
+    n_features: int
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        *,
+        start: Position | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        block_bytes: int = BLOCK_BYTES,
+    ):
+        self.inputs = list(inputs)
+        self.on_error = on_error
+        self.block_bytes = block_bytes
+        self.skipped: list[str] = []
+        self.position = self._start = start or Position()
+        self._surveyed: Survey | None = None
+
+    @property
+    @abstractmethod
+    def layout(self) -> dict[str, Any]:
+        """How what is read becomes columns."""
+
+    @abstractmethod
+    def feature_name(self, column: int) -> str:
+        """Return what a column is called."""
+
+    @abstractmethod
+    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        """Yield blocks from a position on, each with the position after it."""
+
+    def __iter__(self) -> Iterator[Block]:
+        self.skipped = []
+        for block, position in self._blocks(self._start):
+            self.position = position
+            if block.X.shape[0]:
+                yield block
+
+    def survey(self) -> Survey:
+        """Read everything once, and return how many rows there are and their labels; not for pipes."""
+        if self._surveyed is None:
+            for each in self.inputs:
+                each.require_rereading()
+            result = Survey()
+            for block, _ in self._blocks(Position()):
+                result.add(block)
+            self._surveyed = result
+        return self._surveyed
+
+    def _bad_row(self, message: str) -> None:
+        """Raise, or keep the message, about a row that cannot be read."""
+        if self.on_error == "raise":
+            raise StreamError(message)
+        if len(self.skipped) < EXAMPLES:
+            self.skipped.append(message)
+
+    @property
+    def rows_read(self) -> int:
+        """Rows so far."""
+        return self.position.rows
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes so far, as they are stored."""
+        return self.position.stored
+
+    @property
+    def bytes_total(self) -> int | None:
+        """Bytes of all inputs, as they are stored; None if that cannot be known."""
+        sizes = [each.size for each in self.inputs]
+        return None if None in sizes or not sizes else sum(size for size in sizes if size is not None)

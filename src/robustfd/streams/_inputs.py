@@ -1,0 +1,102 @@
+"""Files, standard input and open files: bytes, whether they are compressed or not."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_MAGIC: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+_AT_ONCE = 1 << 20
+
+
+class Input:
+    """One source of bytes: a path, "-" for standard input, or a file open for reading in binary."""
+
+    def __init__(self, source: Any):
+        self.path: Path | None = None
+        self._file: Any = None
+        self._raw: Any = None
+        if isinstance(source, str) and source == "-":
+            self.name, self._file = "standard input", sys.stdin.buffer
+        elif hasattr(source, "read"):
+            self.name, self._file = str(getattr(source, "name", "<file object>")), source
+            if isinstance(source, io.TextIOBase):
+                raise TypeError(f"{self.name} is open for reading text; open it in binary: open(path, 'rb').")
+        else:
+            path = Path(os.fsdecode(source))
+            self.name, mode = str(path), path.stat().st_mode  # raises now if it is not there
+            if stat.S_ISREG(mode):
+                self.path = path
+            elif stat.S_ISDIR(mode):
+                raise IsADirectoryError(f"{self.name} is a directory.")
+            else:  # a named pipe: it can be opened only once
+                self._file = open(path, "rb")  # noqa: SIM115
+
+    @property
+    def size(self) -> int | None:
+        """Its size in bytes as stored, None if it has none."""
+        return None if self.path is None else self.path.stat().st_size
+
+    @property
+    def can_be_reread(self) -> bool:
+        """Whether it is a regular file."""
+        return self.path is not None
+
+    def require_rereading(self) -> None:
+        """Raise unless it can be read more than once."""
+        if not self.can_be_reread:
+            raise ValueError(
+                f"{self.name} can be read only once, and this needs a pass over it beforehand. "
+                "Say what that would tell (n_features or hash_bits, classes), or read from a file."
+            )
+
+    def head(self, count: int) -> bytes:
+        """Return the first bytes of the plain content, and leave it as if they had not been read."""
+        with self.opened() as file:
+            return file.peek(count)[:count]
+
+    @contextmanager
+    def opened(self) -> Iterator[io.BufferedReader]:
+        """Yield its plain content, at the beginning; what can be read only once goes on where it was."""
+        if self.path is None:
+            if self._raw is None:
+                self._raw = _plain(io.BufferedReader(self._file, _AT_ONCE))
+            yield self._raw
+        else:
+            with open(self.path, "rb", buffering=_AT_ONCE) as self._file, _plain(self._file) as plain:
+                yield plain
+
+    def stored_position(self) -> int:
+        """Return how many bytes were read of it, as stored."""
+        try:
+            return int(self._file.tell())
+        except (OSError, AttributeError, ValueError):
+            return 0
+
+
+def damage(error: Exception) -> bool:
+    """Return whether this is what a decompressor raises for bytes that are cut short or changed."""
+    return isinstance(error, EOFError | zlib.error | lzma.LZMAError | gzip.BadGzipFile) or (
+        isinstance(error, OSError) and error.errno is None
+    )
+
+
+def _plain(file: Any) -> Any:
+    """Return a file of the plain content of one that may be compressed, which its first bytes tell."""
+    head = file.peek(6)
+    for magic, opener in _MAGIC.items():
+        if head.startswith(magic):
+            return io.BufferedReader(opener(file), _AT_ONCE)
+    return file

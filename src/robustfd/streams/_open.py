@@ -1,0 +1,179 @@
+"""`open_stream`: what a source is, and the stream for it."""
+
+import os
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from robustfd._validation import check_choice, check_integer
+from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream
+from robustfd.streams._inputs import Input
+
+# Format: the class that reads it, and which options it has.
+_TABLE = ("target", "columns", "categories", "hash_bits", "missing", "unseen")
+_FORMATS = {
+    "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
+    "csv": ("csv", "CsvStream", (*_TABLE, "header", "delimiter")),
+    "parquet": ("arrow", "ParquetStream", _TABLE),
+    "arrow": ("arrow", "ArrowStream", _TABLE),
+    "npy": ("arrays", "NpyStream", ("target", "columns")),
+    "npz": ("arrays", "NpzStream", ("n_features",)),
+    "python": ("python", "PythonStream", ("hash_bits",)),
+}
+FORMATS = tuple(name for name in _FORMATS if name != "python")
+_SUFFIXES = {
+    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".csv": "csv", ".tsv": "csv", ".tab": "csv",
+    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+    ".npy": "npy", ".npz": "npz",
+}  # fmt: skip
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+}
+
+
+def open_stream(
+    source: Any,
+    *,
+    format: Literal["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
+    target: str | int | None = None,
+    columns: Iterable[str | int] | None = None,
+    categories: Literal["hash", "onehot"] | None = None,
+    hash_bits: int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    missing: Literal["error", "zero"] | None = None,
+    unseen: Literal["error", "drop"] | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    block_bytes: int = BLOCK_BYTES,
+    layout: dict[str, Any] | None = None,
+    start: Position | None = None,
+) -> Stream:
+    r"""Return a stream of blocks (X, y) of rows, in constant memory whatever the size of the source.
+
+    Parameters
+    ----------
+    source : path, "-", binary file, list of these, or iterable of rows
+        Files may be plain or compressed by gzip, bzip2 or xz. "-" is standard input. A directory stands for its files,
+        in the order of their names. An iterable gives blocks X or (X, y), or rows as dicts or (dict, label).
+    format : {"auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
+        With "auto" the name tells, or the first bytes.
+    target : str or int, optional
+        The column of labels, by name or number, of tables and .npy; none by default. LIBSVM lines begin with theirs.
+    columns : list of str or int, optional
+        Features to keep, by name or number, of tables and .npy; by default all but the target.
+    categories : {"hash", "onehot"}, default="hash"
+        What becomes of columns of text: hashed into 2^hash_bits columns behind those of numbers, or a column for each
+        value, for which all is read once beforehand.
+    hash_bits : int, optional
+        Columns for named features, 2^hash_bits: of LIBSVM text, of text in tables (default 18) and of dicts. For LIBSVM
+        text from a pipe whose `n_features` is not given the default is 18 too.
+    n_features : int, optional
+        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index.
+    zero_based : bool, optional
+        Whether indices of LIBSVM text begin with 0. By default they do if a 0 is found when all is read beforehand.
+    header : bool, optional
+        Whether the first line of CSV has the names of the columns; by default it does if none of it is a number.
+    delimiter : str, optional
+        Between fields of CSV: by default a tab, a semicolon or a comma, as the first line tells.
+    missing : {"error", "zero"}, default="error"
+        What becomes of empty fields among numbers.
+    unseen : {"error", "drop"}, default="error"
+        What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
+    on_error : {"raise", "skip"}, default="raise"
+        Whether a row that cannot be read ends the stream with `StreamError`, or is counted and left out.
+    block_bytes : int, default=2**20
+        About how many bytes of the source are read for a block.
+    layout : dict, optional
+        The `layout` of another stream: columns will be the same.
+    start : Position, optional
+        The `position` of another stream of the same source: reading goes on there.
+
+    Returns
+    -------
+    Stream
+
+    Examples
+    --------
+    >>> from robustfd import RobustFrequentDirections
+    >>> from robustfd.streams import open_stream
+    >>> lines = ["1 1:0.5 3:2", "-1 2:1.5", "1 1:1 2:1"]
+    >>> _ = open("rows.svm", "w").write("\n".join(lines))
+    >>> sketch = RobustFrequentDirections(sketch_size=4)
+    >>> for X, y in open_stream("rows.svm"):
+    ...     sketch = sketch.partial_fit(X)
+    >>> sketch.n_samples_seen_, sketch.n_features_in_
+    (3, 3)
+    """
+    check_choice("format", format, ("auto", *FORMATS))
+    check_choice("on_error", on_error, ("raise", "skip"))
+    check_choice("categories", categories, (None, "hash", "onehot"))
+    check_choice("missing", missing, (None, "error", "zero"))
+    check_choice("unseen", unseen, (None, "error", "drop"))
+    check_integer("block_bytes", block_bytes, 64)
+    if hash_bits is not None and check_integer("hash_bits", hash_bits, 1) > MOST_BITS:
+        raise ValueError(f"hash_bits must be at most {MOST_BITS}, got {hash_bits}.")
+    if n_features is not None:
+        check_integer("n_features", n_features, 1)
+    given = {
+        "target": target, "columns": None if columns is None else list(columns), "categories": categories,
+        "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
+        "delimiter": delimiter, "missing": missing, "unseen": unseen,
+    }  # fmt: skip
+    inputs = _inputs(source)
+    kind = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
+    home, name, known = _FORMATS[kind]
+    options = {key: value for key, value in given.items() if value is not None}
+    if wrong := sorted(options.keys() - set(known)):
+        raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} means nothing for {kind}; options are {', '.join(known)}.")
+    stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
+    result: Stream = stream_type(
+        source if inputs is None else inputs,
+        **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
+    )  # fmt: skip
+    return result
+
+
+def _inputs(source: Any) -> list[Input] | None:
+    """Return the inputs that a source is, None if it is an iterable of rows."""
+    if isinstance(source, list | tuple) and source and all(_is_input(each) for each in source):
+        return [each for one in source for each in _files(one)]
+    return list(_files(source)) if _is_input(source) else None
+
+
+def _is_input(source: Any) -> bool:
+    return isinstance(source, str | bytes | os.PathLike) or hasattr(source, "read")
+
+
+def _files(source: Any) -> Iterator[Input]:
+    """Yield the one input that this is, or those of a directory."""
+    if isinstance(source, str | bytes | os.PathLike) and os.path.isdir(source):
+        names = sorted(path for path in Path(os.fsdecode(source)).iterdir() if path.is_file())
+        visible = [path for path in names if not path.name.startswith((".", "_"))]
+        if not visible:
+            raise FileNotFoundError(f"There is no file in the directory {os.fsdecode(source)!r}.")
+        yield from map(Input, visible)
+    else:
+        yield Input(source)
+
+
+def _format_of(inputs: list[Input]) -> str:
+    """Return the format of the first input, by its name or its first bytes."""
+    path = inputs[0].path
+    for suffix in reversed(path.suffixes) if path is not None else ():
+        if suffix.lower() in _SUFFIXES:
+            return _SUFFIXES[suffix.lower()]
+    head = inputs[0].head(1 << 16)
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    tokens = head.split(b"\n", 1)[0].split()
+    if any(b":" in token for token in tokens[:2]) or not any(mark in head for mark in b",;\t"):
+        return "libsvm"
+    return "csv"
