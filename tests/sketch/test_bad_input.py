@@ -213,6 +213,7 @@ def test_reading_before_any_rows_says_so(make):
         sketch.second_moment,
         sketch.covariance,
         sketch.bracket_logdet,
+        sketch.bracket_eigenvalues,
         lambda: sketch.bracket_mahalanobis(GOOD),
         lambda: sketch.forget(0.5),
         sketch.to_bytes,

@@ -218,6 +218,10 @@ def test_log_determinant_is_at_most_that_of_the_diagonal(seed, n, d, alpha0):
     low, high = sketch.bracket_logdet()
     truth, hadamard = np.linalg.slogdet(T)[1], np.log(np.diag(T)).sum()
     assert low - 1e-9 <= truth <= high + 1e-9
+    low, high = sketch.bracket_eigenvalues()
+    largest = np.linalg.eigvalsh(T)[::-1][: len(low)]
+    assert np.all(low <= largest + 1e-9) and np.all(largest <= high + 1e-9)
+    low, high = sketch.bracket_logdet()
     assert high == pytest.approx(min(plain.bracket_logdet()[1], hadamard), abs=1e-9)
 
 

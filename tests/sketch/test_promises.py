@@ -316,6 +316,9 @@ def test_brackets_contain_the_truth(rule: Rule, seed, n, d, relative_alpha0, spa
     sketch = rule.make(4, alpha0=alpha0).fit(sp.csr_array(X) if sparse else X)
     values, V = np.linalg.eigh(T)
     slack = 1e-11 * (largest_eigenvalue(T) + alpha0)
+    low, high = sketch.bracket_eigenvalues()
+    largest = values[::-1][: len(low)] + alpha0
+    assert np.all(low <= largest + slack) and np.all(largest - slack <= high)
     low, high = sketch.bracket_logdet()
     assert low <= np.log(values + alpha0 + slack).sum()
     assert high >= np.log(values + alpha0 - slack).sum()

@@ -1,8 +1,18 @@
 """The command `robustfd`: one file a command. Needs the extra `cli`."""
 
 import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 __all__ = ["main"]
+
+# In the order of the help, by panel.
+_COMMANDS = {
+    "Sketches": ("sketch", "merge", "info", "export", "pca"),
+    "Learning": ("train", "predict", "evaluate", "inspect"),
+    "The paper": ("reproduce",),
+}
 
 
 def main() -> None:
@@ -12,13 +22,41 @@ def main() -> None:
         import typer
     except ImportError as error:
         sys.exit(f"robustfd: {error.name} is missing. The command needs an extra: pip install 'robustfd[cli]'")
-    from robustfd.cli.reproduce import reproduce
-
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-    app.callback()(about)
-    app.command()(reproduce)
+    if "scipy.stats" not in sys.modules:
+        sys.modules["scipy.stats"] = _Later("scipy.stats")
+    app = typer.Typer(
+        no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback(epilog=EPILOG, invoke_without_command=True)(about)
+    for panel, names in _COMMANDS.items():
+        for name in names:
+            app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{name}"), name))
     app()
 
 
-def about() -> None:
+EPILOG = (
+    "Results go to standard output, everything else to standard error. Exit status: 0 done; 1 failed (data that cannot "
+    "be read, a full disk, a damaged file); 2 wrong usage; 130 or 143 stopped by a signal, after the checkpoint was "
+    "written."
+)
+
+
+def about(version: bool = False) -> None:
     """Streaming matrix sketches that certify their own error, and online learning without tuning."""
+    if version:
+        from robustfd import __version__
+
+        print(__version__)
+
+
+class _Later(ModuleType):
+    """A module that is imported when something of it is first used.
+
+    scikit-learn imports scipy.stats, which takes half a second, and uses it for nothing that is done here.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)

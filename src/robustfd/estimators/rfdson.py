@@ -106,6 +106,12 @@ class _RFDSON(OnlineEstimator):
         for state, parts in zip(self._states, states, strict=True):
             unpack_newton(state, parts, sparse=sparse)
 
+    @property
+    def singular_values_(self) -> Floats:
+        """The lengths (outputs, sketch_size - 1) of the rows of the sketches, after the last shrink; 0 before."""
+        self._require_rows()
+        return np.sqrt([state.block.lam for state in self._states])
+
     def _all_weights(self) -> Floats:
         """Return the weights (outputs, features), the intercept first, which is 0 if there is none."""
         self._require_rows()

@@ -86,6 +86,12 @@ class _Untuned(OnlineEstimator):
         unpack_untuned(self._model, parts)
 
     @property
+    def singular_values_(self) -> Floats:
+        """The lengths (sketch_size - 1,) of the rows of the sketch, of scaled rows, after the last shrink; 0 before."""
+        self._require_rows()
+        return np.sqrt(self._model.mix.lam)
+
+    @property
     def offset_(self) -> Floats:
         """What is subtracted from each feature."""
         self._weights()

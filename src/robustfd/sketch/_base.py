@@ -306,6 +306,15 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"covariance needs a total weight above ddof={ddof:g}, but it is {view.weight:g}.")
         return self.second_moment().scaled(1.0 / (view.weight - ddof))
 
+    def bracket_eigenvalues(self) -> tuple[Floats, Floats]:
+        """Return (lower, upper) with the largest eigenvalues of A'A + alpha0 I certainly between them, descending.
+
+        There are as many as the sketch has rows; those of any two matrices that the truth lies between are bounds.
+        """
+        view = self._view
+        lam = np.sort(view.floor_lam)[::-1]
+        return lam + view.floor_alpha, np.minimum(lam + view.ceiling_alpha, view.squared_norm + self.alpha0)
+
     def bracket_logdet(self) -> tuple[float, float]:
         """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
         view = self._view

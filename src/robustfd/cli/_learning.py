@@ -1,0 +1,157 @@
+"""What commands that learn or judge share: labels, learners, and the lines about progress."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from robustfd.cli._parameters import Reading, Talk
+from robustfd.cli._pass import open_files
+from robustfd.cli._talk import stderr
+from robustfd.streams import Position, Stream
+from robustfd.streams._base import MOST_LABELS
+
+MOST_CLASSES = 100  # distinct whole numbers, above which labels are taken to be numbers
+TARGETS = ("target", "label", "class", "y")  # columns that hold the labels if none is named
+
+
+def open_labelled(
+    files: list[str], reading: Reading, *, layout: dict[str, Any] | None = None, start: Position | None = None
+) -> Stream:
+    """Return a stream with labels; in tables they are in the column named, or one whose name says so."""
+    return open_files(files, reading, layout=layout, start=start)
+
+
+def known_classes(stream: Stream, task: str, classes: str | None) -> Any:
+    """Return all labels there will be, as far as they matter and can be known before the first row; else None."""
+    if task == "regression":
+        return None
+    if classes is not None:
+        return np.array([_label(each) for each in classes.split(",")])
+    if not all(each.can_be_reread for each in stream.inputs):
+        return None
+    found = stream.survey().labels
+    if found is None:
+        if task == "classification":
+            raise ValueError(f"There are more than {MOST_LABELS} different labels, too many for a classification.")
+        return np.array([0.5])  # as numbers that are no classes
+    return np.array(sorted(found))
+
+
+def _label(text: str) -> Any:
+    text = text.strip()
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def decide_task(task: str, labels: Any) -> tuple[str, Any]:
+    """Return "classification" and its classes, or "regression" and None."""
+    found = np.unique(labels)
+    numbers = found.dtype.kind in "iuf"
+    whole = numbers and bool(np.all(found == np.floor(found)))
+    if task == "auto":
+        task = "regression" if numbers and not (whole and len(found) <= MOST_CLASSES) else "classification"
+    if task == "regression":
+        if not numbers:
+            raise ValueError(f"Labels like {found[0]!r} are no numbers, which a regression needs.")
+        return task, None
+    if numbers and not whole:
+        raise ValueError(f"Labels like {found[found != np.floor(found)][0]:g} are no classes: use --task regression.")
+    if len(found) < 2:
+        raise ValueError(f"There is one label only, {found[0]}; --classes says which others there will be.")
+    return task, found.astype(np.int64) if numbers else found
+
+
+def labels_of(model: Any, y: Any) -> Any:
+    """Return labels as the model has them."""
+    if hasattr(model, "predict_proba") and y.dtype.kind == "f" and np.array_equal(y, np.floor(y)):
+        return y.astype(np.int64)
+    return y
+
+
+def make_learner(task: str, learner: str, sketch_size: int | None, loss: str) -> Any:
+    """Return a learner of no rows."""
+    import robustfd
+
+    kind = "Classifier" if task == "classification" else "Regressor"
+    if learner == "rfdson":
+        if loss != "squared" and task == "classification":
+            raise ValueError(f"--loss {loss} is for regression.")
+        return getattr(robustfd, f"RFDSON{kind}")(**({} if sketch_size is None else {"sketch_size": sketch_size}))
+    more = {"loss": loss} if task == "regression" else {}
+    return getattr(robustfd, f"SketchedNewton{kind}")("auto" if sketch_size is None else sketch_size, **more)
+
+
+class Report:
+    """The lines about progress at 1, 2, 4, ... rows, as Vowpal Wabbit prints them."""
+
+    def __init__(self, talk: Talk, plot: Path | None, model: Any):
+        self.model, self.talk, self.plot = model, talk, plot
+        self.printed = 0 if model is None else len(model.progressive_["rows"])
+        if plot is not None:
+            from robustfd.cli._figures import require_matplotlib
+
+            require_matplotlib()
+
+    def learn(self, X: Any, y: Any, classes: Any) -> None:
+        """Learn rows; in the first call classes are what there will be."""
+        if hasattr(self.model, "predict_proba"):
+            self.model.partial_fit(X, y, classes=None if hasattr(self.model, "classes_") else classes)
+        else:
+            self.model.partial_fit(X, y)
+
+    def shown(self) -> dict[str, str]:
+        """Return what is shown beside the bar."""
+        table = self.model.progressive_
+        return {what: f"{table[what][-1]:.4g}" for what in ("loss", "error") if what in table}
+
+    def lines(self, progress: Progress | None) -> None:
+        """Print what is new at doubling numbers of rows."""
+        table = self.model.progressive_
+        rows = table["rows"].tolist()
+        whole = len(rows) - (rows[-1] & (rows[-1] - 1) != 0)  # the last one may be of any number of rows
+        if progress is not None and self.printed >= whole:
+            return
+        console = progress.console if progress is not None else stderr(self.talk)
+        if self.printed == 0:
+            heads = ["rows", "loss", "since last"] + (["error", "since last"] if "error" in table else [])
+            console.print("".join(f"{head:>12}" for head in heads), style="bold", highlight=False)
+        for k in range(self.printed, whole if progress is not None else len(rows)):
+            cells = [f"{rows[k]:>12,}"]
+            for what in ("loss", "error"):
+                if what in table:
+                    before, sum_before = (rows[k - 1], rows[k - 1] * table[what][k - 1]) if k else (0, 0.0)
+                    since = (rows[k] * table[what][k] - sum_before) / (rows[k] - before)
+                    cells += [f"{table[what][k]:>12.5g}", f"{abs(since):>12.5g}"]
+            console.print("".join(cells), highlight=False)
+        self.printed = whole if progress is not None else len(rows)
+        if self.plot is not None:
+            from robustfd.cli._figures import draw_progress
+
+            draw_progress(self.model, self.plot)
+
+    def last(self) -> None:
+        """Print the line of the last row."""
+        if self.model is None:
+            raise ValueError("There are no rows to learn from.")
+        if self.printed < len(self.model.progressive_["rows"]) or self.plot is not None:
+            self.lines(None)
+
+    def result(self) -> dict[str, Any]:
+        """Return what came out."""
+        return about_learner(self.model)
+
+
+def about_learner(model: Any) -> dict[str, Any]:
+    """Return what there is to say about a learner."""
+    result: dict[str, Any] = {"kind": type(model).__name__}
+    if hasattr(model, "classes_"):
+        result["classes"] = model.classes_.tolist()
+    result |= {"rows": model.n_samples_seen_, "features": model.n_features_in_}
+    for name in ("progressive_loss", "progressive_error"):
+        if hasattr(model, f"{name}_"):
+            result[name] = float(getattr(model, f"{name}_"))
+    return result

@@ -1,0 +1,126 @@
+"""Options that several commands share, each written once."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Format = StrEnum("Format", ["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"])
+Categories = StrEnum("Categories", ["hash", "onehot"])
+Missing = StrEnum("Missing", ["error", "zero"])
+OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...", help="LIBSVM, CSV, Parquet, Arrow, .npy or .npz; - is standard input.", show_default=False
+    ),
+]
+Output = Annotated[Path, typer.Option("-o", "--output", help="Where to.", show_default=False)]
+
+
+def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How files are read", show_default=False)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read."""
+
+    format: Annotated[Format, _reading("--format", help="By default what names or first bytes tell.")] = Format.auto
+    target: Annotated[
+        str | None, _reading("--target", help="Column of labels, by name or number.", metavar="COLUMN")
+    ] = None
+    columns: Annotated[
+        str | None, _reading("--columns", help="Features to keep, with commas between them.", metavar="A,B,...")
+    ] = None
+    categories: Annotated[
+        Categories | None, _reading("--categories", help="Columns of text: hashed (the default), or a column a value.")
+    ] = None
+    hash_bits: Annotated[
+        int | None, _reading("--hash-bits", help="Named features become 2^BITS columns.", metavar="BITS")
+    ] = None
+    n_features: Annotated[
+        int | None,
+        _reading("--features", help="Features of LIBSVM text; saves the pass that counts them.", metavar="N"),
+    ] = None
+    zero_based: Annotated[
+        bool | None, _reading("--zero-based/--one-based", help="Whether indices of LIBSVM text begin with 0.")
+    ] = None
+    header: Annotated[
+        bool | None, _reading("--header/--no-header", help="Whether CSV begins with names of columns.")
+    ] = None
+    delimiter: Annotated[str | None, _reading("--delimiter", help="Between fields of CSV.", metavar="CHARACTER")] = None
+    missing: Annotated[
+        Missing | None, _reading("--missing", help="Empty fields of numbers: an error (the default), or 0.")
+    ] = None
+    on_error: Annotated[
+        OnError, _reading("--on-error", help="Lines that cannot be read: stop there, or skip and count them.")
+    ] = OnError.stop
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How much is said, and how."""
+
+    json: Annotated[bool, typer.Option("--json", help="The result as JSON.", rich_help_panel="Output")] = False
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Say nothing but the result.", rich_help_panel="Output")
+    ] = False
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say more, and where an error came from.", rich_help_panel="Output")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Checkpoints."""
+
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="File that keeps how far it came.", rich_help_panel="Nothing lost", show_default=False),
+    ] = None
+    every: Annotated[
+        int, typer.Option(min=1, metavar="ROWS", help="Rows between checkpoints.", rich_help_panel="Nothing lost")
+    ] = 100_000
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the checkpoint, if there is one.", rich_help_panel="Nothing lost"),
+    ] = False
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command for typer: parameters that are of the groups above become their options."""
+    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    groups = {name: hints[name] for name in signature.parameters if hints[name] in (Reading, Talk, Keeping)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        options = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(
+                inspect.Parameter(field.name, kind, default=field.default, annotation=options[field.name])
+            )
+    parameters.sort(key=lambda parameter: parameter.kind)
+
+    @wraps(function)
+    def with_groups(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        from robustfd.cli._talk import reporting_errors
+
+        with reporting_errors(verbose=given["talk"].verbose if "talk" in given else False):
+            return function(**given)
+
+    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_groups

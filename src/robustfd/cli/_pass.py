@@ -1,0 +1,265 @@
+"""One pass over files that can be stopped at any moment and gone on with: checkpoints, signals, progress."""
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from robustfd._container import load_with_notes
+from robustfd.cli._models import require_folder
+from robustfd.cli._parameters import Keeping, Reading, Talk
+from robustfd.cli._talk import Stopped, say, stderr
+from robustfd.streams import Block, Position, Stream, open_stream
+
+SECONDS = 0.5  # between two looks at what is costly to show
+
+
+def open_files(
+    files: list[str],
+    reading: Reading,
+    *,
+    layout: dict[str, Any] | None = None,
+    start: Position | None = None,
+    **more: Any,
+) -> Stream:
+    """Return the stream of the files that a command was given."""
+    options = {name: value for name, value in vars(reading).items() if value is not None}
+    options["format"], options["on_error"] = str(reading.format), str(reading.on_error.value)
+    for name in ("categories", "missing"):
+        if name in options:
+            options[name] = str(options[name])
+    if reading.columns is not None:
+        options["columns"] = [_column(name) for name in reading.columns.split(",")]
+    if reading.target is not None:
+        options["target"] = _column(reading.target)
+    if layout is not None:  # it says all this already
+        for name in ("n_features", "zero_based", "hash_bits", "categories", "columns"):
+            options.pop(name, None)
+    source = files[0] if len(files) == 1 else files
+    return open_stream(source, layout=layout, start=start, **options, **more)
+
+
+def _column(name: str) -> str | int:
+    name = name.strip()
+    return int(name) if name.lstrip("-").isdigit() else name
+
+
+class Pass:
+    """A pass over files that makes one model: where it is kept on the way, and where it goes in the end."""
+
+    model: Any
+
+    def __init__(self, job: dict[str, Any], output: Path, keeping: Keeping, talk: Talk):
+        self.job, self.output, self.keeping, self.talk = job, output, keeping, talk
+        self.layout: dict[str, Any] | None = None
+        self.position: Position | None = None
+        require_folder(output)
+        if keeping.checkpoint is None:
+            if keeping.resume:
+                raise ValueError("--resume needs --checkpoint FILE, the file to go on from.")
+            return
+        require_folder(keeping.checkpoint)
+        if keeping.checkpoint.exists():
+            if not keeping.resume:
+                raise ValueError(
+                    f"There is a checkpoint {keeping.checkpoint} of an earlier run. Add --resume to go on from it, or "
+                    "remove it to start anew."
+                )
+            self._resume(keeping.checkpoint)
+        elif keeping.resume:
+            say(talk, f"There is no checkpoint {keeping.checkpoint} yet: starting from the beginning.")
+
+    def _resume(self, path: Path) -> None:
+        """Take model and position from a checkpoint, if it is one of this job."""
+        model, notes = load_with_notes(path)
+        kept = notes.get("checkpoint")
+        if not isinstance(kept, dict) or not isinstance(kept.get("job"), dict) or "position" not in kept:
+            raise ValueError(f"{path} is no checkpoint; it holds a {type(model).__name__}.")
+        for name, value in self.job.items():
+            if kept["job"].get(name) != value:
+                raise ValueError(f"The checkpoint {path} was made with {name} {kept['job'].get(name)}, not {value}.")
+        self.model, self.layout = model, notes.get("layout")
+        self.position = Position.from_json(kept["position"])
+        say(self.talk, f"Going on from row {self.position.rows:,} of the checkpoint {path}.")
+
+    @property
+    def resumed(self) -> bool:
+        """Whether there is a model to go on with."""
+        return self.position is not None
+
+    def blocks(
+        self, stream: Stream, show: Callable[[], dict[str, str]], ended: Callable[[Progress], None]
+    ) -> Iterator[Block]:
+        """Yield blocks; by the time the next one is asked for, `self.model` has learnt the one before."""
+        self.layout, every, self.position = stream.layout, self.keeping.every, stream.position
+        kept_rows, source = self.position.rows, iter(stream)
+        with _Signals() as signals, _bar(stream, self.talk) as bar:
+            while True:
+                try:
+                    block = signals.interruptible(lambda: next(source, None))
+                except Exception as error:
+                    self._keep_after(error)
+                    raise
+                if block is None and not signals.caught:
+                    return
+                if block is not None:
+                    yield block
+                    self.position = stream.position
+                    bar.moved(show)
+                    ended(bar.progress)
+                if signals.caught:
+                    raise Stopped(signals.caught, self._farewell())
+                if self.keeping.checkpoint is not None and self.position.rows - kept_rows >= every:
+                    self._keep()
+                    kept_rows = self.position.rows
+
+    def _keep(self) -> None:
+        """Write the checkpoint."""
+        assert self.keeping.checkpoint is not None and self.position is not None
+        notes = {"layout": self.layout, "checkpoint": {"job": self.job, "position": self.position.to_json()}}
+        try:
+            self.model.save(self.keeping.checkpoint, notes=notes)
+        except OSError as error:
+            raise OSError(
+                f"The checkpoint {self.keeping.checkpoint} could not be written: {error.strerror or error}. "
+                "The one before, if there is one, is as it was."
+            ) from error
+
+    def _keep_after(self, error: Exception) -> None:
+        """Keep what was learnt before rows that cannot be read."""
+        if self.keeping.checkpoint is not None and self.position is not None and self.position.rows:
+            with contextlib.suppress(OSError):
+                self._keep()
+                say(
+                    self.talk,
+                    f"What was learnt of the {self.position.rows:,} rows before is in {self.keeping.checkpoint}.",
+                )
+
+    def _farewell(self) -> str:
+        """Write the checkpoint; return what there is to say about it."""
+        assert self.position is not None
+        if self.keeping.checkpoint is None:
+            return f"stopped after {self.position.rows:,} rows. Nothing was kept: --checkpoint FILE would."
+        if not self.position.rows:
+            return "stopped before the first rows."
+        self._keep()
+        return (
+            f"stopped after {self.position.rows:,} rows, which {self.keeping.checkpoint} keeps. "
+            "The same command with --resume goes on from there."
+        )
+
+    def finish(self, stream: Stream) -> None:
+        """Write the model to its file, and remove the checkpoint."""
+        report_losses(stream, self.talk)
+        try:
+            self.model.save(self.output, notes={"layout": self.layout})
+        except OSError as error:
+            raise OSError(f"{self.output} could not be written: {error.strerror or error}. {self._rescue()}") from error
+        if self.keeping.checkpoint is not None:
+            self.keeping.checkpoint.unlink(missing_ok=True)
+
+    def _rescue(self) -> str:
+        """Put the model anywhere else; return what there is to say about it."""
+        with contextlib.suppress(OSError):
+            if self.keeping.checkpoint is not None:
+                self._keep()
+                return f"All rows are in the checkpoint {self.keeping.checkpoint}: --resume writes the file."
+            place = Path(tempfile.mkdtemp(prefix="robustfd-")) / self.output.name
+            self.model.save(place, notes={"layout": self.layout})
+            return f"The model is in {place} instead."
+        return "The model is lost."
+
+
+def report_losses(stream: Stream, talk: Talk) -> None:
+    """Say what was skipped and left out."""
+    if stream.position.skipped:
+        say(talk, f"skipped {stream.position.skipped:,} rows that could not be read:")
+        for message in stream.skipped:
+            say(talk, f"  {message}")
+        if stream.position.skipped > len(stream.skipped):
+            say(talk, f"  ... and {stream.position.skipped - len(stream.skipped):,} more")
+    if stream.position.dropped:
+        say(talk, f"left out {stream.position.dropped:,} entries of features that the model does not know")
+
+
+class _Signals:
+    """SIGINT and SIGTERM are noted, and end nothing but the waiting for input; a second one ends the process."""
+
+    def __init__(self) -> None:
+        self.caught, self._waiting = 0, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Signals":
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            self._before[signum] = signal.signal(signum, self._note)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self.caught = signum
+        for each in self._before:
+            signal.signal(each, signal.SIG_DFL)
+        if self._waiting:
+            raise _Awake
+
+    def interruptible(self, wait: Callable[[], Any]) -> Any:
+        """Return what `wait` does, or None when a signal comes."""
+        try:
+            self._waiting = True
+            result = None if self.caught else wait()
+            self._waiting = False
+        except _Awake:
+            return None
+        return result
+
+
+class _Awake(BaseException):
+    """A signal came while input was waited for."""
+
+
+class _bar:
+    """How far the reading is: rows, bytes, time left, and what a command adds."""
+
+    def __init__(self, stream: Stream, talk: Talk):
+        self.stream, self._looked, self._began = stream, 0.0, time.monotonic()
+        self._first = stream.position
+        total = stream.bytes_total
+        how_far = (BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
+        rest = (TextColumn("left"), TimeRemainingColumn(compact=True)) if total else ()
+        self.progress = Progress(
+            *how_far, TextColumn("{task.fields[rows]}"), TextColumn("{task.fields[speed]}"), TimeElapsedColumn(), *rest,
+            TextColumn("{task.fields[more]}"), console=stderr(talk), transient=True,
+            disable=talk.quiet or not stderr(talk).is_terminal,
+        )  # fmt: skip
+        self._task = self.progress.add_task("", total=total, rows="", speed="", more="")
+
+    def __enter__(self) -> "_bar":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.progress.stop()
+
+    def moved(self, show: Callable[[], dict[str, str]]) -> None:
+        """Show where the stream is now."""
+        now = time.monotonic()
+        if self.progress.disable or now - self._looked < SECONDS:
+            return
+        self._looked, seconds = now, max(now - self._began, 1e-9)
+        rows = self.stream.rows_read
+        speed = f"{(rows - self._first.rows) / seconds:,.0f} rows/s"
+        if self.stream.bytes_read:
+            speed += f"  {(self.stream.bytes_read - self._first.stored) / seconds / 1e6:,.1f} MB/s"
+        more = "  ".join(f"{name} {value}" for name, value in show().items())
+        self.progress.update(
+            self._task, completed=self.stream.bytes_read, rows=f"{rows:,} rows", speed=speed, more=more
+        )

@@ -1,0 +1,130 @@
+"""What is said: results on standard output, the rest on standard error, errors as one line and an exit status."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from robustfd.cli._parameters import Talk
+
+FAILED, WRONG_USAGE = 1, 2
+
+
+class Stopped(BaseException):
+    """A signal that asks to end, after everything was kept."""
+
+    def __init__(self, signum: int, message: str):
+        super().__init__(message)
+        self.signum = signum
+
+
+@contextmanager
+def reporting_errors(*, verbose: bool) -> Iterator[None]:
+    """End the process with a line about what went wrong, and the exit status that goes with it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the results has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except Stopped as stop:
+        _fail(str(stop), 128 + stop.signum)
+    except KeyboardInterrupt:
+        _fail("stopped.", 128 + signal.SIGINT)
+    except Exception as error:
+        from robustfd._container import SnapshotError
+        from robustfd.streams import StreamError
+
+        if verbose:
+            traceback.print_exc()
+        if isinstance(error, StreamError | SnapshotError | OSError | MemoryError | ArithmeticError | ImportError):
+            _fail(_text_of(error), FAILED)
+        elif isinstance(error, ValueError | TypeError):
+            _fail(_text_of(error), WRONG_USAGE)
+        else:
+            raise
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error) or type(error).__name__
+
+
+def _fail(message: str, status: int) -> None:
+    print(f"robustfd: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def say(talk: Talk, message: str) -> None:
+    """Say something that is not the result."""
+    if not talk.quiet:
+        print(message, file=sys.stderr, flush=True)
+
+
+def stderr(talk: Talk) -> Console:
+    """Return the console for what is not the result."""
+    return Console(stderr=True, quiet=talk.quiet, highlight=False)
+
+
+def stdout() -> Console:
+    """Return the console for results; what is not shown to a person is not wrapped."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=200)
+
+
+def tell(talk: Talk, result: Mapping[str, Any], *tables: Table) -> None:
+    """Print a result: as JSON, or its plain parts as a table of two columns and then other tables."""
+    if talk.json:
+        print(json.dumps({key: plain(value) for key, value in result.items()}, allow_nan=False))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for key, value in result.items():
+        if isinstance(value, str | bool | int | float):
+            table.add_row(key.replace("_", " "), shown(value))
+    console = stdout()
+    console.print(table)
+    for each in tables:
+        title, each.title = each.title, None  # its own would be as narrow as the table
+        console.print()
+        console.print(title, style="bold")
+        console.print(each)
+
+
+def columns(title: str, rows: Iterable[Iterable[Any]], *heads: str, left: int = 1) -> Table:
+    """Return a table: text in the first columns to the left, numbers to the right; without heads one of text."""
+    table = Table(title=title, box=None, pad_edge=False, show_header=bool(heads))
+    for place, head in enumerate(heads or ("",)):
+        table.add_column(head, justify="left" if place < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(shown(value) for value in row))
+    return table
+
+
+def shown(value: Any) -> str:
+    """Return a value as people write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: a number that is none becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return None if isinstance(value, float) and not -float("inf") < value < float("inf") else value

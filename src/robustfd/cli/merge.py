@@ -1,0 +1,33 @@
+"""`robustfd merge`: sketches of parts of the rows into one of all."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robustfd.cli._parameters import Output, Talk, command
+
+Sketches = Annotated[
+    list[Path], typer.Argument(metavar="SKETCHES...", help="Files that `robustfd sketch` wrote.", show_default=False)
+]
+
+
+@command
+def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
+    """Merge SKETCHES of parts of the rows into one sketch of all of them; certificates add up."""
+    from robustfd.cli._models import load_model, require_folder
+    from robustfd.cli._talk import tell
+    from robustfd.cli.sketch import summary
+    from robustfd.sketch.merge import merge as merged
+
+    require_folder(output)
+    parts, layouts = [], []
+    for path in sketches:
+        part, layout = load_model(path, "sketch")
+        parts.append(part)
+        layouts.append(layout)
+        if layout != layouts[0]:
+            raise ValueError(f"{path} has other columns than {sketches[0]}: they were read differently.")
+    result = merged(parts)
+    result.save(output, notes={"layout": layouts[0]})
+    tell(talk, summary(result) | {"files": len(parts), "file": str(output)})

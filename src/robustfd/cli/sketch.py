@@ -1,0 +1,70 @@
+"""`robustfd sketch`: rows of files, summed up as a sketch."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from robustfd.cli._parameters import Files, Keeping, Output, Reading, Talk, command
+
+METHODS = {
+    "rfd": "RobustFrequentDirections", "fd": "FrequentDirections", "pfd": "ParameterizedFrequentDirections",
+    "cfd": "CompensativeFrequentDirections", "greedy": "GreedySketch", "diagonal": "DiagonalFrequentDirections",
+    "rp": "RandomProjectionSketch", "oja": "OjaSketch", "exact": "ExactSecondMoment",
+}  # fmt: skip
+Method = StrEnum("Method", ["rfd", "fd", "pfd", "cfd", "greedy", "diagonal", "rp", "oja", "exact"])
+
+
+@command
+def sketch(
+    files: Files,
+    output: Output,
+    *,
+    sketch_size: Annotated[int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch.")] = 50,
+    method: Annotated[Method, typer.Option(help="Which sketch.")] = Method.rfd,
+    center: Annotated[bool, typer.Option("--center", help="Subtract the mean: for covariances and PCA.")] = False,
+    alpha0: Annotated[float, typer.Option(min=0.0, help="Start from this multiple of the identity.")] = 0.0,
+    decay: Annotated[float, typer.Option(help="Before each row all that is older is multiplied by this.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="For methods that are random.", show_default=False)] = None,
+    keeping: Keeping,
+    reading: Reading,
+    talk: Talk,
+) -> None:
+    """Sketch the rows of FILES in one pass and constant memory: A'A is about B'B + alpha I, with a certified error."""
+    import robustfd
+    from robustfd.cli._pass import Pass, open_files
+    from robustfd.cli._talk import tell
+
+    kind = getattr(robustfd, METHODS[method])
+    given: dict[str, Any] = {
+        "sketch_size": sketch_size, "center": center, "alpha0": alpha0, "decay": decay, "random_state": seed,
+    }  # fmt: skip
+    known = kind._get_param_names()
+    job = {"command": "sketch", "files": files, "method": str(method), **given}
+    run = Pass(job, output, keeping, talk)
+    if not run.resumed:
+        run.model = kind(**{name: value for name, value in given.items() if name in known})
+    stream = open_files(files, reading, layout=run.layout, start=run.position)
+
+    def show() -> dict[str, str]:
+        return {"alpha": f"{run.model.alpha_:.3g}", "error <=": f"{run.model.relative_error_bound_:.2%}"}
+
+    for block in run.blocks(stream, show, lambda _: None):
+        run.model.partial_fit(block.X)
+    run.finish(stream)
+    tell(talk, summary(run.model) | {"file": str(output)})
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """Return what there is to say about a sketch, and how certain it is."""
+    result = {
+        "kind": type(model).__name__,
+        "rows": model.n_samples_seen_,
+        "features": model.n_features_in_,
+        "rank": len(model.singular_values_),
+        "alpha": model.alpha_,
+        "error_bound": model.error_bound_,
+        "relative_error_bound": model.relative_error_bound_,
+        "squared_norm": model.squared_norm_,
+    }
+    return {k: float(v) if isinstance(v, float) else v for k, v in result.items()}
