@@ -64,7 +64,7 @@ def train(
             raise ValueError(f"{files[0]} has no labels: --target COLUMN says which column they are in.")
         if report.model is None:
             chosen, labels = decide_task(task, labels if labels is not None else block.y)
-            run.model = report.model = make_learner(chosen, learner, sketch_size, loss)
+            run.model = report.model = make_learner(chosen, str(learner), sketch_size, str(loss))
             say(
                 talk,
                 f"{chosen}: "

@@ -95,7 +95,7 @@ class LibsvmStream(Stream):
     def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
         """Return the rows of a chunk, and what was found in it."""
         if self._labelled is None:
-            self._labelled = _begins_with_label(bytes(chunk.text))
+            self._labelled = _begins_with_label(bytes(chunk.text), named=self._hash_bits is not None)
         text, lines = np.frombuffer(chunk.text, np.uint8), chunk.lines
         most = len(text) // (4 if self._hash_bits is None else 2) + 1
         labels, ends = np.empty(lines + 1), np.empty(lines, np.int32)
@@ -148,14 +148,14 @@ def _token(text: memoryview, begin: int) -> bytes:
     return token
 
 
-def _begins_with_label(text: bytes) -> bool:
-    """Return whether lines like the first that is not empty begin with a label: a number, not an entry."""
+def _begins_with_label(text: bytes, *, named: bool) -> bool:
+    """Return whether lines like the first that is not empty begin with a label: a number, no entry and no name."""
     for line in text.split(b"\n"):
         tokens = line.split(b"#", 1)[0].split(maxsplit=1)
         if tokens:
             try:
                 float(tokens[0])
             except ValueError:
-                return b":" not in tokens[0]
+                return not named and b":" not in tokens[0]
             return True
     return True
