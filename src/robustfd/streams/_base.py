@@ -126,6 +126,7 @@ class Stream(ABC):
             self.position = position
             if block.X.shape[0]:
                 yield block
+        self._require_rows(self.position.rows, self.position.skipped)
 
     def survey(self) -> Survey:
         """Read everything once, and return how many rows there are and their labels; not for pipes."""
@@ -136,7 +137,25 @@ class Stream(ABC):
             for block, _ in self._blocks(Position()):
                 result.add(block)
             self._surveyed = result
+        self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
+
+    def _names(self) -> str:
+        """Return what the inputs are called."""
+        return ", ".join(each.name for each in self.inputs[:3]) + (", ..." if len(self.inputs) > 3 else "")
+
+    def _require_rows(self, rows: int, skipped: int) -> None:
+        """Raise if there are none: whoever reads rows would go on with nothing learnt."""
+        if not rows and self.skipped:
+            raise StreamError(
+                f"{self._names()} has no rows that can be read; {skipped or 'all'} were skipped: {self.skipped[0]}"
+            )
+        if not rows:
+            raise StreamError(f"{self._names()} has no rows" + self._once() + ".")
+
+    def _once(self) -> str:
+        """Return what to say about inputs that can be read only once."""
+        return "" if all(each.can_be_reread for each in self.inputs) else ", or they were read before"
 
     def _bad_row(self, message: str) -> None:
         """Raise, or keep the message, about a row that cannot be read."""

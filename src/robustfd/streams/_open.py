@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream
+from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream, StreamError
 from robustfd.streams._inputs import Input
+from robustfd.streams._text import undamaged
 
 # Format: the class that reads it, and which options it has.
 _TABLE = ("target", "columns", "categories", "hash_bits", "missing", "unseen")
@@ -101,12 +102,14 @@ def open_stream(
 
     Examples
     --------
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from robustfd import RobustFrequentDirections
     >>> from robustfd.streams import open_stream
-    >>> lines = ["1 1:0.5 3:2", "-1 2:1.5", "1 1:1 2:1"]
-    >>> _ = open("rows.svm", "w").write("\n".join(lines))
+    >>> path = Path(tempfile.mkdtemp()) / "rows.svm"
+    >>> _ = path.write_text("1 1:0.5 3:2\n-1 2:1.5\n1 1:1 2:1\n")
     >>> sketch = RobustFrequentDirections(sketch_size=4)
-    >>> for X, y in open_stream("rows.svm"):
+    >>> for X, y in open_stream(path):
     ...     sketch = sketch.partial_fit(X)
     >>> sketch.n_samples_seen_, sketch.n_features_in_
     (3, 3)
@@ -121,6 +124,8 @@ def open_stream(
         raise ValueError(f"hash_bits must be at most {MOST_BITS}, got {hash_bits}.")
     if n_features is not None:
         check_integer("n_features", n_features, 1)
+    if layout is not None and not isinstance(layout, dict):
+        raise StreamError(f"{layout!r:.100} is no layout of columns.")
     given = {
         "target": target, "columns": None if columns is None else list(columns), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
@@ -169,7 +174,8 @@ def _format_of(inputs: list[Input]) -> str:
     for suffix in reversed(path.suffixes) if path is not None else ():
         if suffix.lower() in _SUFFIXES:
             return _SUFFIXES[suffix.lower()]
-    head = inputs[0].head(1 << 16)
+    with undamaged(inputs[0]):
+        head = inputs[0].head(1 << 16)
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind

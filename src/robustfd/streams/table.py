@@ -1,0 +1,231 @@
+"""What CSV, Parquet and Arrow share: columns of numbers and of text to blocks of rows."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from robustfd.streams._base import Block, Position, Stream, StreamError
+from robustfd.streams._columns import TEXT, as_codes, as_floats, as_labels, hashed, kind_of, sparse_rows
+from robustfd.streams._inputs import Input
+from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place
+from robustfd.streams._pyarrow import pa, pc
+
+
+class Schema(NamedTuple):
+    """The columns of a file: their names, and their types in Arrow."""
+
+    names: list[str]
+    types: list[Any]
+
+
+class Piece(NamedTuple):
+    """Some rows of a file: its columns of features, in the order of the layout, and that of labels."""
+
+    features: list[Any]
+    target: Any
+    position: Position  # behind them, but for rows, skipped and dropped
+    message: Callable[[int, str], tuple[int, str]]  # for what is wrong with a row: something to sort by, and the text
+    bad: list[tuple[int, str]]  # rows that are left out already
+
+
+class TableStream(Stream):
+    """Rows of tables. X is an array if all features are numbers, else a CSR matrix.
+
+    A column of text is categorical. By default the value v of the column c is the feature named "c=v", which has the
+    column and the sign that scikit-learn's `FeatureHasher` gives it; with `categories="onehot"` each value found has a
+    column. A field without text has no entry.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        *,
+        target: str | int | None = None,
+        columns: list[str | int] | None = None,
+        categories: Literal["hash", "onehot"] | None = None,
+        hash_bits: int | None = None,
+        missing: Literal["error", "zero"] = "error",
+        unseen: Literal["error", "drop"] = "error",
+        layout: dict[str, Any] | None = None,
+        **common: Any,
+    ):
+        super().__init__(inputs, **common)
+        self._fill, self._drop = missing == "zero", unseen == "drop"
+        self._given = None if layout is None else Layout.from_json(layout)
+        settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits}
+        for name, value in settings.items():
+            if layout is not None and value is not None:
+                raise ValueError(f"{name}={value!r:.100} and a layout, which says that already: give one of them only.")
+        if categories == "onehot" and hash_bits is not None:
+            raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
+        self._first = self._schema(0)
+        if self._given is not None:
+            self._layout = self._given if target is None else replace(self._given, target=self._named(target))
+        else:
+            text = [kind_of(each) == TEXT for each in self._first.types]
+            self._layout = chosen(self._first.names, text, target, columns, hash_bits)
+        self._target_needed = target is not None
+        self._places(0, self._first)
+        if categories == "onehot" and self._layout.texts:
+            self._layout = self._layout.with_values(self._values())
+            if not self._layout.n_features:
+                raise StreamError(f"{self._names()}: no column of features has a value.")
+        self.n_features = self._layout.n_features
+
+    @abstractmethod
+    def _schema(self, file: int) -> Schema:
+        """Return the columns of an input."""
+
+    @abstractmethod
+    def _pieces(self, start: Position) -> Iterator[Piece]:
+        """Yield rows from a position on."""
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The columns of the table that become columns of X, and how."""
+        return self._layout.to_json()
+
+    def feature_name(self, column: int) -> str:
+        """Return the name of a column of numbers, "name=value", or "hash" and a number."""
+        return self._layout.feature_name(column)
+
+    def _named(self, target: str | int) -> str:
+        """Return the name of the target of the first input."""
+        return self._first.names[place(self._first.names, target, "target")]
+
+    def _places(self, file: int, schema: Schema) -> tuple[list[int], int | None]:
+        """Return where the features and the target are in an input, None if it has no target."""
+        names, layout, name = schema.names, self._layout, self.inputs[file].name
+        if self._given is None and sorted(names) != sorted(self._first.names):
+            others = f"{self.inputs[0].name} has others: {listed(self._first.names)}"
+            raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")
+        target = layout.target if self._target_needed or layout.target in names else None
+        wanted = [column.name for column in layout.columns] + ([] if target is None else [target])
+        for column in wanted:
+            if names.count(column) != 1:
+                number = "no column" if column not in names else "more than one column"
+                raise StreamError(f"{name} has {number} {column!r}; its columns are {listed(names)}.")
+        for column in wanted:
+            type_ = schema.types[names.index(column)]
+            if kind_of(type_) is None:
+                raise StreamError(
+                    f"{name}: the column {column!r} is of type {type_}, which is neither numbers nor text. "
+                    "Name the columns to keep with columns=, or store it as numbers or text."
+                )
+        places = [names.index(column) for column in wanted]
+        return (places, None) if target is None else (places[:-1], places[-1])
+
+    def _values(self) -> list[list[str]]:
+        """Read everything once, and return the values of each column of text, sorted."""
+        for each in self.inputs:
+            each.require_rereading()
+        found: list[set[str]] = [set() for _ in self._layout.texts]
+        for piece in self._pieces(Position()):
+            texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
+            for values, array in zip(found, texts):
+                codes, distinct = as_codes(array)
+                values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
+            if sum(map(len, found)) > MOST_VALUES:
+                raise StreamError(
+                    f"{self._names()}: columns of text have more than {MOST_VALUES} values, too many for a column each "
+                    "(categories='onehot'). Take categories='hash'."
+                )
+        return [sorted(values) for values in found]
+
+    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        rows, skipped, dropped = start.rows, start.skipped, start.dropped
+        for piece in self._pieces(start):
+            block, bad, unseen = self._block(piece)
+            for _, message in sorted(bad):
+                self._bad_row(message)
+            rows, skipped, dropped = rows + block.X.shape[0], skipped + len(bad), dropped + unseen
+            yield block, replace(piece.position, rows=rows, skipped=skipped, dropped=dropped)
+
+    def _block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
+        """Return rows, messages about those left out, and how many values have no column."""
+        n, wrong = len(piece.features[0]), _Wrong()
+        x = self._numbers(piece, n, wrong)
+        y, codes, unknown = None, np.empty((0, n), np.int64), np.zeros(n, np.int64)
+        if piece.target is not None:
+            y, without = as_labels(piece.target)
+            wrong.add(without, f"the target, column {self._layout.target!r}, is missing or not finite")
+        if self._layout.texts:
+            codes, columns, signs = self._codes(piece, n, unknown, wrong)
+        if wrong.rows:
+            keep = np.ones(n, bool)
+            keep[list(wrong.rows)] = False
+            x, y, codes, unknown = x[keep], None if y is None else y[keep], codes[:, keep], unknown[keep]
+        if self._layout.texts:
+            x = _sparse(x, codes, columns, signs, self.n_features)
+        return Block(x, y), piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
+
+    def _numbers(self, piece: Piece, n: int, wrong: "_Wrong") -> Any:
+        """Return the columns of numbers as an array of rows."""
+        pairs = [(array, column.name) for array, column in zip(piece.features, self._layout.columns) if not column.text]
+        single = not self._layout.texts and all(array.type == pa.float32() for array, _ in pairs)
+        x = np.empty((n, len(pairs)), np.float32 if single else np.float64)
+        for j, (array, name) in enumerate(pairs):
+            x[:, j], no_number = as_floats(array)
+            if no_number is not None:
+                wrong.add(no_number, f"the column {name!r} should be a number")
+        if not np.isfinite(x).all():
+            empty = np.isnan(x)
+            for j, (_, name) in enumerate(pairs):
+                if not self._fill:
+                    wrong.add(empty[:, j], f"the column {name!r} is missing (missing='zero' takes it for 0)")
+                wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
+            x[empty] = 0
+        return x
+
+    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Wrong") -> tuple[Any, list[Any], list[Any]]:
+        """Return for each column of text the codes of its rows, and for each code a column of X and a value."""
+        pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
+        codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
+        for t, (array, column) in enumerate(pairs):
+            codes[t], values = as_codes(array)
+            if column.values is None:
+                places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
+            else:
+                values = values.cast(pa.string())
+                places = pc.index_in(values, value_set=pa.array(column.values, pa.string())).fill_null(-1)
+                places = places.to_numpy(zero_copy_only=False).astype(np.int64)
+                sign = np.ones(len(places))
+                unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
+                if not self._drop:
+                    wrong.add(
+                        unseen, f"the column {column.name!r} has a value that is new (unseen='drop' leaves it out)"
+                    )
+                unknown += unseen
+                codes[t, unseen] = -1
+            places += self._layout.starts[t]
+            columns.append(places)
+            signs.append(sign)
+        return codes, columns, signs
+
+
+class _Wrong:
+    """What is wrong with which rows; of several things the first."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, str] = {}
+
+    def add(self, mask: Any, reason: str) -> None:
+        """Take note of the rows of a mask."""
+        for row in np.flatnonzero(mask).tolist():
+            self.rows.setdefault(row, reason)
+
+
+def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:
+    """Return rows of numbers and of text as a CSR matrix."""
+    n, most = numbers.shape[0], numbers.size + codes.size
+    starts, places, values = np.zeros(n + 1, np.int32), np.empty(most, np.int32), np.empty(most)
+    bases = np.cumsum([0, *map(len, columns)])
+    end = sparse_rows(numbers, codes, bases, np.concatenate(columns), np.concatenate(signs), starts, places, values)
+    x = sp.csr_matrix((values[:end], places[:end], starts), shape=(n, width))
+    if codes.shape[0] > 1:  # hashed ones may be in any order, or meet
+        x.sum_duplicates()
+    return x
