@@ -28,7 +28,7 @@ def test_model_is_that_of_the_library(run, svm, rows, tmp_path, learner):
     assert done.json["classes"] == [-1, 1] and done.json["rows"] == 400
     predicted = run("predict", tmp_path / "model.rfd", svm, "--probabilities")
     lines = predicted.out.splitlines()
-    assert lines[0] == '"prediction","p(-1)","p(1)"' and predicted.err == ""
+    assert lines[0] == "prediction,p(-1),p(1)" and predicted.err == ""
     table = np.array([[float(v) for v in line.split(",")] for line in lines[1:]])
     np.testing.assert_array_equal(table[:, 0], expected.predict(X))
     np.testing.assert_allclose(table[:, 1:], expected.predict_proba(X), rtol=1e-15)
@@ -104,7 +104,7 @@ def test_named_features_from_a_pipe_are_hashed(run, tmp_path):
     done = run("train", "-", "-o", tmp_path / "model.rfd", "--json", stdin=text)
     assert done.status == 0 and done.json["features"] == 2**18, done.err
     predicted = run("predict", tmp_path / "model.rfd", "-", stdin=b"hot\ncold never-seen\n")
-    assert predicted.out.splitlines() == ['"prediction"', "1", "0"]
+    assert predicted.out.splitlines() == ["prediction", "1", "0"]
 
 
 def test_features_that_the_model_does_not_know_are_left_out_and_counted(run, svm, tmp_path):

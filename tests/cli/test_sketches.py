@@ -106,7 +106,7 @@ def test_pca_to_standard_output_is_nothing_but_the_table(run, svm, tmp_path):
     run("sketch", svm, "-m", 6, "-o", tmp_path / "s.rfd")
     done = run("pca", tmp_path / "s.rfd", svm, "-k", 2)
     lines = done.out.splitlines()
-    assert lines[0] == '"target","pc1","pc2"' and len(lines) == 401
+    assert lines[0] == "target,pc1,pc2" and len(lines) == 401
     assert "without --center" in done.err
 
 

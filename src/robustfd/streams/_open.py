@@ -41,7 +41,7 @@ def open_stream(
     source: Any,
     *,
     format: Literal["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
-    target: str | int | None = None,
+    target: str | int | tuple[str, ...] | None = None,
     columns: Iterable[str | int] | None = None,
     categories: Literal["hash", "onehot"] | None = None,
     hash_bits: int | None = None,
@@ -65,8 +65,9 @@ def open_stream(
         in the order of their names. An iterable gives blocks X or (X, y), or rows as dicts or (dict, label).
     format : {"auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
         With "auto" the name tells, or the first bytes.
-    target : str or int, optional
-        The column of labels, by name or number, of tables and .npy; none by default. LIBSVM lines begin with theirs.
+    target : str, int or tuple of str, optional
+        The column of labels, by name or number, of tables and .npy; none by default. Of a tuple of names it is the
+        first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
     columns : list of str or int, optional
         Features to keep, by name or number, of tables and .npy; by default all but the target.
     categories : {"hash", "onehot"}, default="hash"
@@ -76,7 +77,8 @@ def open_stream(
         Columns for named features, 2^hash_bits: of LIBSVM text, of text in tables (default 18) and of dicts. For LIBSVM
         text from a pipe whose `n_features` is not given the default is 18 too.
     n_features : int, optional
-        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index.
+        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index. Of other
+        formats it is what there should be.
     zero_based : bool, optional
         Whether indices of LIBSVM text begin with 0. By default they do if a 0 is found when all is read beforehand.
     header : bool, optional
@@ -135,6 +137,10 @@ def open_stream(
     kind = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
     home, name, known = _FORMATS[kind]
     options = {key: value for key, value in given.items() if value is not None}
+    if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow"):
+        del options["target"]
+    for key in {"unseen", "n_features"} - set(known):
+        options.pop(key, None)
     if wrong := sorted(options.keys() - set(known)):
         raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} means nothing for {kind}; options are {', '.join(known)}.")
     stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
@@ -142,6 +148,8 @@ def open_stream(
         source if inputs is None else inputs,
         **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
     )  # fmt: skip
+    if n_features is not None and result.n_features != n_features:
+        raise StreamError(f"There are {result.n_features} features, and n_features={n_features} are wanted.")
     return result
 
 

@@ -44,7 +44,7 @@ class TableStream(Stream):
         self,
         inputs: Sequence[Input],
         *,
-        target: str | int | None = None,
+        target: str | int | tuple[str, ...] | None = None,
         columns: list[str | int] | None = None,
         categories: Literal["hash", "onehot"] | None = None,
         hash_bits: int | None = None,
@@ -63,6 +63,8 @@ class TableStream(Stream):
         if categories == "onehot" and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
+        if isinstance(target, tuple):
+            target = next((name for name in self._first.names if name.lower() in target), None)
         if self._given is not None:
             self._layout = self._given if target is None else replace(self._given, target=self._named(target))
         else:
