@@ -20,6 +20,11 @@ class StreamError(ValueError):
     """Rows that cannot be read: the message has the file, the line and what is wrong with it."""
 
 
+def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
+    """Return the number of a row, behind `first` others of its file, and what to say about it."""
+    return first + row, f"{name}, row {first + row} (from 0): {reason}"
+
+
 class Block(NamedTuple):
     """Some rows: X, an array or a CSR matrix, and y, None if rows have no labels."""
 

@@ -12,7 +12,7 @@ from robustfd.streams._base import Block, Position, Stream, StreamError
 from robustfd.streams._columns import TEXT, as_codes, as_floats, as_labels, hashed, kind_of, sparse_rows
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place
-from robustfd.streams._pyarrow import pa, pc
+from robustfd.streams._pyarrow import named_errors, pa, pc
 
 
 class Schema(NamedTuple):
@@ -128,9 +128,10 @@ class TableStream(Stream):
         found: list[set[str]] = [set() for _ in self._layout.texts]
         for piece in self._pieces(Position()):
             texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
-            for values, array in zip(found, texts):
-                codes, distinct = as_codes(array)
-                values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
+            with named_errors(self.inputs[piece.position.file].name):
+                for values, array in zip(found, texts):
+                    codes, distinct = as_codes(array)
+                    values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
             if sum(map(len, found)) > MOST_VALUES:
                 raise StreamError(
                     f"{self._names()}: columns of text have more than {MOST_VALUES} values, too many for a column each "
@@ -141,7 +142,8 @@ class TableStream(Stream):
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
         for piece in self._pieces(start):
-            block, bad, unseen = self._block(piece)
+            with named_errors(self.inputs[piece.position.file].name):
+                block, bad, unseen = self._block(piece)
             for _, message in sorted(bad):
                 self._bad_row(message)
             rows, skipped, dropped = rows + block.X.shape[0], skipped + len(bad), dropped + unseen
