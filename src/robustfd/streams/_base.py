@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from robustfd.streams._inputs import Input
 
@@ -13,6 +14,7 @@ BLOCK_BYTES = 1 << 20
 MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
 DEFAULT_BITS = 18  # for named features: as many columns as Vowpal Wabbit has
 MOST_BITS = 30
+MOST_COLUMNS = 2**31 - 1  # that indices of 32 bits can have
 EXAMPLES = 10  # of what was skipped
 
 
@@ -23,6 +25,19 @@ class StreamError(ValueError):
 def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
     """Return the number of a row, behind `first` others of its file, and what to say about it."""
     return first + row, f"{name}, row {first + row} (from 0): {reason}"
+
+
+def finite_rows(x: Any, y: Any) -> Any:
+    """Return a mask of the rows, with their labels, that are finite; None if all of them are."""
+    labels = y is not None and y.dtype.kind == "f" and not np.isfinite(y).all()
+    if np.isfinite(x.data if sp.issparse(x) else x).all() and not labels:
+        return None
+    if sp.issparse(x):
+        keep = np.ones(x.shape[0], bool)
+        keep[np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data)), side="right") - 1] = False
+    else:
+        keep = np.isfinite(x).all(axis=1)
+    return keep & np.isfinite(y) if labels else keep
 
 
 class Block(NamedTuple):
