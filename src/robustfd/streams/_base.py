@@ -141,7 +141,7 @@ class Stream(ABC):
         """Yield blocks from a position on, each with the position after it."""
 
     def __iter__(self) -> Iterator[Block]:
-        self.skipped = []
+        self.skipped, self.position = [], self._start
         for block, position in self._blocks(self._start):
             self.position = position
             if block.X.shape[0]:
@@ -151,14 +151,23 @@ class Stream(ABC):
     def survey(self) -> Survey:
         """Read everything once, and return how many rows there are and their labels; not for pipes."""
         if self._surveyed is None:
-            for each in self.inputs:
-                each.require_rereading()
+            self._require_rereading()
             result = Survey()
             for block, _ in self._blocks(Position()):
                 result.add(block)
             self._surveyed = result
         self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
+
+    @property
+    def can_be_reread(self) -> bool:
+        """Whether all inputs can be read more than once."""
+        return all(each.can_be_reread for each in self.inputs)
+
+    def _require_rereading(self) -> None:
+        """Raise unless all inputs can be read more than once."""
+        for each in self.inputs:
+            each.require_rereading()
 
     def _names(self) -> str:
         """Return what the inputs are called."""
@@ -175,7 +184,7 @@ class Stream(ABC):
 
     def _once(self) -> str:
         """Return what to say about inputs that can be read only once."""
-        return "" if all(each.can_be_reread for each in self.inputs) else ", or they were read before"
+        return "" if self.can_be_reread else ", or they were read before"
 
     def _bad_row(self, message: str) -> None:
         """Raise, or keep the message, about a row that cannot be read."""

@@ -111,8 +111,7 @@ class TableStream(Stream):
 
     def _values(self) -> list[list[str]]:
         """Read everything once, and return the values of each column of text, sorted."""
-        for each in self.inputs:
-            each.require_rereading()
+        self._require_rereading()
         found: list[set[str]] = [set() for _ in self._layout.texts]
         for piece in self._pieces(Position()):
             texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
