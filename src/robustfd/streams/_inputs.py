@@ -54,6 +54,14 @@ class Input:
         """Whether it is a regular file."""
         return self.path is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a regular file that is not compressed."""
+        if self.path is None:
+            return False
+        with open(self.path, "rb") as file:
+            return not file.read(6).startswith(tuple(_MAGIC))
+
     def require_rereading(self) -> None:
         """Raise unless it can be read more than once."""
         if not self.can_be_reread:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, StreamError
+from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
 
 MOST_VALUES = 100_000  # of text, for which there is a column each
-MOST_COLUMNS = 2**31 - 1
 
 
 @dataclass(frozen=True)

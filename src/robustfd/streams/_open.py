@@ -19,7 +19,7 @@ _FORMATS = {
     "parquet": ("arrow", "ParquetStream", _TABLE),
     "arrow": ("arrow", "ArrowStream", _TABLE),
     "npy": ("arrays", "NpyStream", ("target", "columns")),
-    "npz": ("arrays", "NpzStream", ("n_features",)),
+    "npz": ("sparse", "NpzStream", ("n_features",)),
     "python": ("python", "PythonStream", ("hash_bits",)),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from robustfd.streams._base import Position, StreamError, about_row
+from robustfd.streams._convert import Piece
 from robustfd.streams._inputs import Input
 from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
 from robustfd.streams._text import undamaged
-from robustfd.streams.table import Piece, Schema, TableStream
+from robustfd.streams.table import Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
 
@@ -68,7 +69,7 @@ class ParquetStream(_BatchStream):
                 f"{source.name}: Parquet has its contents listed at its end; it is read from files, by path."
             )
         with _named(source), ExitStack() as stack:
-            where = source.path if _starts_with(source, b"PAR1") else stack.enter_context(source.opened())
+            where = source.path if source.is_plain else stack.enter_context(source.opened())
             yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER))
 
     def _schema(self, file: int) -> Schema:
@@ -108,8 +109,7 @@ class ArrowStream(_BatchStream):
                     self._pipes[file] = ipc.open_stream(stack.enter_context(source.opened()))
                 yield self._pipes[file]
                 return
-            plain = _starts_with(source, b"ARROW1") or _starts_with(source, b"\xff\xff\xff\xff")
-            where = stack.enter_context(pa.memory_map(str(source.path)) if plain else source.opened())
+            where = stack.enter_context(pa.memory_map(str(source.path)) if source.is_plain else source.opened())
             opened = ipc.open_file if source.head(6) == b"ARROW1" else ipc.open_stream
             reader = opened(where)
             if names is not None:
@@ -140,9 +140,3 @@ def _named(source: Input) -> Iterator[None]:
     """Make a `StreamError` of what is wrong with an input."""
     with undamaged(source), named_errors(source.name):
         yield
-
-
-def _starts_with(source: Input, magic: bytes) -> bool:
-    """Return whether a file has these bytes first, as it is stored."""
-    with open(str(source.path), "rb") as file:
-        return file.read(len(magic)) == magic

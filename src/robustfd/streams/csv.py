@@ -8,12 +8,13 @@ import numpy as np
 
 from robustfd.streams._base import Position, StreamError
 from robustfd.streams._columns import TEXT, kind_of
+from robustfd.streams._convert import Piece
 from robustfd.streams._fields import TEXT_FIELD, Fields
 from robustfd.streams._inputs import Input
 from robustfd.streams._pyarrow import pa
 from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
 from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
-from robustfd.streams.table import Piece, Schema, TableStream
+from robustfd.streams.table import Schema, TableStream
 
 _HEAD = 1 << 20  # bytes that tell the types of columns, whatever block_bytes is
 _CANDIDATES = "\t;,"

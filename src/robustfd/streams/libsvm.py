@@ -45,7 +45,7 @@ class LibsvmStream(Stream):
         super().__init__(inputs, **common)
         if layout is not None:
             n_features, zero_based, hash_bits = read_layout(layout)
-        elif n_features is None and hash_bits is None and not all(each.can_be_reread for each in self.inputs):
+        elif n_features is None and hash_bits is None and not self.can_be_reread:
             hash_bits = DEFAULT_BITS
         if n_features is not None and hash_bits is not None:
             raise ValueError(f"n_features={n_features} and hash_bits={hash_bits}: give one of them only.")
@@ -59,8 +59,7 @@ class LibsvmStream(Stream):
 
     def _learn_width(self, zero_based: bool | None) -> None:
         """Read everything once for the least and the largest index, and whatever else a survey tells."""
-        for each in self.inputs:
-            each.require_rereading()
+        self._require_rereading()
         survey, least, largest = Survey(), 1, 0
         self._first = 0
         for block, _ in self._blocks(Position()):

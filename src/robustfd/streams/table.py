@@ -1,18 +1,18 @@
 """What CSV, Parquet and Arrow share: columns of numbers and of text to blocks of rows."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from robustfd.streams._base import Block, Position, Stream, StreamError
-from robustfd.streams._columns import TEXT, as_codes, as_floats, as_labels, hashed, kind_of, sparse_rows
+from robustfd.streams._columns import TEXT, as_codes, kind_of
+from robustfd.streams._convert import Converter, Piece
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place
-from robustfd.streams._pyarrow import named_errors, pa, pc
+from robustfd.streams._pyarrow import named_errors, pa
 
 
 class Schema(NamedTuple):
@@ -20,16 +20,6 @@ class Schema(NamedTuple):
 
     names: list[str]
     types: list[Any]
-
-
-class Piece(NamedTuple):
-    """Some rows of a file: its columns of features, in the order of the layout, and that of labels."""
-
-    features: list[Any]
-    target: Any
-    position: Position  # behind them, but for rows, skipped and dropped
-    message: Callable[[int, str], tuple[int, str]]  # for what is wrong with a row: something to sort by, and the text
-    bad: list[tuple[int, str]]  # rows that are left out already
 
 
 class TableStream(Stream):
@@ -54,7 +44,6 @@ class TableStream(Stream):
         **common: Any,
     ):
         super().__init__(inputs, **common)
-        self._fill, self._drop = missing == "zero", unseen == "drop"
         self._given = None if layout is None else Layout.from_json(layout)
         settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits}
         for name, value in settings.items():
@@ -76,6 +65,7 @@ class TableStream(Stream):
             self._layout = self._layout.with_values(self._values())
             if not self._layout.n_features:
                 raise StreamError(f"{self._names()}: no column of features has a value.")
+        self._converter = Converter(self._layout, fill=missing == "zero", drop=unseen == "drop")
         self.n_features = self._layout.n_features
 
     @abstractmethod
@@ -123,8 +113,7 @@ class TableStream(Stream):
 
     def _values(self) -> list[list[str]]:
         """Read everything once, and return the values of each column of text, sorted."""
-        for each in self.inputs:
-            each.require_rereading()
+        self._require_rereading()
         found: list[set[str]] = [set() for _ in self._layout.texts]
         for piece in self._pieces(Position()):
             texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
@@ -143,93 +132,8 @@ class TableStream(Stream):
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
         for piece in self._pieces(start):
             with named_errors(self.inputs[piece.position.file].name):
-                block, bad, unseen = self._block(piece)
+                block, bad, unseen = self._converter.block(piece)
             for _, message in sorted(bad):
                 self._bad_row(message)
             rows, skipped, dropped = rows + block.X.shape[0], skipped + len(bad), dropped + unseen
             yield block, replace(piece.position, rows=rows, skipped=skipped, dropped=dropped)
-
-    def _block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
-        """Return rows, messages about those left out, and how many values have no column."""
-        n, wrong = len(piece.features[0]), _Wrong()
-        x = self._numbers(piece, n, wrong)
-        y, codes, unknown = None, np.empty((0, n), np.int64), np.zeros(n, np.int64)
-        if piece.target is not None:
-            y, without = as_labels(piece.target)
-            wrong.add(without, f"the target, column {self._layout.target!r}, is missing or not finite")
-        if self._layout.texts:
-            codes, columns, signs = self._codes(piece, n, unknown, wrong)
-        if wrong.rows:
-            keep = np.ones(n, bool)
-            keep[list(wrong.rows)] = False
-            x, y, codes, unknown = x[keep], None if y is None else y[keep], codes[:, keep], unknown[keep]
-        if self._layout.texts:
-            x = _sparse(x, codes, columns, signs, self.n_features)
-        return Block(x, y), piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
-
-    def _numbers(self, piece: Piece, n: int, wrong: "_Wrong") -> Any:
-        """Return the columns of numbers as an array of rows."""
-        pairs = [(array, column.name) for array, column in zip(piece.features, self._layout.columns) if not column.text]
-        single = not self._layout.texts and all(array.type == pa.float32() for array, _ in pairs)
-        x = np.empty((n, len(pairs)), np.float32 if single else np.float64)
-        for j, (array, name) in enumerate(pairs):
-            x[:, j], no_number = as_floats(array)
-            if no_number is not None:
-                wrong.add(no_number, f"the column {name!r} should be a number")
-        if not np.isfinite(x).all():
-            empty = np.isnan(x)
-            for j, (_, name) in enumerate(pairs):
-                if not self._fill:
-                    wrong.add(empty[:, j], f"the column {name!r} is missing (missing='zero' takes it for 0)")
-                wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
-            x[empty] = 0
-        return x
-
-    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Wrong") -> tuple[Any, list[Any], list[Any]]:
-        """Return for each column of text the codes of its rows, and for each code a column of X and a value."""
-        pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
-        codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
-        for t, (array, column) in enumerate(pairs):
-            codes[t], values = as_codes(array)
-            if column.values is None:
-                places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
-            else:
-                values = values.cast(pa.string())
-                places = pc.index_in(values, value_set=pa.array(column.values, pa.string())).fill_null(-1)
-                places = places.to_numpy(zero_copy_only=False).astype(np.int64)
-                sign = np.ones(len(places))
-                unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
-                if not self._drop:
-                    wrong.add(
-                        unseen, f"the column {column.name!r} has a value that is new (unseen='drop' leaves it out)"
-                    )
-                unknown += unseen
-                codes[t, unseen] = -1
-            places += self._layout.starts[t]
-            columns.append(places)
-            signs.append(sign)
-        return codes, columns, signs
-
-
-class _Wrong:
-    """What is wrong with which rows; of several things the first."""
-
-    def __init__(self) -> None:
-        self.rows: dict[int, str] = {}
-
-    def add(self, mask: Any, reason: str) -> None:
-        """Take note of the rows of a mask."""
-        for row in np.flatnonzero(mask).tolist():
-            self.rows.setdefault(row, reason)
-
-
-def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:
-    """Return rows of numbers and of text as a CSR matrix."""
-    n, most = numbers.shape[0], numbers.size + codes.size
-    starts, places, values = np.zeros(n + 1, np.int32), np.empty(most, np.int32), np.empty(most)
-    bases = np.cumsum([0, *map(len, columns)])
-    end = sparse_rows(numbers, codes, bases, np.concatenate(columns), np.concatenate(signs), starts, places, values)
-    x = sp.csr_matrix((values[:end], places[:end], starts), shape=(n, width))
-    if codes.shape[0] > 1:  # hashed ones may be in any order, or meet
-        x.sum_duplicates()
-    return x
