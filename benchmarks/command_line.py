@@ -1,7 +1,7 @@
 """`robustfd train` from text to a file of a model, start-up and parsing counted, against Vowpal Wabbit's --OjaNewton.
 
 Vowpal Wabbit runs inside this process, so that its own start-up is not counted; the command is a process of its own,
-its loops compiled by an earlier run. Both read text of their own format and learn in one pass, with sketches of one size.
+its loops compiled by an earlier run. Both read text of their own format and learn in one pass, with equal sketches.
 """
 
 import subprocess
