@@ -128,7 +128,7 @@ def require_picture(path: Path) -> None:
     from robustfd.cli._figures import require_matplotlib
     from robustfd.cli._models import require_folder
 
-    require_matplotlib()
-    require_folder(path)
     if path.suffix not in PICTURES:
         raise ValueError(f"{path} should end with one of {', '.join(PICTURES)}, which says what to draw.")
+    require_folder(path)
+    require_matplotlib()
