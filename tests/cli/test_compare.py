@@ -14,7 +14,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from robustfd import OnlineNewton, RFDSONClassifier, SketchedNewtonClassifier, SketchedNewtonRegressor
 from robustfd.cli._comparison import Comparison, Holdout
 from robustfd.cli._contenders import contenders
-from robustfd.cli._problem import Problem, Rows
+from robustfd.cli._problem import Problem, Rows, Scale
 from robustfd.cli._verdict import need
 
 
@@ -71,6 +71,12 @@ def parts(two_classes):
     return X[~held], y[~held], X[held], y[held]
 
 
+def of_length_one(rows, X):
+    """Rows with a constant feature as large as the others, in units of the length of the rows X; no entry is 0."""
+    constant = np.full((len(rows), 1), np.sqrt(np.mean(np.square(X))))
+    return np.hstack([rows, constant]) / np.sqrt(np.mean(np.square(X).sum(axis=1)))
+
+
 # ------------------------------------------------------------------ figures
 
 
@@ -102,8 +108,7 @@ def test_learners_with_nothing_to_tune_are_those_of_the_library(kind, compared, 
 
 def test_fd_son_is_online_newton_of_rows_of_length_one(compared, parts):
     X, y, X_test, y_test = (each.toarray() if sp.issparse(each) else each for each in parts)
-    length = np.sqrt(np.square(X).sum() / len(y))
-    rows, test = (np.column_stack([each / length, np.ones(len(each))]) for each in (X, X_test))
+    rows, test = (of_length_one(each, X) for each in (X, X_test))
     for value in (1e-2, 1.0, 1e2):
         learner = OnlineNewton("fd", 20, alpha0=value)
         learner.learn(rows, y)
@@ -116,7 +121,7 @@ def test_fd_son_is_online_newton_of_rows_of_length_one(compared, parts):
 def test_adagrad_has_a_rate(compared, parts):
     """Against the textbook, row by row: w -= rate g / sqrt(sum of g^2)."""
     X, y = parts[0].toarray(), parts[1]
-    rows = np.column_stack([X / np.sqrt(np.square(X).sum() / len(y)), np.ones(len(y))])
+    rows = of_length_one(X, X)
     for rate in (0.1, 10.0):
         w, squares, wrong = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
         for x, label in zip(rows, y):
@@ -327,9 +332,9 @@ def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     problem = Problem(0, 3, float(np.abs(y).max()))
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
     runner = descent.begin(problem, 100.0)
-    runner.learn(Rows.of(X, y, 1.0))
+    runner.learn(Rows.of(X, y, Scale()))
     rows, errors = runner.curve()
     assert runner.diverged
-    assert runner.progressive_error() == runner.test_error(Rows.of(X, y, 1.0)) == math.inf
+    assert runner.progressive_error() == runner.test_error(Rows.of(X, y, Scale())) == math.inf
     assert 0 < rows[-1] < 400
     assert np.isfinite(errors).all()

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.cli._contenders import Contender, contenders
-from robustfd.cli._problem import Problem, Rows
+from robustfd.cli._problem import Problem, Rows, Scale
 from robustfd.cli._runners import Runner
 from robustfd.streams import StreamError
 
@@ -65,7 +65,7 @@ class Comparison:
         self.runs: list[tuple[Contender, list[Runner]]] = []
         self.left_out: dict[str, str] = {}
         self._centre, self._unit = 0.0, 1.0  # of targets that are numbers
-        self._length = 1.0  # of a row
+        self._scale = Scale()
 
     def add(self, X: Any, y: Any) -> None:
         """Hold some rows out; all learners learn the others."""
@@ -91,11 +91,11 @@ class Comparison:
         return np.array([place[label] for label in found.tolist()], dtype=np.int64)[code]
 
     def _rows(self, X: Any, y: Any) -> Rows:
-        return Rows.of(X, y if self.classes is not None else (y - self._centre) / self._unit, self._length)
+        return Rows.of(X, y if self.classes is not None else (y - self._centre) / self._unit, self._scale)
 
     def _begin(self, X: Any, y: Any) -> None:
         """Make all models, as the first rows tell."""
-        self._length, reach = float(np.sqrt(_sum_of_squares(X) / len(y))) or 1.0, 1.0
+        self._scale, reach = Scale.of(X), 1.0
         if self.classes is None:
             self._centre, self._unit = float(y.mean()), float(y.std()) or 1.0
             reach = float(np.abs(y - self._centre).max() / self._unit) or 1.0
@@ -150,7 +150,3 @@ def summary(contender: Contender, trials: Sequence[dict[str, Any]]) -> dict[str,
             "best": errors[0], "default": at_default, "median": errors[len(errors) // 2], "worst": errors[-1],
         }  # fmt: skip
     return result | trials[best] | {"default": contender.default, "spread": spread, "settings": trials}
-
-
-def _sum_of_squares(X: Any) -> float:
-    return float(np.square(X.data if sp.issparse(X) else X, dtype=np.float64).sum())

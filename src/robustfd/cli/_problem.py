@@ -30,17 +30,32 @@ class Problem:
         return total if self.classes else np.sqrt(total)
 
 
+class Scale(NamedTuple):
+    """How large rows are: their usual length, and the usual size of their entries that are not 0."""
+
+    length: float = 1.0
+    entry: float = 1.0
+
+    @classmethod
+    def of(cls, X: Any) -> "Scale":
+        """Return the scale of some rows, as roots of mean squares."""
+        values = np.asarray(X.data if sp.issparse(X) else X, dtype=np.float64)
+        total, entries = float(np.square(values).sum()), np.count_nonzero(values)
+        return cls(float(np.sqrt(total / X.shape[0])), float(np.sqrt(total / entries))) if total > 0 else cls()
+
+
 class Rows(NamedTuple):
-    """Some rows: as they are, in units of their usual length, and these with a feature of value 1 behind the others."""
+    """Some rows: as they are, of length about 1, and these with a constant feature as large as the others are."""
 
     X: Any
     scaled: Any
-    with_one: Any
+    with_constant: Any
     y: Any
 
     @classmethod
-    def of(cls, X: Any, y: Any, length: float) -> "Rows":
-        """Return the rows X, usually of this length, with what is to be learnt of them."""
-        scaled, one = X / length, np.ones((X.shape[0], 1))
-        with_one = sp.hstack([scaled, sp.csr_array(one)], format="csr") if sp.issparse(X) else np.hstack([scaled, one])
-        return cls(X, scaled, with_one, y)
+    def of(cls, X: Any, y: Any, scale: Scale) -> "Rows":
+        """Return the rows X, usually of this scale, with what is to be learnt of them."""
+        scaled, constant = X / scale.length, np.full((X.shape[0], 1), scale.entry / scale.length)
+        if sp.issparse(X):
+            return cls(X, scaled, sp.hstack([scaled, sp.csr_array(constant)], format="csr"), y)
+        return cls(X, scaled, np.hstack([scaled, constant]), y)

@@ -121,7 +121,7 @@ class Linear(Runner):
         return self._decide(np.column_stack([model.decision_function(x) for model in self.models]))
 
     def _taken(self, rows: Rows) -> Any:
-        return rows.with_one if self.factor == 1.0 else rows.with_one * self.factor
+        return rows.with_constant if self.factor == 1.0 else rows.with_constant * self.factor
 
     def _decide(self, margins: Any) -> Any:
         if not self.problem.classes:

@@ -34,10 +34,11 @@ def compare(
     """Do I need tuning on my data? Learners with nothing to tune beside tuned ones, in one pass over FILES.
 
     SketchedNewton and RFDSON, as `train` makes them, have nothing to tune. FD-SON, AdaGrad, gradient descent and
-    scikit-learn's SGD have one setting each, of which 5 values are tried, each a model of its own. To suit their
-    settings these get rows divided by one number, the usual length of the first rows; features are not scaled one by
-    one. More than two classes are learnt one against the rest. Targets of a regression are standardised for all
-    learners by the first rows. SGD cannot judge row by row and does so a few rows at a time, at most 128.
+    scikit-learn's SGD have one setting each, of which 5 values are tried, each a model of its own. To suit these
+    values such learners get rows divided by one number, the usual length of the first rows, and an intercept; features
+    are not scaled one by one. More than two classes are learnt one against the rest. Targets of a regression are
+    standardised for all learners by the first rows. SGD cannot judge row by row and does so a few rows at a time, at
+    most 128.
 
     The progressive error is over all rows that are learnt, each judged before. The test error is that of the models
     after the last row, on rows held out: a random share, at most 20,000 rows and 50 MB. Errors are shares of rows, or
