@@ -10,7 +10,7 @@ __all__ = ["main"]
 # In the order of the help, by panel.
 _COMMANDS = {
     "Sketches": ("sketch", "merge", "info", "export", "pca"),
-    "Learning": ("train", "predict", "evaluate", "inspect"),
+    "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "The paper": ("reproduce",),
 }
 

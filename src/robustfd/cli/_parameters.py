@@ -121,6 +121,9 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
         with reporting_errors(verbose=given["talk"].verbose if "talk" in given else False):
             return function(**given)
 
+    # Lines of a paragraph are broken where the terminal ends, not where those of the source do.
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    with_groups.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
