@@ -1,12 +1,13 @@
 """Tables that are written block by block: CSV, Parquet or .npy, as the name of the file says."""
 
 import contextlib
-import os
-import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from robustfd._container import replacing
+from robustfd.cli._talk import naming
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 
@@ -15,21 +16,16 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 def writing(path: Path | None) -> Iterator[Any]:
     """Yield a binary file that gets its name when all is written; standard output if there is no path."""
     if path is None or str(path) == "-":
+        if sys.stdout is None:
+            raise OSError("Standard output is closed.")
         yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with naming("Standard output"):
+            sys.stdout.buffer.flush()
         return
-    path = Path(os.path.realpath(path))
-    temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            yield file
+    with replacing(path) as file:
+        yield file
+        with naming(path):
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 @contextlib.contextmanager
@@ -46,6 +42,10 @@ def table_writer(path: Path | None) -> Iterator[Any]:
         writer: Any = None
 
         def write(columns: dict[str, Any]) -> None:
+            with naming("Standard output" if path is None else path):
+                write_named(columns)
+
+        def write_named(columns: dict[str, Any]) -> None:
             nonlocal writer
             table = pa.table(columns)
             if writer is None:

@@ -47,13 +47,13 @@ def train(
     Progressive loss and error, of rows judged before they were learnt, are printed at 1, 2, 4, ... rows.
     """
     from robustfd.cli._learning import Report, decide_task, known_classes, labels_of, make_learner, open_labelled
-    from robustfd.cli._pass import Pass
+    from robustfd.cli._pass import Pass, columns_of
     from robustfd.cli._talk import say, tell
 
     began = time.monotonic()
     job = {
         "command": "train", "files": files, "task": str(task), "learner": str(learner), "sketch_size": sketch_size,
-        "loss": str(loss), "classes": classes,
+        "loss": str(loss), "classes": classes, **columns_of(reading),
     }  # fmt: skip
     run = Pass(job, output, keeping, talk)
     stream = open_labelled(files, reading, layout=run.layout, start=run.position)

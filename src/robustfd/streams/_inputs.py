@@ -28,6 +28,7 @@ class Input:
         self.path: Path | None = None
         self._file: Any = None
         self._raw: Any = None
+        self.size: int | None = None  # in bytes, as stored, when it was found
         if isinstance(source, str) and source == "-":
             self.name, self._file = "standard input", sys.stdin.buffer
         elif hasattr(source, "read"):
@@ -36,18 +37,13 @@ class Input:
                 raise TypeError(f"{self.name} is open for reading text; open it in binary: open(path, 'rb').")
         else:
             path = Path(os.fsdecode(source))
-            self.name, mode = str(path), path.stat().st_mode  # raises now if it is not there
-            if stat.S_ISREG(mode):
-                self.path = path
-            elif stat.S_ISDIR(mode):
+            self.name, status = str(path), path.stat()  # raises now if it is not there
+            if stat.S_ISREG(status.st_mode):
+                self.path, self.size = path, status.st_size
+            elif stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(f"{self.name} is a directory.")
             else:  # a named pipe: it can be opened only once
                 self._file = open(path, "rb")  # noqa: SIM115
-
-    @property
-    def size(self) -> int | None:
-        """Its size in bytes as stored, None if it has none."""
-        return None if self.path is None else self.path.stat().st_size
 
     @property
     def can_be_reread(self) -> bool:
