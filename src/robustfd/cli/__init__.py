@@ -29,8 +29,9 @@ def main() -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback(epilog=EPILOG, invoke_without_command=True)(about)
+    asked = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
     for panel, names in _COMMANDS.items():
-        for name in names:
+        for name in names if not asked else asked.intersection(names):  # the others need not be made
             app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{name}"), name))
     app()
 

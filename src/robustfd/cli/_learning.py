@@ -20,7 +20,13 @@ def open_labelled(
     files: list[str], reading: Reading, *, layout: dict[str, Any] | None = None, start: Position | None = None
 ) -> Stream:
     """Return a stream with labels; in tables they are in the column named, or one whose name says so."""
-    return open_files(files, reading, layout=layout, start=start)
+    return open_files(files, reading, layout=layout, start=start, target=None if layout else TARGETS)
+
+
+def no_labels(files: list[str], stream: Stream) -> ValueError:
+    """Return the error for rows without labels."""
+    names = [stream.feature_name(column) for column in range(min(stream.n_features, 20))]
+    return ValueError(f"{files[0]} has no labels. --target says which column they are in: {', '.join(names)}, ...")
 
 
 def known_classes(stream: Stream, task: str, classes: str | None) -> Any:

@@ -1,6 +1,7 @@
 """Files that were written before: sketches and learners, and how their columns are called."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,18 +30,15 @@ def load_model_and_notes(path: Path) -> tuple[Any, dict[str, Any] | None, dict[s
     return model, layout if isinstance(layout, dict) else None, notes
 
 
-def open_like(files: list[str], reading: Reading, model: Any, layout: dict[str, Any] | None) -> Stream:
+def open_like(
+    files: list[str], reading: Reading, model: Any, layout: dict[str, Any] | None, target: tuple[str, ...] | None = None
+) -> Stream:
     """Return the stream of files whose columns are to be those of a model; what it does not know is left out."""
     from robustfd.cli._pass import open_files
 
     if layout is not None:
-        return open_files(files, reading, layout=layout, unseen="drop")
-    stream = open_files(files, reading, n_features=model.n_features_in_, unseen="drop")
-    if stream.n_features != model.n_features_in_:
-        raise ValueError(
-            f"{files[0]} has {stream.n_features} features, but the {type(model).__name__} has {model.n_features_in_}."
-        )
-    return stream
+        return open_files(files, reading, layout=layout, unseen="drop", target=target)
+    return open_files(files, replace(reading, n_features=model.n_features_in_), unseen="drop", target=target)
 
 
 def require_folder(path: Path) -> None:
@@ -56,9 +54,9 @@ def require_folder(path: Path) -> None:
 
 def column_names(model: Any, layout: dict[str, Any] | None) -> Any:
     """Return a function that returns what a column is called."""
-    from robustfd.streams import name_of
+    from robustfd.streams import namer
 
     names = getattr(model, "feature_names_in_", None)
     if layout is not None:
-        return lambda column: name_of(layout, column)
+        return namer(layout)
     return lambda column: str(column if names is None else names[column])

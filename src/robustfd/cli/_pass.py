@@ -37,12 +37,12 @@ def open_files(
     if reading.columns is not None:
         options["columns"] = [_column(name) for name in reading.columns.split(",")]
     if reading.target is not None:
-        options["target"] = _column(reading.target)
+        more["target"] = _column(reading.target)
     if layout is not None:  # it says all this already
         for name in ("n_features", "zero_based", "hash_bits", "categories", "columns"):
             options.pop(name, None)
     source = files[0] if len(files) == 1 else files
-    return open_stream(source, layout=layout, start=start, **options, **more)
+    return open_stream(source, layout=layout, start=start, **{**options, **more})
 
 
 def columns_of(reading: Reading) -> dict[str, Any]:

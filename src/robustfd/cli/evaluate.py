@@ -14,17 +14,17 @@ def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> Non
     """Judge MODEL on the labelled rows of FILES: error and log loss, or squared and absolute error and R2."""
     import numpy as np
 
-    from robustfd.cli._learning import labels_of
+    from robustfd.cli._learning import TARGETS, labels_of, no_labels
     from robustfd.cli._models import load_model, open_like
     from robustfd.cli._pass import report_losses
     from robustfd.cli._talk import columns, tell
 
     learner, layout = load_model(model, "learner")
-    stream = open_like(files, reading, learner, layout)
+    stream = open_like(files, reading, learner, layout, TARGETS if layout is None else None)
     judge: Any = Classes(learner) if hasattr(learner, "predict_proba") else Numbers(learner)
     for block in stream:
         if block.y is None:
-            raise ValueError(f"{files[0]} has no labels: --target COLUMN says which column they are in.")
+            raise no_labels(files, stream)
         judge.add(block.X, labels_of(learner, block.y))
     report_losses(stream, talk)
     if not stream.rows_read:

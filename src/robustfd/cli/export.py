@@ -26,7 +26,7 @@ def export(
     import numpy as np
 
     from robustfd.cli._models import column_names, load_model, require_folder
-    from robustfd.cli._tables import writing
+    from robustfd.cli._tables import csv_writer, writing
     from robustfd.cli._talk import tell
 
     model, layout = load_model(file)
@@ -44,7 +44,7 @@ def export(
             rows = np.hstack([np.atleast_1d(arrays["intercept"])[:, None], rows])
         heads = lead + [name(column) for column in range(rows.shape[1] - len(lead))]
         with writing(output) as stream:
-            write_csv(stream, heads, rows)
+            csv_writer(stream)(dict(zip(heads, rows.T)))
     tell(talk, {"file": str(output)} | {name: list(value.shape) for name, value in arrays.items()})
 
 
@@ -62,16 +62,3 @@ def arrays_of(model: Any) -> dict[str, Any]:
         except AttributeError:
             continue
     return found
-
-
-def write_csv(stream: Any, heads: list[str], rows: Any) -> None:
-    """Write a header and rows of numbers, each with all its digits."""
-    import csv
-    import io
-
-    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(map(repr, row) for row in rows.tolist())
-    text.flush()
-    text.detach()

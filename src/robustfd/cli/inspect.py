@@ -29,7 +29,8 @@ def inspect(
         rows = [(name(column), float(weights[column])) for column in largest(weights, top)]
         result["weights"][label] = [{"feature": feature, "weight": weight} for feature, weight in rows]
         tables.append(columns(f"Weights{of(label)}", rows, "feature", "weight"))
-    for label, values in zip(result["weights"], np.atleast_2d(learner.singular_values_), strict=False):
+    spectra = np.atleast_2d(learner.singular_values_)
+    for label, values in zip(result["weights"] if len(spectra) > 1 else [""], spectra):
         result["spectrum"][label] = values.tolist()
         text = "  ".join(f"{value:.4g}" for value in values if value > 0) or "none yet"
         tables.append(columns(f"Singular values of the sketch{of(label)}", [[text]]))

@@ -46,7 +46,15 @@ def train(
 
     Progressive loss and error, of rows judged before they were learnt, are printed at 1, 2, 4, ... rows.
     """
-    from robustfd.cli._learning import Report, decide_task, known_classes, labels_of, make_learner, open_labelled
+    from robustfd.cli._learning import (
+        Report,
+        decide_task,
+        known_classes,
+        labels_of,
+        make_learner,
+        no_labels,
+        open_labelled,
+    )
     from robustfd.cli._pass import Pass, columns_of
     from robustfd.cli._talk import say, tell
 
@@ -61,10 +69,10 @@ def train(
     labels = None if run.resumed else known_classes(stream, task, classes)
     for block in run.blocks(stream, report.shown, report.lines):
         if block.y is None:
-            raise ValueError(f"{files[0]} has no labels: --target COLUMN says which column they are in.")
+            raise no_labels(files, stream)
         if report.model is None:
             chosen, labels = decide_task(task, labels if labels is not None else block.y)
-            run.model = report.model = make_learner(chosen, learner, sketch_size, loss)
+            run.model = report.model = make_learner(chosen, str(learner), sketch_size, str(loss))
             say(
                 talk,
                 f"{chosen}: "

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from robustfd.streams._inputs import Input
 
@@ -13,11 +14,30 @@ BLOCK_BYTES = 1 << 20
 MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
 DEFAULT_BITS = 18  # for named features: as many columns as Vowpal Wabbit has
 MOST_BITS = 30
+MOST_COLUMNS = 2**31 - 1  # that indices of 32 bits can have
 EXAMPLES = 10  # of what was skipped
 
 
 class StreamError(ValueError):
     """Rows that cannot be read: the message has the file, the line and what is wrong with it."""
+
+
+def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
+    """Return the number of a row, behind `first` others of its file, and what to say about it."""
+    return first + row, f"{name}, row {first + row} (from 0): {reason}"
+
+
+def finite_rows(x: Any, y: Any) -> Any:
+    """Return a mask of the rows, with their labels, that are finite; None if all of them are."""
+    labels = y is not None and y.dtype.kind == "f" and not np.isfinite(y).all()
+    if np.isfinite(x.data if sp.issparse(x) else x).all() and not labels:
+        return None
+    if sp.issparse(x):
+        keep = np.ones(x.shape[0], bool)
+        keep[np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data)), side="right") - 1] = False
+    else:
+        keep = np.isfinite(x).all(axis=1)
+    return keep & np.isfinite(y) if labels else keep
 
 
 class Block(NamedTuple):
@@ -121,22 +141,50 @@ class Stream(ABC):
         """Yield blocks from a position on, each with the position after it."""
 
     def __iter__(self) -> Iterator[Block]:
-        self.skipped = []
+        self.skipped, self.position = [], self._start
         for block, position in self._blocks(self._start):
             self.position = position
             if block.X.shape[0]:
                 yield block
+        self._require_rows(self.position.rows, self.position.skipped)
 
     def survey(self) -> Survey:
         """Read everything once, and return how many rows there are and their labels; not for pipes."""
         if self._surveyed is None:
-            for each in self.inputs:
-                each.require_rereading()
+            self._require_rereading()
             result = Survey()
             for block, _ in self._blocks(Position()):
                 result.add(block)
             self._surveyed = result
+        self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
+
+    @property
+    def can_be_reread(self) -> bool:
+        """Whether all inputs can be read more than once."""
+        return all(each.can_be_reread for each in self.inputs)
+
+    def _require_rereading(self) -> None:
+        """Raise unless all inputs can be read more than once."""
+        for each in self.inputs:
+            each.require_rereading()
+
+    def _names(self) -> str:
+        """Return what the inputs are called."""
+        return ", ".join(each.name for each in self.inputs[:3]) + (", ..." if len(self.inputs) > 3 else "")
+
+    def _require_rows(self, rows: int, skipped: int) -> None:
+        """Raise if there are none: whoever reads rows would go on with nothing learnt."""
+        if not rows and self.skipped:
+            raise StreamError(
+                f"{self._names()} has no rows that can be read; {skipped or 'all'} were skipped: {self.skipped[0]}"
+            )
+        if not rows:
+            raise StreamError(f"{self._names()} has no rows" + self._once() + ".")
+
+    def _once(self) -> str:
+        """Return what to say about inputs that can be read only once."""
+        return "" if self.can_be_reread else ", or they were read before"
 
     def _bad_row(self, message: str) -> None:
         """Raise, or keep the message, about a row that cannot be read."""

@@ -50,6 +50,14 @@ class Input:
         """Whether it is a regular file."""
         return self.path is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a regular file that is not compressed."""
+        if self.path is None:
+            return False
+        with open(self.path, "rb") as file:
+            return not file.read(6).startswith(tuple(_MAGIC))
+
     def require_rereading(self) -> None:
         """Raise unless it can be read more than once."""
         if not self.can_be_reread:
@@ -61,14 +69,23 @@ class Input:
     def head(self, count: int) -> bytes:
         """Return the first bytes of the plain content, and leave it as if they had not been read."""
         with self.opened() as file:
-            return file.peek(count)[:count]
+            found = bytearray()
+            try:
+                while len(found) < count and (piece := file.read(min(count - len(found), _AT_ONCE))):
+                    found += piece
+            except Exception as error:
+                if not found or not damage(error):  # else what is behind them is for the reader to complain about
+                    raise
+        if self.path is None:
+            self._raw = io.BufferedReader(_Joined(bytes(found), file), _AT_ONCE)
+        return bytes(found)
 
     @contextmanager
     def opened(self) -> Iterator[io.BufferedReader]:
         """Yield its plain content, at the beginning; what can be read only once goes on where it was."""
         if self.path is None:
             if self._raw is None:
-                self._raw = _plain(io.BufferedReader(self._file, _AT_ONCE))
+                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file), _AT_ONCE))
             yield self._raw
         else:
             with open(self.path, "rb", buffering=_AT_ONCE) as self._file, _plain(self._file) as plain:
@@ -80,6 +97,25 @@ class Input:
             return int(self._file.tell())
         except (OSError, AttributeError, ValueError):
             return 0
+
+
+class _Joined(io.RawIOBase):
+    """Some bytes, and then those of a file, which stays open when this is closed: it is somebody else's."""
+
+    def __init__(self, head: bytes, file: Any):
+        self._head, self._file = memoryview(head), file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._head:
+            count = min(len(buffer), len(self._head))
+            buffer[:count], self._head = self._head[:count], self._head[count:]
+            return count
+        piece = self._file.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def damage(error: Exception) -> bool:

@@ -1,10 +1,16 @@
 """What columns are called, by the layout that made them."""
 
+from collections.abc import Callable
 from typing import Any
 
+from robustfd.streams._layout import Layout
 
-def name_of(layout: dict[str, Any], column: int) -> str:
-    """Return what a column is called in a layout."""
+
+def namer(layout: dict[str, Any]) -> Callable[[int], str]:
+    """Return a function from columns to names, of a layout that may come from anybody."""
+    if layout.get("kind") == "table":
+        return Layout.from_json(layout).feature_name
     if layout.get("hash_bits") is not None:
-        return f"hash {column}"
-    return str(column + (not layout.get("zero_based")))
+        return lambda column: f"hash {column}"
+    first = int(layout.get("zero_based") is False)
+    return lambda column: str(column + first)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream
+from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream, StreamError
 from robustfd.streams._inputs import Input
+from robustfd.streams._text import undamaged
 
 # Format: the class that reads it, and which options it has.
 _TABLE = ("target", "columns", "categories", "hash_bits", "missing", "unseen")
@@ -18,7 +19,7 @@ _FORMATS = {
     "parquet": ("arrow", "ParquetStream", _TABLE),
     "arrow": ("arrow", "ArrowStream", _TABLE),
     "npy": ("arrays", "NpyStream", ("target", "columns")),
-    "npz": ("arrays", "NpzStream", ("n_features",)),
+    "npz": ("sparse", "NpzStream", ("n_features",)),
     "python": ("python", "PythonStream", ("hash_bits",)),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
@@ -40,7 +41,7 @@ def open_stream(
     source: Any,
     *,
     format: Literal["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
-    target: str | int | None = None,
+    target: str | int | tuple[str, ...] | None = None,
     columns: Iterable[str | int] | None = None,
     categories: Literal["hash", "onehot"] | None = None,
     hash_bits: int | None = None,
@@ -64,8 +65,9 @@ def open_stream(
         in the order of their names. An iterable gives blocks X or (X, y), or rows as dicts or (dict, label).
     format : {"auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
         With "auto" the name tells, or the first bytes.
-    target : str or int, optional
-        The column of labels, by name or number, of tables and .npy; none by default. LIBSVM lines begin with theirs.
+    target : str, int or tuple of str, optional
+        The column of labels, by name or number, of tables and .npy; none by default. Of a tuple of names it is the
+        first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
     columns : list of str or int, optional
         Features to keep, by name or number, of tables and .npy; by default all but the target.
     categories : {"hash", "onehot"}, default="hash"
@@ -75,7 +77,8 @@ def open_stream(
         Columns for named features, 2^hash_bits: of LIBSVM text, of text in tables (default 18) and of dicts. For LIBSVM
         text from a pipe whose `n_features` is not given the default is 18 too.
     n_features : int, optional
-        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index.
+        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index. Of other
+        formats it is what there should be.
     zero_based : bool, optional
         Whether indices of LIBSVM text begin with 0. By default they do if a 0 is found when all is read beforehand.
     header : bool, optional
@@ -101,12 +104,14 @@ def open_stream(
 
     Examples
     --------
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from robustfd import RobustFrequentDirections
     >>> from robustfd.streams import open_stream
-    >>> lines = ["1 1:0.5 3:2", "-1 2:1.5", "1 1:1 2:1"]
-    >>> _ = open("rows.svm", "w").write("\n".join(lines))
+    >>> path = Path(tempfile.mkdtemp()) / "rows.svm"
+    >>> _ = path.write_text("1 1:0.5 3:2\n-1 2:1.5\n1 1:1 2:1\n")
     >>> sketch = RobustFrequentDirections(sketch_size=4)
-    >>> for X, y in open_stream("rows.svm"):
+    >>> for X, y in open_stream(path):
     ...     sketch = sketch.partial_fit(X)
     >>> sketch.n_samples_seen_, sketch.n_features_in_
     (3, 3)
@@ -121,6 +126,8 @@ def open_stream(
         raise ValueError(f"hash_bits must be at most {MOST_BITS}, got {hash_bits}.")
     if n_features is not None:
         check_integer("n_features", n_features, 1)
+    if layout is not None and not isinstance(layout, dict):
+        raise StreamError(f"{layout!r:.100} is no layout of columns.")
     given = {
         "target": target, "columns": None if columns is None else list(columns), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
@@ -130,6 +137,10 @@ def open_stream(
     kind = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
     home, name, known = _FORMATS[kind]
     options = {key: value for key, value in given.items() if value is not None}
+    if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow"):
+        del options["target"]
+    for key in {"unseen", "n_features"} - set(known):
+        options.pop(key, None)
     if wrong := sorted(options.keys() - set(known)):
         raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} means nothing for {kind}; options are {', '.join(known)}.")
     stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
@@ -137,6 +148,8 @@ def open_stream(
         source if inputs is None else inputs,
         **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
     )  # fmt: skip
+    if n_features is not None and result.n_features != n_features:
+        raise StreamError(f"There are {result.n_features} features, and n_features={n_features} are wanted.")
     return result
 
 
@@ -169,7 +182,8 @@ def _format_of(inputs: list[Input]) -> str:
     for suffix in reversed(path.suffixes) if path is not None else ():
         if suffix.lower() in _SUFFIXES:
             return _SUFFIXES[suffix.lower()]
-    head = inputs[0].head(1 << 16)
+    with undamaged(inputs[0]):
+        head = inputs[0].head(1 << 16)
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind

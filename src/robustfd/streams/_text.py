@@ -1,7 +1,10 @@
 """Inputs of lines, cut into chunks of whole ones."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from robustfd.streams._base import Position, StreamError
 from robustfd.streams._inputs import Input, damage
@@ -34,21 +37,28 @@ def chunks(inputs: Sequence[Input], start: Position, size: int, cut: Cut = last_
     stored = sum(each.size or 0 for each in inputs[: start.file])
     for k in range(start.file, len(inputs)):
         offset, line = (start.offset, start.line) if k == start.file else (0, 0)
-        try:
-            with inputs[k].opened() as file:
-                _skip(file, offset, inputs[k].name)
-                for text, end, added in _lines_of(file, inputs[k].name, line, size, cut):
-                    begin = len(MARK) if offset == 0 and text[:3] == MARK else 0
-                    lines, offset = text.count(b"\n", begin, end), offset + end - added
-                    view = memoryview(text)[begin:end]
-                    yield Chunk(k, view, line, lines, offset, stored + inputs[k].stored_position())
-                    view.release()
-                    line += lines
-        except Exception as error:
-            if damage(error):
-                raise StreamError(f"{inputs[k].name} is damaged or cut short: {error}") from error
-            raise
+        with undamaged(inputs[k]), inputs[k].opened() as file:
+            _skip(file, offset, inputs[k].name)
+            for text, end, added in _lines_of(file, inputs[k].name, line, size, cut):
+                begin = len(MARK) if offset == 0 and text[:3] == MARK else 0
+                lines = int(np.count_nonzero(np.frombuffer(text, np.uint8)[begin:end] == 10))  # much faster than count
+                offset += end - added
+                view = memoryview(text)[begin:end]
+                yield Chunk(k, view, line, lines, offset, stored + inputs[k].stored_position())
+                view.release()
+                line += lines
         stored += inputs[k].size or 0
+
+
+@contextmanager
+def undamaged(source: Input) -> Iterator[None]:
+    """Make a `StreamError` of what a decompressor raises for bytes that are cut short or changed."""
+    try:
+        yield
+    except Exception as error:
+        if damage(error):
+            raise StreamError(f"{source.name} is damaged or cut short: {error}") from error
+        raise
 
 
 def _lines_of(file: Any, name: str, line: int, size: int, cut: Cut) -> Iterator[tuple[bytearray, int, int]]:

@@ -45,7 +45,7 @@ class LibsvmStream(Stream):
         super().__init__(inputs, **common)
         if layout is not None:
             n_features, zero_based, hash_bits = read_layout(layout)
-        elif n_features is None and hash_bits is None and not all(each.can_be_reread for each in self.inputs):
+        elif n_features is None and hash_bits is None and not self.can_be_reread:
             hash_bits = DEFAULT_BITS
         if n_features is not None and hash_bits is not None:
             raise ValueError(f"n_features={n_features} and hash_bits={hash_bits}: give one of them only.")
@@ -59,8 +59,7 @@ class LibsvmStream(Stream):
 
     def _learn_width(self, zero_based: bool | None) -> None:
         """Read everything once for the least and the largest index, and whatever else a survey tells."""
-        for each in self.inputs:
-            each.require_rereading()
+        self._require_rereading()
         survey, least, largest = Survey(), 1, 0
         self._first = 0
         for block, _ in self._blocks(Position()):
@@ -95,7 +94,7 @@ class LibsvmStream(Stream):
     def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
         """Return the rows of a chunk, and what was found in it."""
         if self._labelled is None:
-            self._labelled = _begins_with_label(bytes(chunk.text))
+            self._labelled = _begins_with_label(bytes(chunk.text), named=self._hash_bits is not None)
         text, lines = np.frombuffer(chunk.text, np.uint8), chunk.lines
         most = len(text) // (4 if self._hash_bits is None else 2) + 1
         labels, ends = np.empty(lines + 1), np.empty(lines, np.int32)
@@ -148,14 +147,14 @@ def _token(text: memoryview, begin: int) -> bytes:
     return token
 
 
-def _begins_with_label(text: bytes) -> bool:
-    """Return whether lines like the first that is not empty begin with a label: a number, not an entry."""
+def _begins_with_label(text: bytes, *, named: bool) -> bool:
+    """Return whether lines like the first that is not empty begin with a label: a number, no entry and no name."""
     for line in text.split(b"\n"):
         tokens = line.split(b"#", 1)[0].split(maxsplit=1)
         if tokens:
             try:
                 float(tokens[0])
             except ValueError:
-                return b":" not in tokens[0]
+                return not named and b":" not in tokens[0]
             return True
     return True

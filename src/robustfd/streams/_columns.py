@@ -1,0 +1,141 @@
+"""Columns of Arrow tables to numbers, codes and labels."""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd.linalg._compile import compiled
+from robustfd.streams._hash import column_and_sign
+from robustfd.streams._pyarrow import pa, pc, pcsv
+
+NUMBER, TEXT = "numbers", "text"
+_MISSING = pa.array(
+    pcsv.ConvertOptions().null_values
+)  # what stands for a number that is missing: "", "NA", "null", ...
+
+
+def kind_of(type_: Any) -> str | None:
+    """Return NUMBER or TEXT, None for a type of Arrow that is neither."""
+    if pa.types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    if any(test(type_) for test in is_number):
+        return NUMBER
+    return TEXT if str(type_) in ("string", "large_string", "string_view") else None
+
+
+def as_floats(array: Any) -> tuple[Any, Any]:
+    """Return a column as float64 (float32 as it is), NaN where it is missing, and a mask of what is no number."""
+    array, wrong = _plain(array), None
+    if kind_of(array.type) == TEXT:
+        array, wrong = converted(array, pa.float64())
+    elif array.type != pa.float32():
+        array = array.cast(pa.float64(), safe=False)
+    return array.to_numpy(zero_copy_only=False), wrong
+
+
+def as_codes(array: Any) -> tuple[Any, Any]:
+    """Return where the value of each row of a column of text is among the distinct ones, -1 for null, and these."""
+    if kind_of(array.type) == NUMBER:
+        array = _plain(array).cast(pa.string())
+    # A dictionary may be that of a whole file: what is done for each value must not take longer than the rows do.
+    if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
+        array = _plain(array).dictionary_encode()
+    values, codes = array.dictionary, array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    if values.null_count:
+        null = values.is_null().to_numpy(zero_copy_only=False)
+        codes = np.where(null[codes] & (codes >= 0), -1, codes)
+    return codes, values
+
+
+def as_labels(array: Any) -> tuple[Any, Any]:
+    """Return a column as labels, str objects, int64 or float64, and a mask of rows that have none that is finite."""
+    if kind_of(array.type) == TEXT:
+        codes, values = as_codes(array)
+        return np.array([*values.to_pylist(), None], dtype=object)[codes], codes < 0
+    array = _plain(array)
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        return array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), null
+    values = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return values, ~np.isfinite(values)
+
+
+def converted(texts: Any, type_: Any) -> tuple[Any, Any]:
+    """Return text, or bytes, as this type, null where it is missing or does not fit, and a mask of what does not."""
+    codes, values = as_codes(texts)
+    fits, missing = _cast(values, pa.string()), pa.array(np.zeros(len(values), bool))
+    if type_ != pa.string():
+        fits = pc.utf8_trim(fits, characters=" \t")
+        missing = pc.is_in(fits, value_set=_MISSING)
+        fits = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), fits), type_)
+    wrong = pc.and_(pc.and_not(fits.is_null(), missing), values.is_valid()).to_numpy(zero_copy_only=False)
+    result = fits.take(pa.array(codes, mask=codes < 0))
+    return result, (np.append(wrong, False)[codes] if wrong.any() else None)
+
+
+def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
+    """Return the columns, below 2^bits, and the signs that `FeatureHasher` gives to values of a column of this name."""
+    values = values.cast(pa.large_binary())
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1] if len(values) else _NONE
+    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    prefix = np.frombuffer(f"{name}=".encode(), np.uint8)
+    columns, signs = np.empty(len(values), np.int64), np.empty(len(values))
+    _hash_all(prefix, text, ends, bits, columns, signs)
+    return columns, signs
+
+
+_NONE = np.zeros(1, np.int64)
+
+
+def _plain(array: Any) -> Any:
+    """Return a column without a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _cast(values: Any, type_: Any) -> Any:
+    """Return text as this type, null where it does not fit: found by halving."""
+    try:
+        return values.cast(type_)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.nulls(1, type_)
+        half = len(values) // 2
+        return pa.concat_arrays([_cast(values[:half], type_), _cast(values[half:], type_)])
+
+
+@compiled
+def _hash_all(prefix: Any, text: Any, ends: Any, bits: int, columns: Any, signs: Any) -> None:
+    """Put the columns and signs of the names that are the prefix and text[ends[k]:ends[k + 1]]."""
+    p, longest = len(prefix), 0
+    for k in range(len(columns)):
+        longest = max(longest, ends[k + 1] - ends[k])
+    name = np.empty(p + longest, np.uint8)
+    name[:p] = prefix
+    for k in range(len(columns)):
+        size = ends[k + 1] - ends[k]
+        name[p : p + size] = text[ends[k] : ends[k + 1]]
+        columns[k], signs[k] = column_and_sign(name, 0, p + size, bits)
+
+
+@compiled
+def sparse_rows(
+    numbers: Any, codes: Any, bases: Any, columns: Any, signs: Any, starts: Any, places: Any, values: Any
+) -> int:
+    """Put rows of numbers and of text behind each other, and return the end.
+
+    Codes of the column t of text are places in columns and signs from bases[t] on, or -1.
+    """
+    k = 0
+    for i in range(numbers.shape[0]):
+        for j in range(numbers.shape[1]):
+            if numbers[i, j] != 0:
+                places[k], values[k] = j, numbers[i, j]
+                k += 1
+        for t in range(codes.shape[0]):
+            if codes[t, i] >= 0:
+                places[k], values[k] = columns[bases[t] + codes[t, i]], signs[bases[t] + codes[t, i]]
+                k += 1
+        starts[i + 1] = k
+    return k

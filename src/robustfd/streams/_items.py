@@ -1,0 +1,61 @@
+"""What iterables hand over, put in order: blocks, and labels of rows."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from robustfd.streams._base import Block, StreamError
+from robustfd.streams._npy import as_floats
+
+
+def pair(item: Any) -> tuple[Any, Any]:
+    """Return rows and labels of an item: X, or the tuple (X, y)."""
+    return item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+
+
+def rows_of(x: Any, y: Any, k: int) -> Block:
+    """Return a block in order: X an array of floats or a CSR matrix, y an array."""
+    name = f"Block {k} (from 0)"
+    try:
+        x = x.tocsr() if sp.issparse(x) else np.asarray(x)
+    except ValueError as error:
+        raise StreamError(f"{name} is no array of rows: {error}") from error
+    if x.ndim != 2 or x.dtype.kind not in "biuf" or x.shape[1] < 1:
+        raise StreamError(
+            f"{name} should be numbers in rows and columns, and is of shape {x.shape} and {x.dtype}. "
+            "A single row is x.reshape(1, -1); rows with text are dicts: frame.to_dict('records')."
+        )
+    x = as_floats(x)
+    if sp.issparse(x) and not x.has_canonical_format:
+        x = x.copy()  # it is not ours to sort
+        x.sum_duplicates()
+    if y is not None:
+        y = np.asarray(y)
+        if y.shape != (x.shape[0],):
+            raise StreamError(f"{name} has {x.shape[0]} rows, and labels of the shape {y.shape}.")
+        y = _typed(y)
+    return Block(x, y)
+
+
+def labels_of(labels: list[Any], bad: dict[int, str]) -> Any:
+    """Return labels of rows as an array, None if no row has one; a row without among others is bad."""
+    without = [k for k, label in enumerate(labels) if label is None]
+    if len(without) == len(labels):
+        return None
+    for k in without:
+        bad.setdefault(k, "it has no label")
+    stand_in = next(label for label in labels if label is not None)
+    text = isinstance(stand_in, str)
+    for k, label in enumerate(labels):
+        if k not in bad and not (isinstance(label, str) if text else isinstance(label, numbers.Real | np.bool_)):
+            bad[k] = f"its label is {label!r:.40}, and that of another row {stand_in!r:.40}"
+    kept = [stand_in if k in bad else label for k, label in enumerate(labels)]
+    return np.array(kept, dtype=object) if text else _typed(np.array(kept))
+
+
+def _typed(y: Any) -> Any:
+    """Return labels as int64, float64 or objects."""
+    kind = y.dtype.kind
+    return y.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)

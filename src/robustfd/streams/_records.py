@@ -1,0 +1,82 @@
+"""Records of CSV: where each ends, as quotes tell."""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd.linalg._compile import compiled, loops
+
+BEGIN, END, LINE, FIELDS = range(4)  # of a record: where its text is, lines in front of it, and fields in it
+
+
+@loops
+def next_record(text: Any, i: int, delimiter: int) -> Any:
+    """Return where the text of a record ends, where the next begins, and its fields; these are -1 if a quote is open.
+
+    A quote at the beginning of a field holds everything up to the next one, which "" is not; elsewhere it is a letter.
+    """
+    fields, at_start, size = 1, True, len(text)
+    while i < size:
+        letter = text[i]
+        if letter == 34 and at_start:  # "
+            i += 1
+            while i < size and not (text[i] == 34 and (i + 1 == size or text[i + 1] != 34)):
+                i += 1 + (text[i] == 34)
+            if i >= size:
+                return size, size, -1
+            at_start = False
+        elif letter == 10:
+            return i, i + 1, fields
+        elif letter == 13:
+            return i, i + 2 if i + 1 < size and text[i + 1] == 10 else i + 1, fields
+        else:
+            at_start = letter == delimiter
+            fields += at_start
+        i += 1
+    return size, size, fields
+
+
+@compiled
+def last_end(text: Any, delimiter: int) -> int:
+    """Return where the last record that ends with a line feed does, 0 if there is none."""
+    i = end = 0
+    while i < len(text):
+        _, i, fields = next_record(text, i, delimiter)
+        if fields > 0 and text[i - 1] == 10:
+            end = i
+    return end
+
+
+@compiled
+def find_records(text: Any, delimiter: int, found: Any) -> int:
+    """Put BEGIN, END, LINE and FIELDS of records that are not empty, as many as there is room for; return how many."""
+    i = k = line = 0
+    while i < len(text) and k < len(found):
+        begin = i
+        end, i, fields = next_record(text, i, delimiter)
+        if end > begin:
+            found[k, BEGIN], found[k, END], found[k, LINE], found[k, FIELDS] = begin, end, line, fields
+            k += 1
+        for j in range(begin, i):
+            line += text[j] == 10
+    return k
+
+
+def records(text: bytes, delimiter: str, most: int | None = None) -> Any:
+    """Return an array with a row BEGIN, END, LINE, FIELDS for each record of a text that is not empty, or the first."""
+    letters = np.frombuffer(text, np.uint8)
+    found = np.empty((text.count(b"\n") + text.count(b"\r") + 1 if most is None else most, 4), np.int64)
+    return found[: find_records(letters, ord(delimiter), found)]
+
+
+def blank(text: bytes) -> bool:
+    """Return whether there is no record in a text."""
+    return not text[:64].strip(b"\r\n") and not text.strip(b"\r\n")
+
+
+def cut_records(text: bytearray, size: int, delimiter: str) -> int:
+    """Return where the last whole record of text[:size] ends, 0 if there is none."""
+    end = text.rfind(b"\n", 0, size) + 1
+    if not end or text.find(b'"', 0, end) < 0:
+        return end
+    return last_end(np.frombuffer(text, np.uint8)[:size], ord(delimiter))

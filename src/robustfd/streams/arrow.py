@@ -1,0 +1,142 @@
+"""Parquet, and Arrow's own formats: files (Feather) and streams."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from robustfd.streams._base import Position, StreamError, about_row
+from robustfd.streams._convert import Piece
+from robustfd.streams._inputs import Input
+from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
+from robustfd.streams._text import undamaged
+from robustfd.streams.table import Schema, TableStream
+
+_BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
+
+
+class _BatchStream(TableStream):
+    """Rows of files that hold batches of Arrow; a position counts rows of its file."""
+
+    @abstractmethod
+    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
+        """Yield batches of columns, the rows in front of each, and the share of the file that was read."""
+
+    def _pieces(self, start: Position) -> Iterator[Piece]:
+        for file in range(start.file, len(self.inputs)):
+            done = start.offset if file == start.file else 0
+            schema = self._first if file == 0 else self._schema(file)
+            features, target = self._places(file, schema)
+            names = [schema.names[k] for k in ([*features] if target is None else [*features, target])]
+            with _named(self.inputs[file]):
+                for batch, first, share in self._batches(file, names, done):
+                    yield from self._slices(file, batch, first, share, names, done)
+                    done = max(done, first + len(batch))
+
+    def _slices(self, file: int, batch: Any, first: int, share: float, names: list[str], done: int) -> Iterator[Piece]:
+        """Yield the rows of a batch that were not read before, as many at a time as make a block."""
+        name, size = self.inputs[file].name, self._rows_at_once(names)
+        stored = sum(each.size or 0 for each in self.inputs[:file]) + int(share * (self.inputs[file].size or 0))
+        for begin in range(max(done - first, 0), len(batch), size):
+            columns = [batch.column(batch.schema.get_field_index(each)).slice(begin, size) for each in names]
+            yield Piece(
+                columns[: len(self._layout.columns)],
+                columns[-1] if len(columns) > len(self._layout.columns) else None,
+                Position(file, first + begin + len(columns[0]), stored=stored),
+                partial(about_row, name, first + begin),
+                [],
+            )
+
+    def _rows_at_once(self, names: list[str]) -> int:
+        """Return how many rows make a block."""
+        return max(self.block_bytes // (8 * len(names)), 1)
+
+    def _ends_early(self, file: int, row: int) -> StreamError:
+        """Return the error about a position behind the end."""
+        return StreamError(f"{self.inputs[file].name} ends before row {row}, up to where it was read before.")
+
+
+class ParquetStream(_BatchStream):
+    """Rows of Parquet; only columns that are needed are read."""
+
+    @contextmanager
+    def _opened(self, file: int) -> Iterator[Any]:
+        """Yield a file of Parquet."""
+        source = self.inputs[file]
+        if source.path is None:
+            raise StreamError(
+                f"{source.name}: Parquet has its contents listed at its end; it is read from files, by path."
+            )
+        with _named(source), ExitStack() as stack:
+            where = source.path if source.is_plain else stack.enter_context(source.opened())
+            yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER))
+
+    def _schema(self, file: int) -> Schema:
+        """Return the columns of a file."""
+        with self._opened(file) as table:
+            return Schema(list(table.schema_arrow.names), list(table.schema_arrow.types))
+
+    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
+        with self._opened(file) as table:
+            total, first, group = table.metadata.num_rows, 0, 0
+            if done > total:
+                raise self._ends_early(file, done)
+            while group < table.num_row_groups and first + table.metadata.row_group(group).num_rows <= done:
+                first, group = first + table.metadata.row_group(group).num_rows, group + 1
+            rest = range(group, table.num_row_groups)
+            for batch in table.iter_batches(self._rows_at_once(names), row_groups=rest, columns=names) if rest else ():
+                yield batch, first, (first + len(batch)) / total
+                first += len(batch)
+
+
+class ArrowStream(_BatchStream):
+    """Rows of Arrow: of files (Feather too), and of streams, which may come from a pipe."""
+
+    def __init__(self, *args: Any, **options: Any):
+        self._pipes: dict[int, Any] = {}  # the readers of inputs that can be read only once
+        super().__init__(*args, **options)
+
+    @contextmanager
+    def _opened(self, file: int, names: list[str] | None = None) -> Iterator[Any]:
+        """Yield a reader of a file or stream, of these columns only if it is read from the beginning."""
+        source = self.inputs[file]
+        with _named(source), ExitStack() as stack:
+            if source.path is None:
+                if file not in self._pipes:
+                    if source.head(6) == b"ARROW1":
+                        raise StreamError(f"{source.name}: an Arrow file is read by path; write a stream into a pipe.")
+                    self._pipes[file] = ipc.open_stream(stack.enter_context(source.opened()))
+                yield self._pipes[file]
+                return
+            where = stack.enter_context(pa.memory_map(str(source.path)) if source.is_plain else source.opened())
+            opened = ipc.open_file if source.head(6) == b"ARROW1" else ipc.open_stream
+            reader = opened(where)
+            if names is not None:
+                needed = [reader.schema.get_field_index(name) for name in names]
+                where.seek(0)
+                reader = opened(where, options=ipc.IpcReadOptions(included_fields=sorted(needed)))
+            yield reader
+
+    def _schema(self, file: int) -> Schema:
+        """Return the columns of a file or stream."""
+        with self._opened(file) as reader:
+            return Schema(list(reader.schema.names), list(reader.schema.types))
+
+    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
+        with self._opened(file, names) as reader:
+            count, first = getattr(reader, "num_record_batches", None), 0
+            for k, batch in enumerate(reader if count is None else map(reader.get_batch, range(count))):
+                if first + len(batch) > done:
+                    batch.validate(full=True)  # whatever bytes are in the file, indices of text point into it
+                    yield batch, first, 0.0 if count is None else (k + 1) / count
+                first += len(batch)
+            if done > first:
+                raise self._ends_early(file, done)
+
+
+@contextmanager
+def _named(source: Input) -> Iterator[None]:
+    """Make a `StreamError` of what is wrong with an input."""
+    with undamaged(source), named_errors(source.name):
+        yield

@@ -1,0 +1,158 @@
+"""CSV: fields between delimiters, a record a line unless quotes hold line feeds."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from robustfd.streams._base import Position, StreamError
+from robustfd.streams._columns import TEXT, kind_of
+from robustfd.streams._convert import Piece
+from robustfd.streams._fields import TEXT_FIELD, Fields
+from robustfd.streams._inputs import Input
+from robustfd.streams._pyarrow import pa
+from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
+from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
+from robustfd.streams.table import Schema, TableStream
+
+_HEAD = 1 << 20  # bytes that tell the types of columns, whatever block_bytes is
+_CANDIDATES = "\t;,"
+
+
+class CsvStream(TableStream):
+    """Rows of CSV. What a column is, numbers or text, the first megabyte of the first file tells, or the layout."""
+
+    def __init__(
+        self, inputs: Sequence[Input], *, header: bool | None = None, delimiter: str | None = None, **options: Any
+    ):
+        if header is not None and not isinstance(header, bool | np.bool_):
+            raise TypeError(f"header must be True, False or None, got {header!r}.")
+        if delimiter is not None and not (
+            isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
+        ):
+            raise ValueError(f"delimiter must be an ASCII letter other than a quote or a line feed, got {delimiter!r}.")
+        self._header, self._delimiter = header, delimiter or ""
+        self._header_at: dict[int, int] = {}  # where a file has its header
+        super().__init__(inputs, **options)
+
+    def _schema(self, file: int) -> Schema:
+        """Return the columns of a file: names from its first record, types from the first megabyte of the first."""
+        head = self._head(file, _HEAD if file == 0 else 1 << 16)
+        text = head.removeprefix(MARK)
+        if blank(text):
+            raise StreamError(f"{self.inputs[file].name} has no rows{self._once()}.")
+        if not self._delimiter:  # the one that makes most fields of the first record
+            self._delimiter = max(_CANDIDATES, key=lambda each: records(text, each, 1)[0, FIELDS])
+        first = records(text, self._delimiter, 1)[0]
+        fields = self._names_in(text[first[BEGIN] : first[END]], file)
+        if self._header is None:
+            self._header = self._is_header(fields)
+        self._header_at[file] = len(head) - len(text) + int(first[BEGIN])
+        names = fields if self._header else [str(k) for k in range(len(fields))]
+        if file > 0:
+            types = dict(zip(self._first.names, self._first.types))
+            return Schema(names, [types.get(name, pa.null()) for name in names])
+        return Schema(names, self._inferred(text[first[END] if self._header else 0 :], names))
+
+    def _head(self, file: int, size: int) -> bytes:
+        """Return whole records from the beginning of a file, at least one that is not empty if there is any."""
+        while True:
+            with undamaged(self.inputs[file]):
+                head = self.inputs[file].head(size)
+            if len(head) < size or size > LONGEST_LINE:
+                return head
+            whole = head[: cut_records(bytearray(head), size, self._delimiter or ",")]
+            if not blank(whole.removeprefix(MARK)):
+                return whole
+            size *= 2
+
+    def _names_in(self, record: bytes, file: int) -> list[str]:
+        """Return the fields of a record of names."""
+        width = int(records(record, self._delimiter)[0, FIELDS])
+        how = Fields(self._delimiter, [""] * width, dict.fromkeys(range(width), pa.string()))
+        try:
+            return [column[0].as_py() for column in how.read(record + b"\n", how.types).values()]
+        except pa.ArrowInvalid as error:
+            raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(record)}") from error
+
+    def _is_header(self, fields: list[str]) -> bool:
+        """Return whether the first record is one of names: those of the layout, or none of them a number."""
+        if self._given is not None and {column.name for column in self._given.columns} <= set(fields):
+            return True
+        return not any(_is_number(field) for field in fields)
+
+    def _inferred(self, text: bytes, names: list[str]) -> list[Any]:
+        """Return the types of columns as records show them, unless the layout knows better."""
+        types: list[Any] = [pa.null()] * len(names)
+        if not blank(text):
+            try:
+                found = Fields(self._delimiter, names, {}).read(text, {}, invalid_row_handler=lambda row: "skip")
+            except pa.ArrowInvalid as error:
+                raise StreamError(f"{self.inputs[0].name}: {error}") from error
+            types = [found[k].type for k in range(len(names))]
+        known = {} if self._given is None else {column.name: column.text for column in self._given.columns}
+        for k, name in enumerate(names):
+            if types[k] == pa.binary() or known.get(name):
+                types[k] = pa.string()
+            elif name in known and types[k] != pa.bool_():
+                types[k] = pa.float64()
+        return types
+
+    def _pieces(self, start: Position) -> Iterator[Piece]:
+        for file in range(start.file, len(self.inputs)):
+            if file > 0 and self.inputs[file].size == 0:
+                continue
+            schema = self._first if file == 0 else self._schema(file)
+            features, target = self._places(file, schema)
+            how = Fields(self._delimiter, schema.names, self._types(schema, features, target))
+            here = start if file == start.file else Position(file)
+            header = self._header and here.offset <= self._header_at[file]
+            cut = partial(cut_records, delimiter=self._delimiter)
+            for chunk in chunks(self.inputs[: file + 1], here, self.block_bytes, cut):
+                text, line = bytes(chunk.text), chunk.first
+                if header and len(found := records(text, self._delimiter, 1)):
+                    header, end = False, int(found[0, END])
+                    text, line = text[end:], line + text.count(b"\n", 0, end)
+                position = Position(file, chunk.offset, chunk.first + chunk.lines, stored=chunk.stored)
+                yield self._piece(text, line, how, features, target, position)
+
+    def _types(self, schema: Schema, features: list[int], target: int | None) -> dict[int, Any]:
+        """Return as what the needed fields of a file are read."""
+        types = {}
+        for column, k in zip(self._layout.columns, features):
+            types[k] = TEXT_FIELD if column.text else pa.bool_() if schema.types[k] == pa.bool_() else pa.float64()
+        if target is not None:
+            found = schema.types[target]
+            types[target] = TEXT_FIELD if kind_of(found) == TEXT else pa.float64() if found == pa.null() else found
+        return types
+
+    def _piece(
+        self, text: bytes, line: int, how: Fields, features: list[int], target: int | None, position: Position
+    ) -> Piece:
+        """Return the rows of some records behind a line."""
+        columns, kept, wrong = how.columns(text)
+        known: list[Any] = []  # the records: looked for only if there is something to say about one
+
+        def message(record: int, reason: str) -> tuple[int, str]:
+            known[:] = known or [records(text, self._delimiter)]
+            place = known[0][record]
+            where = f"{self.inputs[position.file].name}, line {line + place[LINE] + 1}"
+            return int(place[LINE]), f"{where}: {reason}: {shown(text[place[BEGIN] :])}"
+
+        return Piece(
+            [columns[k] for k in features],
+            None if target is None else columns[target],
+            position,
+            lambda row, reason: message(row if kept is None else int(kept[row]), reason),
+            [message(record, reason) for record, reason in wrong.items()],
+        )
+
+
+def _is_number(field: str) -> bool:
+    """Return whether a field is a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,158 @@
+"""Iterables of blocks, or of rows as dicts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction import FeatureHasher
+
+from robustfd.streams._base import (
+    DEFAULT_BITS,
+    MOST_BITS,
+    MOST_COLUMNS,
+    Block,
+    Position,
+    Stream,
+    StreamError,
+    about_row,
+    finite_rows,
+)
+from robustfd.streams._items import labels_of, pair, rows_of
+
+_Found = tuple[tuple[str, int], int, Block, dict[int, str]]  # (name, first row), rows, these, what is wrong with which
+_END = object()
+_BYTES_OF_ENTRY = 32  # about what one takes as text: a name, a value and what is between them
+
+
+class PythonStream(Stream):
+    """Blocks X or (X, y), or rows dict or (dict, label), of any iterable; a position counts rows.
+
+    A dict has features by name: a number is the value of one, and a string v of the name c is the feature "c=v" of
+    value 1. They are hashed into 2^hash_bits columns as by scikit-learn's `FeatureHasher`.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Any],
+        *,
+        hash_bits: int | None = None,
+        layout: dict[str, Any] | None = None,
+        **common: Any,
+    ):
+        super().__init__([], **common)
+        self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # one block is a source too
+        if not isinstance(self._source, Iterable):
+            raise TypeError(
+                f"source must be a path, a binary file, or an iterable of blocks or rows, got {source!r:.100}."
+            )
+        items = iter(self._source)
+        first = list(zip(range(1), items))
+        self._require_rows(len(first), 0)
+        self._once_only = chain((item for _, item in first), items)
+        self._hasher: FeatureHasher | None = None
+        width, bits = (None, None) if layout is None else _read_layout(layout)
+        if isinstance(pair(first[0][1])[0], Mapping):
+            bits = (DEFAULT_BITS if hash_bits is None else hash_bits) if layout is None else bits
+            if bits is None:
+                raise StreamError(f"The layout {layout!r:.100} is for blocks, and these are rows as dicts.")
+            self._hasher, self.n_features = FeatureHasher(2**bits), 2**bits
+        else:
+            if hash_bits is not None or bits is not None:
+                raise ValueError(f"hash_bits={hash_bits or bits} is for rows as dicts, and these are blocks.")
+            self.n_features = rows_of(*pair(first[0][1]), 0).X.shape[1] if width is None else width
+
+    @property
+    def can_be_reread(self) -> bool:
+        """Whether it is a sequence."""
+        return isinstance(self._source, Sequence)
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The number of columns, and whether names are hashed into them."""
+        if self._hasher is not None:
+            return {"kind": "python", "hash_bits": self.n_features.bit_length() - 1}
+        return {"kind": "python", "n_features": self.n_features}
+
+    def feature_name(self, column: int) -> str:
+        """Return the number of a column."""
+        return str(column) if self._hasher is None else f"hash {column}"
+
+    def _require_rereading(self) -> None:
+        if not self.can_be_reread:
+            raise ValueError(
+                "The iterable can be read only once, and this needs a pass over it beforehand: make a list."
+            )
+
+    def _names(self) -> str:
+        return "The iterable"
+
+    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        items = iter(self._source) if self.can_be_reread else self._once_only
+        at, rows, skipped = 0, start.rows, start.skipped
+        labelled: bool | None = None
+        for where, size, block, bad in self._hashed(items) if self._hasher is not None else self._given(items):
+            begin, at = max(start.offset - at, 0), at + size
+            if begin >= size:
+                continue
+            if labelled is not None and labelled != (block.y is not None):
+                raise StreamError(f"{where[0]}: some blocks or rows have labels and others have none.")
+            labelled = block.y is not None
+            keep = finite_rows(block.X, block.y)
+            keep = np.ones(size, bool) if keep is None else keep
+            reasons = bad | {row: "a number is not finite" for row in np.flatnonzero(~keep).tolist() if row not in bad}
+            keep[list(bad)] = False
+            for row in sorted(reasons):
+                if row >= begin:
+                    self._bad_row(about_row(*where, row, reasons[row])[1])
+            keep[:begin] = False
+            if not keep.all():
+                block = Block(block.X[keep], None if block.y is None else block.y[keep])
+            rows, skipped = rows + block.X.shape[0], skipped + sum(row >= begin for row in reasons)
+            yield block, Position(0, at, 0, rows, 0, skipped)
+
+    def _given(self, items: Iterable[Any]) -> Iterator[_Found]:
+        """Yield blocks."""
+        for k, item in enumerate(items):
+            block = rows_of(*pair(item), k)
+            n, width = block.X.shape
+            if width != self.n_features:
+                raise StreamError(f"Block {k} (from 0) has {width} columns, and should have {self.n_features}.")
+            yield (f"Block {k} (from 0)", 0), n, block, {}
+
+    def _hashed(self, items: Iterable[Any]) -> Iterator[_Found]:
+        """Yield blocks of rows that are dicts."""
+        pairs: list[tuple[Any, Any]] = []
+        entries = first = 0
+        for item in chain(items, (_END,)):
+            if item is not _END:
+                pairs.append(pair(item))
+                entries += 1 + (len(pairs[-1][0]) if isinstance(pairs[-1][0], Mapping) else 0)
+            if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
+                x, bad = self._transformed([row for row, _ in pairs])
+                y = labels_of([label for _, label in pairs], bad)
+                yield (self._names(), first), len(pairs), Block(x, y), bad
+                first, entries, pairs = first + len(pairs), 0, []
+
+    def _transformed(self, rows: list[Any]) -> tuple[Any, dict[int, str]]:
+        """Return the rows, and what is wrong with which."""
+        hasher: Any = self._hasher
+        bad: dict[int, str] = {}
+        try:
+            return hasher.transform(rows), bad
+        except (TypeError, ValueError, AttributeError):
+            for k, row in enumerate(rows):
+                try:
+                    hasher.transform([row])
+                except (TypeError, ValueError, AttributeError) as error:
+                    bad[k] = f"it should be a dict of numbers and strings by name ({error}): {row!r:.80}"
+            return hasher.transform([{} if k in bad else row for k, row in enumerate(rows)]), bad
+
+
+def _read_layout(layout: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Return n_features and hash_bits, one of them None, of a layout that comes from anybody."""
+    width, bits = layout.get("n_features"), layout.get("hash_bits")
+    for value, most, found in ((width, MOST_COLUMNS, (width, None)), (bits, MOST_BITS, (None, bits))):
+        if layout.get("kind") == "python" and type(value) is int and 0 < value <= most:
+            return found
+    raise StreamError(f"{layout!r:.100} is no layout of columns of an iterable.")

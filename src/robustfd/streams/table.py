@@ -1,0 +1,139 @@
+"""What CSV, Parquet and Arrow share: columns of numbers and of text to blocks of rows."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from robustfd.streams._base import Block, Position, Stream, StreamError
+from robustfd.streams._columns import TEXT, as_codes, kind_of
+from robustfd.streams._convert import Converter, Piece
+from robustfd.streams._inputs import Input
+from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place
+from robustfd.streams._pyarrow import named_errors, pa
+
+
+class Schema(NamedTuple):
+    """The columns of a file: their names, and their types in Arrow."""
+
+    names: list[str]
+    types: list[Any]
+
+
+class TableStream(Stream):
+    """Rows of tables. X is an array if all features are numbers, else a CSR matrix.
+
+    A column of text is categorical. By default the value v of the column c is the feature named "c=v", which has the
+    column and the sign that scikit-learn's `FeatureHasher` gives it; with `categories="onehot"` each value found has a
+    column. A field without text has no entry.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        *,
+        target: str | int | tuple[str, ...] | None = None,
+        columns: list[str | int] | None = None,
+        categories: Literal["hash", "onehot"] | None = None,
+        hash_bits: int | None = None,
+        missing: Literal["error", "zero"] = "error",
+        unseen: Literal["error", "drop"] = "error",
+        layout: dict[str, Any] | None = None,
+        **common: Any,
+    ):
+        super().__init__(inputs, **common)
+        self._given = None if layout is None else Layout.from_json(layout)
+        settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits}
+        for name, value in settings.items():
+            if layout is not None and value is not None:
+                raise ValueError(f"{name}={value!r:.100} and a layout, which says that already: give one of them only.")
+        if categories == "onehot" and hash_bits is not None:
+            raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
+        self._first = self._schema(0)
+        if isinstance(target, tuple):
+            target = next((name for name in self._first.names if name.lower() in target), None)
+        if self._given is not None:
+            self._layout = self._given if target is None else replace(self._given, target=self._named(target))
+        else:
+            text = [kind_of(each) == TEXT for each in self._first.types]
+            self._layout = chosen(self._first.names, text, target, columns, hash_bits)
+        self._target_needed = target is not None
+        self._places(0, self._first)
+        if categories == "onehot" and self._layout.texts:
+            self._layout = self._layout.with_values(self._values())
+            if not self._layout.n_features:
+                raise StreamError(f"{self._names()}: no column of features has a value.")
+        self._converter = Converter(self._layout, fill=missing == "zero", drop=unseen == "drop")
+        self.n_features = self._layout.n_features
+
+    @abstractmethod
+    def _schema(self, file: int) -> Schema:
+        """Return the columns of an input."""
+
+    @abstractmethod
+    def _pieces(self, start: Position) -> Iterator[Piece]:
+        """Yield rows from a position on."""
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The columns of the table that become columns of X, and how."""
+        return self._layout.to_json()
+
+    def feature_name(self, column: int) -> str:
+        """Return the name of a column of numbers, "name=value", or "hash" and a number."""
+        return self._layout.feature_name(column)
+
+    def _named(self, target: str | int) -> str:
+        """Return the name of the target of the first input."""
+        return self._first.names[place(self._first.names, target, "target")]
+
+    def _places(self, file: int, schema: Schema) -> tuple[list[int], int | None]:
+        """Return where the features and the target are in an input, None if it has no target."""
+        names, layout, name = schema.names, self._layout, self.inputs[file].name
+        if self._given is None and sorted(names) != sorted(self._first.names):
+            others = f"{self.inputs[0].name} has others: {listed(self._first.names)}"
+            raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")
+        target = layout.target if self._target_needed or layout.target in names else None
+        wanted = [column.name for column in layout.columns] + ([] if target is None else [target])
+        for column in wanted:
+            if names.count(column) != 1:
+                number = "no column" if column not in names else "more than one column"
+                raise StreamError(f"{name} has {number} {column!r}; its columns are {listed(names)}.")
+        for column in wanted:
+            type_ = schema.types[names.index(column)]
+            if kind_of(type_) is None:
+                raise StreamError(
+                    f"{name}: the column {column!r} is of type {type_}, which is neither numbers nor text. "
+                    "Name the columns to keep with columns=, or store it as numbers or text."
+                )
+        places = [names.index(column) for column in wanted]
+        return (places, None) if target is None else (places[:-1], places[-1])
+
+    def _values(self) -> list[list[str]]:
+        """Read everything once, and return the values of each column of text, sorted."""
+        self._require_rereading()
+        found: list[set[str]] = [set() for _ in self._layout.texts]
+        for piece in self._pieces(Position()):
+            texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
+            with named_errors(self.inputs[piece.position.file].name):
+                for values, array in zip(found, texts):
+                    codes, distinct = as_codes(array)
+                    values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
+            if sum(map(len, found)) > MOST_VALUES:
+                raise StreamError(
+                    f"{self._names()}: columns of text have more than {MOST_VALUES} values, too many for a column each "
+                    "(categories='onehot'). Take categories='hash'."
+                )
+        return [sorted(values) for values in found]
+
+    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        rows, skipped, dropped = start.rows, start.skipped, start.dropped
+        for piece in self._pieces(start):
+            with named_errors(self.inputs[piece.position.file].name):
+                block, bad, unseen = self._converter.block(piece)
+            for _, message in sorted(bad):
+                self._bad_row(message)
+            rows, skipped, dropped = rows + block.X.shape[0], skipped + len(bad), dropped + unseen
+            yield block, replace(piece.position, rows=rows, skipped=skipped, dropped=dropped)

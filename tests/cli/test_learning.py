@@ -1,0 +1,149 @@
+"""`robustfd train`, `predict`, `evaluate`, `inspect`: what they say is what the library says."""
+
+import gzip
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import robustfd
+from tests.cli.text import libsvm_text
+
+
+def trained(run, svm, tmp_path, *more):
+    done = run("train", svm, "-o", tmp_path / "model.rfd", *more)
+    assert done.status == 0, done.err
+    return done, robustfd.load(tmp_path / "model.rfd")
+
+
+@pytest.mark.parametrize("learner", ["newton", "rfdson"])
+def test_model_is_that_of_the_library(run, svm, rows, tmp_path, learner):
+    done, model = trained(run, svm, tmp_path, "--learner", learner, "-m", 5, "--json")
+    kind = robustfd.SketchedNewtonClassifier if learner == "newton" else robustfd.RFDSONClassifier
+    X, y = sp.csr_matrix(rows[0]), rows[1].astype(int)
+    expected = kind(5).partial_fit(X, y, classes=[-1, 1])
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert done.json["progressive_error"] == expected.progressive_error_
+    assert done.json["progressive_loss"] == expected.progressive_loss_
+    assert done.json["classes"] == [-1, 1] and done.json["rows"] == 400
+    predicted = run("predict", tmp_path / "model.rfd", svm, "--probabilities")
+    lines = predicted.out.splitlines()
+    assert lines[0] == "prediction,p(-1),p(1)" and predicted.err == ""
+    table = np.array([[float(v) for v in line.split(",")] for line in lines[1:]])
+    np.testing.assert_array_equal(table[:, 0], expected.predict(X))
+    np.testing.assert_allclose(table[:, 1:], expected.predict_proba(X), rtol=1e-15)
+    judged = run("evaluate", tmp_path / "model.rfd", svm, "--json").json
+    assert judged["accuracy"] == pytest.approx(expected.score(X, y), abs=1e-15)
+    assert sum(each["rows"] for each in judged["pairs"]) == 400
+
+
+def test_progress_is_printed_at_doubling_rows_as_vowpal_wabbit_does(run, svm, tmp_path):
+    done, model = trained(run, svm, tmp_path)
+    lines = [line.split() for line in done.err.splitlines() if line.split()[0].replace(",", "").isdigit()]
+    assert [int(line[0]) for line in lines] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 400]
+    table = model.progressive_
+    for k, line in enumerate(lines):
+        assert float(line[1]) == pytest.approx(table["loss"][k], rel=1e-4)
+        assert float(line[3]) == pytest.approx(table["error"][k], rel=1e-4)
+    errors = table["error"] * table["rows"]
+    assert float(lines[-1][4]) == pytest.approx((errors[-1] - errors[-2]) / (400 - 256), rel=1e-4)
+    assert trained(run, svm, tmp_path, "-q")[0].err == ""
+
+
+def test_regression_is_found_from_the_labels(run, rows, tmp_path):
+    X = rows[0]
+    y = X @ np.arange(12) + 0.25
+    path = tmp_path / "numbers.svm"
+    path.write_text(libsvm_text(X, y))
+    done, model = trained(run, path, tmp_path, "--json")
+    assert isinstance(model, robustfd.SketchedNewtonRegressor) and "labels are numbers" in done.err
+    judged = run("evaluate", tmp_path / "model.rfd", path, "--json").json
+    predicted = model.predict(sp.csr_matrix(X))
+    assert judged["mean_squared_error"] == pytest.approx(np.mean((y - predicted) ** 2))
+    assert judged["mean_absolute_error"] == pytest.approx(np.mean(np.abs(y - predicted)))
+    assert judged["r2"] == pytest.approx(1 - np.mean((y - predicted) ** 2) / np.var(y))
+
+
+def test_task_can_be_said(run, svm, tmp_path):
+    assert isinstance(trained(run, svm, tmp_path, "--task", "regression")[1], robustfd.SketchedNewtonRegressor)
+
+
+def test_several_classes(run, rows, tmp_path):
+    X, y = rows[0], np.argmax(rows[0][:, :4], axis=1)
+    path = tmp_path / "classes.svm"
+    path.write_text(libsvm_text(X, y))
+    done, model = trained(run, path, tmp_path, "--json")
+    assert model.classes_.tolist() == done.json["classes"] == [0, 1, 2, 3]
+    text = run("evaluate", tmp_path / "model.rfd", path).out
+    assert "taken for" in text
+    shown = run("inspect", tmp_path / "model.rfd", "-k", 3, "--json").json
+    assert set(shown["weights"]) == {"0", "1", "2", "3"}
+
+
+def test_inspect_shows_the_largest_weights_by_name(run, svm, tmp_path):
+    _, model = trained(run, svm, tmp_path)
+    found = run("inspect", tmp_path / "model.rfd", "-k", 4, "--json").json["weights"]["1"]
+    weights = model.coef_[0]
+    order = np.argsort(-np.abs(weights))[:4]
+    assert [each["feature"] for each in found] == [str(column + 1) for column in order]
+    assert [each["weight"] for each in found] == weights[order].tolist()
+
+
+def test_standard_input_and_compressed_files_give_the_same_model(run, svm, tmp_path):
+    _, model = trained(run, svm, tmp_path)
+    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress(svm.read_bytes()))
+    _, compressed = trained(run, tmp_path / "rows.svm.gz", tmp_path)
+    np.testing.assert_array_equal(model.coef_, compressed.coef_)
+    done = run("train", "-", "--features", 12, "-o", tmp_path / "piped.rfd", stdin=svm.read_bytes())
+    assert done.status == 0, done.err
+    np.testing.assert_array_equal(model.coef_, robustfd.load(tmp_path / "piped.rfd").coef_)
+
+
+def test_named_features_from_a_pipe_are_hashed(run, tmp_path):
+    text = b"1 hot:2 sunny\n0 cold sunny:0.5\n1 hot\n0 cold\n" * 50
+    done = run("train", "-", "-o", tmp_path / "model.rfd", "--json", stdin=text)
+    assert done.status == 0 and done.json["features"] == 2**18, done.err
+    predicted = run("predict", tmp_path / "model.rfd", "-", stdin=b"hot\ncold never-seen\n")
+    assert predicted.out.splitlines() == ["prediction", "1", "0"]
+
+
+def test_features_that_the_model_does_not_know_are_left_out_and_counted(run, svm, tmp_path):
+    trained(run, svm, tmp_path)
+    done = run("predict", tmp_path / "model.rfd", "-", stdin=b"1 1:1 99:5\n1 1:1\n")
+    lines = done.out.splitlines()
+    assert lines[1] == lines[2] and "left out 1 entries" in done.err
+
+
+def test_lines_that_cannot_be_read_end_it_or_are_skipped(run, svm, tmp_path):
+    with open(svm, "a") as file:
+        file.write("1 1:one\n-1 2:2\n")
+    done = run("train", svm, "-o", tmp_path / "model.rfd")
+    assert done.status == 1 and f"{svm}, line 401" in done.err and "'1 1:one'" in done.err
+    assert not (tmp_path / "model.rfd").exists()
+    done = run("train", svm, "-o", tmp_path / "model.rfd", "--on-error", "skip", "--json")
+    assert done.json["rows"] == 401 and "skipped 1 rows" in done.err and "line 401" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments, status, message",
+    [
+        (["train", "missing.svm", "-o", "m.rfd"], 1, "missing.svm"),
+        (["train", "{svm}", "-o", "nowhere/m.rfd"], 1, "nowhere"),
+        (["train", "{svm}", "-o", "m.rfd", "--hash-bits", "40"], 2, "hash_bits"),
+        (["train", "{svm}", "-o", "m.rfd", "--resume"], 2, "--checkpoint"),
+        (["train", "{svm}", "-o", "m.rfd", "--classes", "3,4"], 2, "classes"),
+        (["predict", "{svm}", "{svm}"], 1, "snapshot"),
+        (["train", "{svm}"], 2, "output"),
+        (["nonsense"], 2, "nonsense"),
+    ],
+)
+def test_bad_input_has_one_line_and_an_exit_status(run, svm, tmp_path, monkeypatch, arguments, status, message):
+    monkeypatch.chdir(tmp_path)
+    done = run(*(each.format(svm=svm) for each in arguments))
+    assert done.status == status and message in done.err and done.out == ""
+    assert "Traceback" not in done.err
+
+
+def test_plot_of_progress(run, svm, tmp_path):
+    trained(run, svm, tmp_path, "--plot", tmp_path / "progress.png")
+    assert (tmp_path / "progress.png").read_bytes().startswith(b"\x89PNG")

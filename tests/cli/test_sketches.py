@@ -1,0 +1,117 @@
+"""`robustfd sketch`, `merge`, `info`, `export`, `pca`: what they write is what the library says."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import scipy.sparse as sp
+
+import robustfd
+from robustfd.cli.sketch import METHODS
+
+
+def same(one, two):
+    assert type(one) is type(two) and one.n_samples_seen_ == two.n_samples_seen_
+    np.testing.assert_array_equal(one.sketch_, two.sketch_)
+    assert one.alpha_ == two.alpha_ and one.error_bound_ == two.error_bound_
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sketch_is_that_of_the_library(run, svm, rows, tmp_path, method):
+    seed = ["--seed", 3] if method in ("rp", "oja") else []
+    done = run("sketch", svm, "-m", 6, "--method", method, *seed, "-o", tmp_path / "s.rfd", "--json", "-q")
+    kind = getattr(robustfd, METHODS[method])
+    given = {"sketch_size": 6, "random_state": 3}
+    expected = kind(**{name: value for name, value in given.items() if name in kind._get_param_names()})
+    expected.fit(sp.csr_matrix(rows[0]))
+    sketch = robustfd.load(tmp_path / "s.rfd")
+    same(sketch, expected)
+    assert (done.status, done.err) == (0, "")
+    assert done.json["alpha"] == sketch.alpha_ and done.json["error_bound"] == sketch.error_bound_
+    assert done.json["rows"] == 400 and done.json["features"] == 12
+
+
+def test_parts_merge_to_the_whole(run, svm, rows, tmp_path):
+    text = svm.read_text().splitlines(keepends=True)
+    for k in range(4):
+        part = tmp_path / f"part{k}.svm"
+        part.write_text("".join(text[100 * k : 100 * (k + 1)]))
+        run("sketch", part, "-m", 6, "--features", 12, "-o", tmp_path / f"{k}.rfd")
+    done = run("merge", *(tmp_path / f"{k}.rfd" for k in range(4)), "-o", tmp_path / "all.rfd", "--json")
+    merged = robustfd.load(tmp_path / "all.rfd")
+    parts = [
+        robustfd.RobustFrequentDirections(6).fit(sp.csr_matrix(rows[0][100 * k : 100 * (k + 1)])) for k in range(4)
+    ]
+    same(merged, robustfd.merge(parts))
+    assert done.json["rows"] == 400 and done.json["files"] == 4
+
+
+def test_sketches_of_other_columns_do_not_merge(run, svm, tmp_path):
+    run("sketch", svm, "-m", 6, "-o", tmp_path / "a.rfd")
+    run("sketch", svm, "-m", 6, "--features", 13, "-o", tmp_path / "b.rfd")
+    done = run("merge", tmp_path / "a.rfd", tmp_path / "b.rfd", "-o", tmp_path / "c.rfd")
+    assert done.status == 2 and "other columns" in done.err
+    assert not (tmp_path / "c.rfd").exists()
+
+
+def test_info_brackets_the_eigenvalues(run, svm, rows, tmp_path):
+    run("sketch", svm, "-m", 6, "-o", tmp_path / "s.rfd")
+    done = run("info", tmp_path / "s.rfd", "--plot", tmp_path / "s.png", "--json")
+    truth = np.linalg.eigvalsh(rows[0].T @ rows[0])[::-1]
+    for value, found in zip(truth, done.json["spectrum"], strict=False):
+        assert found["least"] <= value <= found["most"]
+        assert abs(found["estimate"] - value) <= done.json["error_bound"]
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    text = run("info", tmp_path / "s.rfd").out
+    assert "RobustFrequentDirections" in text and "at least" in text
+
+
+def test_export_gives_the_arrays(run, svm, tmp_path):
+    run("sketch", svm, "-m", 6, "--center", "-o", tmp_path / "s.rfd")
+    sketch = robustfd.load(tmp_path / "s.rfd")
+    assert run("export", tmp_path / "s.rfd").status == 0
+    with np.load(tmp_path / "s.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["sketch"], sketch.sketch_)
+        np.testing.assert_array_equal(arrays["mean"], sketch.mean_)
+        assert arrays["alpha"] == sketch.alpha_ and arrays["error_bound"] == sketch.error_bound_
+    run("export", tmp_path / "s.rfd", "--to", "csv", "-o", tmp_path / "b.csv")
+    head, *lines = (tmp_path / "b.csv").read_text().splitlines()
+    assert head == ",".join(map(str, range(1, 13)))
+    np.testing.assert_array_equal([[float(v) for v in line.split(",")] for line in lines], sketch.sketch_)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_pca_gives_the_scores_of_the_library(run, svm, rows, tmp_path, suffix):
+    run("sketch", svm, "-m", 30, "--center", "-o", tmp_path / "s.rfd")  # larger than the rank: exact
+    done = run("pca", tmp_path / "s.rfd", svm, "-k", 3, "-o", tmp_path / f"out.{suffix}", "--json")
+    if suffix == "parquet":
+        table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    else:
+        with open(tmp_path / f"out.{suffix}") as file:
+            names = file.readline().strip().replace('"', "").split("," if suffix == "csv" else "\t")
+            values = np.loadtxt(file, delimiter="," if suffix == "csv" else "\t")
+        table = dict(zip(names, values.T, strict=True))
+    X = rows[0]
+    values, vectors = np.linalg.eigh(np.cov(X.T))
+    np.testing.assert_array_equal(table["target"], rows[1])
+    for k in range(3):
+        v = vectors[:, -1 - k]
+        v = v * np.sign(v[np.abs(v).argmax()])
+        np.testing.assert_allclose(table[f"pc{k + 1}"], (X - X.mean(axis=0)) @ v, atol=1e-8)
+    np.testing.assert_allclose(done.json["explained_variance"], values[::-1][:3], rtol=1e-9)
+
+
+def test_pca_to_standard_output_is_nothing_but_the_table(run, svm, tmp_path):
+    run("sketch", svm, "-m", 6, "-o", tmp_path / "s.rfd")
+    done = run("pca", tmp_path / "s.rfd", svm, "-k", 2)
+    lines = done.out.splitlines()
+    assert lines[0] == "target,pc1,pc2" and len(lines) == 401
+    assert "without --center" in done.err
+
+
+def test_result_is_json_on_request_and_a_table_otherwise(run, svm, tmp_path):
+    done = run("sketch", svm, "-m", 6, "-o", tmp_path / "s.rfd", "--json")
+    assert json.loads(done.out)["kind"] == "RobustFrequentDirections"
+    assert "certified" not in done.out
+    assert "relative error bound" in run("info", tmp_path / "s.rfd").out
