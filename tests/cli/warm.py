@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -100,8 +101,6 @@ def write_rows(path, n, d=20, seed=0):
 
 def _serve():
     """Read requests from standard input, and fork for each that is a command."""
-    import tempfile
-
     from robustfd.cli import main
 
     with tempfile.TemporaryDirectory() as folder:
@@ -165,6 +164,7 @@ def _become(folder, arguments, stdin=os.devnull, stdout=None, stderr=None, block
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None
     for target, path, flags in (
         (0, stdin, os.O_RDONLY),
         (1, stdout or ".stdout", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),

@@ -192,8 +192,13 @@ class Pass:
                 self._keep()
                 return f"All rows are in the checkpoint {kept}: --resume writes the file."
         with contextlib.suppress(OSError):
-            place = Path(tempfile.mkdtemp(prefix="robustfd-")) / self.output.name
-            self.model.save(place, notes={"layout": self.layout})
+            handle, place = tempfile.mkstemp(prefix="robustfd-", suffix=f"-{self.output.name}")
+            os.close(handle)
+            try:
+                self.model.save(place, notes={"layout": self.layout})
+            except OSError:
+                os.unlink(place)
+                raise
             return f"The model is in {place} instead."
         if kept is not None and kept.exists():
             return f"The checkpoint {kept} is as it was: --resume goes on from there."
