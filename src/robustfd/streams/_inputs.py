@@ -29,6 +29,7 @@ class Input:
         self._file: Any = None
         self._raw: Any = None
         self.size: int | None = None  # in bytes, as stored, when it was found
+        self._owned = False  # whether a file that can be read only once was opened here
         if isinstance(source, str) and source == "-":
             self.name, self._file = "standard input", sys.stdin.buffer
         elif hasattr(source, "read"):
@@ -43,7 +44,7 @@ class Input:
             elif stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(f"{self.name} is a directory.")
             else:  # a named pipe: it can be opened only once
-                self._file = open(path, "rb")  # noqa: SIM115
+                self._file, self._owned = open(path, "rb"), True  # noqa: SIM115
 
     @property
     def can_be_reread(self) -> bool:
@@ -77,7 +78,7 @@ class Input:
                 if not found or not damage(error):  # else what is behind them is for the reader to complain about
                     raise
         if self.path is None:
-            self._raw = io.BufferedReader(_Joined(bytes(found), file), _AT_ONCE)
+            self._raw = io.BufferedReader(_Joined(bytes(found), file, owned=True), _AT_ONCE)
         return bytes(found)
 
     @contextmanager
@@ -85,7 +86,7 @@ class Input:
         """Yield its plain content, at the beginning; what can be read only once goes on where it was."""
         if self.path is None:
             if self._raw is None:
-                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file), _AT_ONCE))
+                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file, owned=self._owned), _AT_ONCE))
             yield self._raw
         else:
             with open(self.path, "rb", buffering=_AT_ONCE) as self._file, _plain(self._file) as plain:
@@ -100,10 +101,15 @@ class Input:
 
 
 class _Joined(io.RawIOBase):
-    """Some bytes, and then those of a file, which stays open when this is closed: it is somebody else's."""
+    """Some bytes, and then those of a file, which stays open when this is closed if it is somebody else's."""
 
-    def __init__(self, head: bytes, file: Any):
-        self._head, self._file = memoryview(head), file
+    def __init__(self, head: bytes, file: Any, *, owned: bool):
+        self._head, self._file, self._owned = memoryview(head), file, owned
+
+    def close(self) -> None:
+        if self._owned and not self.closed:
+            self._file.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
