@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -218,16 +218,27 @@ def _bytes_of(value: Any) -> Any:
 
 def write(path: Any, parts: Iterable[Any]) -> None:
     """Write buffers to a file so that at any moment the file is either the old one or the new one, whole."""
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)
+
+
+@contextlib.contextmanager
+def replacing(path: Any) -> Iterator[Any]:
+    """Yield a binary file that takes the place of the one of this name when all is written, or never."""
     named, path = path, Path(os.path.realpath(os.fsdecode(path)))  # a link stays a link
     if path.is_dir():
         raise IsADirectoryError(f"Cannot save to {str(named)!r}: it is a directory.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Cannot save to {str(named)!r}: there is no directory {str(path.parent)!r}.")
+    if path.exists() and not path.is_file():  # a device or a pipe: whoever may replace it would wreck the system
+        with open(path, "wb") as file:
+            yield file
+        return
     temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
     try:
         with open(temporary, "xb") as file:
-            for part in parts:
-                file.write(part)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if path.exists():

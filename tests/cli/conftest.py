@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.text import libsvm_text
+from tests.cli.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,3 +71,13 @@ def svm(tmp_path, rows):
     path = tmp_path / "rows.svm"
     path.write_text(libsvm_text(*rows))
     return path
+
+
+@pytest.fixture(scope="package")
+def warm():
+    """Where commands are started without waiting for their imports."""
+    if not hasattr(os, "fork"):
+        pytest.skip("processes cannot be forked here")
+    server = Warm()
+    yield server
+    server.close()

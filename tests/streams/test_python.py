@@ -19,7 +19,7 @@ def cut(x, y=None, size=7, rows=30):
         yield x[k : k + size] if y is None else (x[k : k + size], y[k : k + size])
 
 
-KINDS = {"array": np.asarray, "matrix": sp.csr_matrix, "sparse array": sp.csr_array, "frame": pd.DataFrame, "f4": np.float32}
+KINDS = {
     "array": np.asarray,
     "matrix": sp.csr_matrix,
     "sparse array": sp.csr_array,

@@ -12,16 +12,22 @@ from robustfd.streams import Stream
 
 def load_model(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -> tuple[Any, dict[str, Any] | None]:
     """Return what is in a file, and the layout of its columns if it was made by the command line."""
-    try:
-        model, notes = load_with_notes(path)
-    except SnapshotError as error:
-        raise SnapshotError(f"{path}: {error}") from error
+    model, layout, _ = load_model_and_notes(path)
     found = "sketch" if hasattr(model, "second_moment") else "learner"
     if wanted not in ("any", found):
         made_by = {"sketch": "sketch", "learner": "train"}[wanted]
         raise ValueError(f"{path} holds a {type(model).__name__}; a file that `robustfd {made_by}` wrote is needed.")
+    return model, layout
+
+
+def load_model_and_notes(path: Path) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:
+    """Return what is in a file, the layout of its columns if there is one, and all that was noted beside."""
+    try:
+        model, notes = load_with_notes(path)
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from error
     layout = notes.get("layout")
-    return model, layout if isinstance(layout, dict) else None
+    return model, layout if isinstance(layout, dict) else None, notes
 
 
 def open_like(

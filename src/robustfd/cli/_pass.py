@@ -1,6 +1,7 @@
 """One pass over files that can be stopped at any moment and gone on with: checkpoints, signals, progress."""
 
 import contextlib
+import os
 import signal
 import tempfile
 import time
@@ -11,11 +12,10 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from robustfd._container import load_with_notes
-from robustfd.cli._models import require_folder
+from robustfd.cli._models import load_model_and_notes, require_folder
 from robustfd.cli._parameters import Keeping, Reading, Talk
 from robustfd.cli._talk import Stopped, say, stderr
-from robustfd.streams import Block, Position, Stream, open_stream
+from robustfd.streams import Block, Position, Stream, StreamError, open_stream
 
 SECONDS = 0.5  # between two looks at what is costly to show
 
@@ -45,6 +45,12 @@ def open_files(
     return open_stream(source, layout=layout, start=start, **{**options, **more})
 
 
+def columns_of(reading: Reading) -> dict[str, Any]:
+    """Return those of the options for reading that say what the columns are: they cannot change on the way."""
+    names = ("target", "columns", "categories", "hash_bits", "n_features", "zero_based", "header", "delimiter")
+    return {name: getattr(reading, name) for name in names}
+
+
 def _column(name: str) -> str | int:
     name = name.strip()
     return int(name) if name.lstrip("-").isdigit() else name
@@ -59,12 +65,19 @@ class Pass:
         self.job, self.output, self.keeping, self.talk = job, output, keeping, talk
         self.layout: dict[str, Any] | None = None
         self.position: Position | None = None
+        self._names: list[str] = []
+        self._names_before: Any = None
         require_folder(output)
+        for each in job["files"]:
+            if each != "-" and os.path.realpath(each) == os.path.realpath(output):
+                raise ValueError(f"{output} is a file to read; the model would take its place.")
         if keeping.checkpoint is None:
             if keeping.resume:
                 raise ValueError("--resume needs --checkpoint FILE, the file to go on from.")
             return
         require_folder(keeping.checkpoint)
+        if os.path.realpath(keeping.checkpoint) == os.path.realpath(output):
+            raise ValueError(f"The checkpoint cannot be {output} too: it is removed when that is written.")
         if keeping.checkpoint.exists():
             if not keeping.resume:
                 raise ValueError(
@@ -77,14 +90,14 @@ class Pass:
 
     def _resume(self, path: Path) -> None:
         """Take model and position from a checkpoint, if it is one of this job."""
-        model, notes = load_with_notes(path)
+        model, self.layout, notes = load_model_and_notes(path)
         kept = notes.get("checkpoint")
         if not isinstance(kept, dict) or not isinstance(kept.get("job"), dict) or "position" not in kept:
             raise ValueError(f"{path} is no checkpoint; it holds a {type(model).__name__}.")
         for name, value in self.job.items():
             if kept["job"].get(name) != value:
                 raise ValueError(f"The checkpoint {path} was made with {name} {kept['job'].get(name)}, not {value}.")
-        self.model, self.layout = model, notes.get("layout")
+        self.model, self._names_before = model, kept.get("inputs")
         self.position = Position.from_json(kept["position"])
         say(self.talk, f"Going on from row {self.position.rows:,} of the checkpoint {path}.")
 
@@ -98,6 +111,12 @@ class Pass:
     ) -> Iterator[Block]:
         """Yield blocks; by the time the next one is asked for, `self.model` has learnt the one before."""
         self.layout, every, self.position = stream.layout, self.keeping.every, stream.position
+        self._names = [each.name for each in stream.inputs]
+        if self._names_before is not None and self._names[: self.position.file + 1] != self._names_before:
+            raise StreamError(
+                f"The checkpoint {self.keeping.checkpoint} was written when there were other files in the directory. "
+                "Remove it to start anew."
+            )
         kept_rows, source = self.position.rows, iter(stream)
         with _Signals() as signals, _bar(stream, self.talk) as bar:
             while True:
@@ -122,9 +141,10 @@ class Pass:
     def _keep(self) -> None:
         """Write the checkpoint."""
         assert self.keeping.checkpoint is not None and self.position is not None
-        notes = {"layout": self.layout, "checkpoint": {"job": self.job, "position": self.position.to_json()}}
+        names = self._names[: self.position.file + 1]  # further ones may still come
+        kept = {"job": self.job, "position": self.position.to_json(), "inputs": names}
         try:
-            self.model.save(self.keeping.checkpoint, notes=notes)
+            self.model.save(self.keeping.checkpoint, notes={"layout": self.layout, "checkpoint": kept})
         except OSError as error:
             raise OSError(
                 f"The checkpoint {self.keeping.checkpoint} could not be written: {error.strerror or error}. "
@@ -166,13 +186,22 @@ class Pass:
 
     def _rescue(self) -> str:
         """Put the model anywhere else; return what there is to say about it."""
-        with contextlib.suppress(OSError):
-            if self.keeping.checkpoint is not None:
+        kept = self.keeping.checkpoint
+        if kept is not None:
+            with contextlib.suppress(OSError):
                 self._keep()
-                return f"All rows are in the checkpoint {self.keeping.checkpoint}: --resume writes the file."
-            place = Path(tempfile.mkdtemp(prefix="robustfd-")) / self.output.name
-            self.model.save(place, notes={"layout": self.layout})
+                return f"All rows are in the checkpoint {kept}: --resume writes the file."
+        with contextlib.suppress(OSError):
+            handle, place = tempfile.mkstemp(prefix="robustfd-", suffix=f"-{self.output.name}")
+            os.close(handle)
+            try:
+                self.model.save(place, notes={"layout": self.layout})
+            except OSError:
+                os.unlink(place)
+                raise
             return f"The model is in {place} instead."
+        if kept is not None and kept.exists():
+            return f"The checkpoint {kept} is as it was: --resume goes on from there."
         return "The model is lost."
 
 
@@ -215,11 +244,11 @@ class _Signals:
         """Return what `wait` does, or None when a signal comes."""
         try:
             self._waiting = True
-            result = None if self.caught else wait()
-            self._waiting = False
+            return None if self.caught else wait()
         except _Awake:
             return None
-        return result
+        finally:
+            self._waiting = False
 
 
 class _Awake(BaseException):

@@ -3,12 +3,13 @@
 import contextlib
 import csv
 import io
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from robustfd._container import replacing
+from robustfd.cli._talk import naming
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 
@@ -17,21 +18,16 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 def writing(path: Path | None) -> Iterator[Any]:
     """Yield a binary file that gets its name when all is written; standard output if there is no path."""
     if path is None or str(path) == "-":
+        if sys.stdout is None:
+            raise OSError("Standard output is closed.")
         yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with naming("Standard output"):
+            sys.stdout.buffer.flush()
         return
-    path = Path(os.path.realpath(path))
-    temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            yield file
+    with replacing(path) as file:
+        yield file
+        with naming(path):
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 @contextlib.contextmanager
@@ -41,11 +37,16 @@ def table_writer(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]
     if suffix not in SUFFIXES:
         raise ValueError(f"{path} should end with one of {', '.join(SUFFIXES)}, which says what to write.")
     with writing(path) as file, contextlib.ExitStack() as closing:
-        yield (
-            _parquet_writer(file, closing)
-            if suffix == ".parquet"
-            else csv_writer(file, "\t" if suffix == ".tsv" else ",")
-        )
+        if suffix == ".parquet":
+            write = _parquet_writer(file, closing)
+        else:
+            write = csv_writer(file, "\t" if suffix == ".tsv" else ",")
+
+        def write_named(columns: dict[str, Any]) -> None:
+            with naming("Standard output" if path is None else path):
+                write(columns)
+
+        yield write_named
 
 
 def csv_writer(file: Any, delimiter: str = ",") -> Callable[[dict[str, Any]], None]:

@@ -6,7 +6,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -28,9 +29,63 @@ class Stopped(BaseException):
 @contextmanager
 def reporting_errors(*, verbose: bool) -> Iterator[None]:
     """End the process with a line about what went wrong, and the exit status that goes with it."""
+    with redirect_stderr(_Careless(sys.stderr)):
+        before = signal.signal(signal.SIGTERM, _stop)
+        try:
+            with _ending(verbose):
+                yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise Stopped(signum, "stopped.")
+
+
+class _Careless:
+    """Standard error as it may be full or closed: what is said there is no reason to stop."""
+
+    def __init__(self, file: Any):
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write, if possible."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if possible."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.flush()
+
+    def isatty(self) -> bool:
+        """Return whether a person looks at it."""
+        return self._file is not None and self._file.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@contextmanager
+def naming(what: Any) -> Iterator[None]:
+    """Say in what the system has to say about writing what could not be written."""
     try:
         yield
-        sys.stdout.flush()
+    except BrokenPipeError:  # nobody has to be told
+        raise
+    except OSError as error:
+        raise OSError(f"{what} could not be written: {error.strerror or error}.") from error
+
+
+@contextmanager
+def _ending(verbose: bool) -> Iterator[None]:
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:  # whoever read the results has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
@@ -82,6 +137,13 @@ def stdout() -> Console:
 
 def tell(talk: Talk, result: Mapping[str, Any], *tables: Table) -> None:
     """Print a result: as JSON, or its plain parts as a table of two columns and then other tables."""
+    with naming("Standard output"):
+        _print(talk, result, *tables)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _print(talk: Talk, result: Mapping[str, Any], *tables: Table) -> None:
     if talk.json:
         print(json.dumps({key: plain(value) for key, value in result.items()}, allow_nan=False))
         return

@@ -32,7 +32,7 @@ def sketch(
 ) -> None:
     """Sketch the rows of FILES in one pass and constant memory: A'A is about B'B + alpha I, with a certified error."""
     import robustfd
-    from robustfd.cli._pass import Pass, open_files
+    from robustfd.cli._pass import Pass, columns_of, open_files
     from robustfd.cli._talk import tell
 
     kind = getattr(robustfd, METHODS[method])
@@ -40,7 +40,7 @@ def sketch(
         "sketch_size": sketch_size, "center": center, "alpha0": alpha0, "decay": decay, "random_state": seed,
     }  # fmt: skip
     known = kind._get_param_names()
-    job = {"command": "sketch", "files": files, "method": str(method), **given}
+    job = {"command": "sketch", "files": files, "method": str(method), **given, **columns_of(reading)}
     run = Pass(job, output, keeping, talk)
     if not run.resumed:
         run.model = kind(**{name: value for name, value in given.items() if name in known})

@@ -55,13 +55,13 @@ def train(
         no_labels,
         open_labelled,
     )
-    from robustfd.cli._pass import Pass
+    from robustfd.cli._pass import Pass, columns_of
     from robustfd.cli._talk import say, tell
 
     began = time.monotonic()
     job = {
         "command": "train", "files": files, "task": str(task), "learner": str(learner), "sketch_size": sketch_size,
-        "loss": str(loss), "classes": classes,
+        "loss": str(loss), "classes": classes, **columns_of(reading),
     }  # fmt: skip
     run = Pass(job, output, keeping, talk)
     stream = open_labelled(files, reading, layout=run.layout, start=run.position)

@@ -28,6 +28,8 @@ class Input:
         self.path: Path | None = None
         self._file: Any = None
         self._raw: Any = None
+        self.size: int | None = None  # in bytes, as stored, when it was found
+        self._owned = False  # whether a file that can be read only once was opened here
         if isinstance(source, str) and source == "-":
             self.name, self._file = "standard input", sys.stdin.buffer
         elif hasattr(source, "read"):
@@ -36,18 +38,13 @@ class Input:
                 raise TypeError(f"{self.name} is open for reading text; open it in binary: open(path, 'rb').")
         else:
             path = Path(os.fsdecode(source))
-            self.name, mode = str(path), path.stat().st_mode  # raises now if it is not there
-            if stat.S_ISREG(mode):
-                self.path = path
-            elif stat.S_ISDIR(mode):
+            self.name, status = str(path), path.stat()  # raises now if it is not there
+            if stat.S_ISREG(status.st_mode):
+                self.path, self.size = path, status.st_size
+            elif stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(f"{self.name} is a directory.")
             else:  # a named pipe: it can be opened only once
-                self._file = open(path, "rb")  # noqa: SIM115
-
-    @property
-    def size(self) -> int | None:
-        """Its size in bytes as stored, None if it has none."""
-        return None if self.path is None else self.path.stat().st_size
+                self._file, self._owned = open(path, "rb"), True  # noqa: SIM115
 
     @property
     def can_be_reread(self) -> bool:
@@ -81,7 +78,7 @@ class Input:
                 if not found or not damage(error):  # else what is behind them is for the reader to complain about
                     raise
         if self.path is None:
-            self._raw = io.BufferedReader(_Joined(bytes(found), file), _AT_ONCE)
+            self._raw = io.BufferedReader(_Joined(bytes(found), file, owned=True), _AT_ONCE)
         return bytes(found)
 
     @contextmanager
@@ -89,7 +86,7 @@ class Input:
         """Yield its plain content, at the beginning; what can be read only once goes on where it was."""
         if self.path is None:
             if self._raw is None:
-                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file), _AT_ONCE))
+                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file, owned=self._owned), _AT_ONCE))
             yield self._raw
         else:
             with open(self.path, "rb", buffering=_AT_ONCE) as self._file, _plain(self._file) as plain:
@@ -104,10 +101,15 @@ class Input:
 
 
 class _Joined(io.RawIOBase):
-    """Some bytes, and then those of a file, which stays open when this is closed: it is somebody else's."""
+    """Some bytes, and then those of a file, which stays open when this is closed if it is somebody else's."""
 
-    def __init__(self, head: bytes, file: Any):
-        self._head, self._file = memoryview(head), file
+    def __init__(self, head: bytes, file: Any, *, owned: bool):
+        self._head, self._file, self._owned = memoryview(head), file, owned
+
+    def close(self) -> None:
+        if self._owned and not self.closed:
+            self._file.close()
+        super().close()
 
     def readable(self) -> bool:
         return True

@@ -26,7 +26,8 @@ class NpyStream(Stream):
         **common: Any,
     ):
         super().__init__(inputs, **common)
-        self._pipes: dict[int, Items] = {}
+        self._pipes: dict[int, Items] = {}  # inputs that can be read only once, and which of them were
+        self._spent: set[int] = set()
         with self._items(0) as items:
             width = items.shape[1]
         if layout is not None:
@@ -77,7 +78,10 @@ class NpyStream(Stream):
         count, skipped, before = start.rows, start.skipped, sum(each.size or 0 for each in self.inputs[: start.file])
         for file in range(start.file, len(self.inputs)):
             source = self.inputs[file]
+            if file in self._spent:
+                continue
             with self._items(file) as items:
+                self._spent |= {file} & self._pipes.keys()
                 features, target = self._places(items.shape[1], file)
                 for first, rows in self._rows(items, source, start.offset if file == start.file else 0):
                     x, y = as_floats(rows[:, features]), None

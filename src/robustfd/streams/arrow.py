@@ -70,7 +70,8 @@ class ParquetStream(_BatchStream):
             )
         with _named(source), ExitStack() as stack:
             where = source.path if source.is_plain else stack.enter_context(source.opened())
-            yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER))
+            # With pre_buffer all that was read stays in memory until the last row group.
+            yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER, pre_buffer=False))
 
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file."""

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams import _parse
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, Survey
+from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, Survey, finite_rows
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
@@ -107,8 +107,7 @@ class LibsvmStream(Stream):
         found = _parse.parse_rows(text, settings, POWERS, labels, ends, columns, values, bad, slow)
         for begin, line, wrong in bad[: found[_parse.BAD]].tolist():
             reason = _WRONG[wrong].format(n_features=self.n_features if wrong == _parse.BEYOND_LAST else 0)
-            where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
-            self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}")
+            self._bad_line(chunk, line, reason, begin)
         for begin, entry in slow[: found[_parse.SLOW]].tolist():
             number = float(_token(chunk.text, begin))
             if entry < 0:
@@ -123,7 +122,21 @@ class LibsvmStream(Stream):
             x.sum_duplicates()
         else:
             x.has_canonical_format = True
-        return Block(x, labels[:n] if self._labelled else None), found
+        y = labels[:n] if self._labelled else None
+        keep = finite_rows(x, y) if found[_parse.SLOW] else None  # numbers of hundreds of digits may be infinite
+        if keep is None:
+            return Block(x, y), found
+        for row in np.flatnonzero(~keep).tolist():
+            long = slow[: found[_parse.SLOW]].tolist()
+            before = bytes(chunk.text[: next(begin for begin, entry in long if row == _row_of(entry, ends[:n]))])
+            self._bad_line(chunk, before.count(b"\n"), _WRONG[_parse.NOT_FINITE], before.rfind(b"\n") + 1)
+        found[_parse.BAD] += int((~keep).sum())
+        return Block(x[keep], None if y is None else y[keep]), found
+
+    def _bad_line(self, chunk: Chunk, line: int, reason: str, begin: int) -> None:
+        """Raise, or keep the message, about a line of a chunk."""
+        where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
+        self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}")
 
 
 def read_layout(layout: dict[str, Any]) -> tuple[int | None, bool | None, int | None]:
@@ -136,6 +149,11 @@ def read_layout(layout: dict[str, Any]) -> tuple[int | None, bool | None, int | 
     if bits is not None and (type(bits) is not int or not 0 < bits <= MOST_BITS):
         raise StreamError(f"{layout!r:.100} is no layout of columns.")
     return width if bits is None else None, zero_based, bits
+
+
+def _row_of(entry: int, ends: Any) -> int:
+    """Return the row that an entry, or a label (-1 - row), belongs to."""
+    return -1 - entry if entry < 0 else int(np.searchsorted(ends, entry, side="right"))
 
 
 def _token(text: memoryview, begin: int) -> bytes:
