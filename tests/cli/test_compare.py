@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from robustfd import OnlineNewton, RFDSONClassifier, SketchedNewtonClassifier, SketchedNewtonRegressor
-from robustfd.cli._comparison import Comparison, Holdout
-from robustfd.cli._contenders import contenders
-from robustfd.cli._problem import Problem, Rows, Scale
-from robustfd.cli._verdict import need
+from robustfd.comparison.comparison import Comparison, Holdout
+from robustfd.comparison.contenders import contenders
+from robustfd.comparison.problem import Problem, Rows, Scale
+from robustfd.comparison.verdict import need
 
 
 def call(*arguments, given=None):

@@ -118,7 +118,7 @@ class Pass:
                 "Remove it to start anew."
             )
         kept_rows, source = self.position.rows, iter(stream)
-        with _Signals() as signals, _bar(stream, self.talk) as bar:
+        with _Signals() as signals, Bar(stream, self.talk) as bar:
             while True:
                 try:
                     block = signals.interruptible(lambda: next(source, None))
@@ -255,7 +255,7 @@ class _Awake(BaseException):
     """A signal came while input was waited for."""
 
 
-class _bar:
+class Bar:
     """How far the reading is: rows, bytes, time left, and what a command adds."""
 
     def __init__(self, stream: Stream, talk: Talk):
@@ -271,7 +271,7 @@ class _bar:
         )  # fmt: skip
         self._task = self.progress.add_task("", total=total, rows="", speed="", more="")
 
-    def __enter__(self) -> "_bar":
+    def __enter__(self) -> "Bar":
         self.progress.start()
         return self
 

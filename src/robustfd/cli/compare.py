@@ -48,21 +48,21 @@ def compare(
     (or, for classes, within two standard errors), "a little" up to 25 %, else "yes". That best one is picked
     afterwards, which flatters it.
     """
-    from robustfd.cli._comparison import Comparison
-    from robustfd.cli._learning import decide_task, known_classes, open_labelled
-    from robustfd.cli._pass import _bar, report_losses
+    from robustfd.cli._learning import decide_task, known_classes, no_labels, open_labelled
+    from robustfd.cli._pass import Bar, report_losses
     from robustfd.cli._talk import columns, say, tell
-    from robustfd.cli._verdict import verdict
+    from robustfd.comparison.comparison import Comparison
+    from robustfd.comparison.verdict import verdict
 
     began = time.monotonic()
     if plot is not None:
         require_picture(plot)
     stream = open_labelled(files, reading)
     labels, comparison = known_classes(stream, task, classes), None
-    with _bar(stream, talk) as bar:
+    with Bar(stream, talk) as bar:
         for block in stream:
             if block.y is None:
-                raise ValueError(f"{files[0]} has no labels: --target COLUMN says which column they are in.")
+                raise no_labels(files, stream)
             if comparison is None:
                 chosen, labels = decide_task(task, labels if labels is not None else block.y)
                 comparison = Comparison(labels, stream.n_features, share=test, seed=seed, quick=quick)
@@ -84,9 +84,10 @@ def compare(
         "seconds": time.monotonic() - began,
     }  # fmt: skip
     if plot is not None:
-        from robustfd.cli._comparison_figure import draw_comparison
+        from robustfd.cli._figures import save
+        from robustfd.comparison.figure import draw_comparison
 
-        draw_comparison(learners, result, plot)
+        save(draw_comparison(learners, result), plot)
         result["file"] = str(plot)
     result |= {"learners": learners, "left_out": comparison.left_out, "verdict": answer}
     tell(talk, result, *tables(learners), columns(QUESTION, [[answer["words"]]]))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.cli._learning import make_learner
-from robustfd.cli._problem import Problem
-from robustfd.cli._runners import Batches, Estimator, Linear, Runner
+import robustfd
+from robustfd.comparison.problem import Problem
+from robustfd.comparison.runners import Batches, Estimator, Linear, Runner
 
 MOST_BYTES = 500_000_000  # of all settings of a learner together, beyond which it is left out
 SKETCH_SIZE = 20
@@ -50,15 +50,14 @@ def contenders(problem: Problem, *, quick: bool) -> tuple[list[Contender], dict[
 
 def _untuned(problem: Problem) -> list[Contender]:
     """Return the learners of this library as `robustfd train` makes them, and what says the same of every row."""
-    task = "classification" if problem.classes else "regression"
 
-    def own(kind: str, width: int) -> Contender:
-        name = type(make_learner(task, kind, None, "squared")).__name__
-        return Contender(name, lambda p, _: Estimator(p, make_learner(task, kind, None, "squared")), width=width)
+    def own(kind: str) -> Contender:
+        name = f"{kind}{'Classifier' if problem.classes else 'Regressor'}"
+        return Contender(name, lambda p, _: Estimator(p, getattr(robustfd, name)()), width=SKETCH_SIZE)
 
     constant = "most frequent label" if problem.classes else "mean of labels"
     return [
-        own("newton", SKETCH_SIZE), own("rfdson", SKETCH_SIZE),
+        own("SketchedNewton"), own("RFDSON"),
         Contender(constant, lambda p, _: Batches(p, Constant()), width=0),
     ]  # fmt: skip
 
@@ -82,25 +81,19 @@ def _decades(first: int, last: int) -> tuple[float, ...]:
 
 def _fd_son(problem: Problem, alpha0: float) -> Runner:
     """Return the paper's FD-SON; numbers are bounded by twice the largest of the first ones."""
-    from robustfd import OnlineNewton
-
     bound = 1.0 if problem.classes else 2 * problem.reach
     reach = float("inf") if problem.classes else bound  # no prediction is beyond it, as of RFDSONRegressor
-    return Linear(problem, lambda: OnlineNewton("fd", SKETCH_SIZE, alpha0=alpha0, bound=bound), reach=reach)
+    return Linear(problem, lambda: robustfd.OnlineNewton("fd", SKETCH_SIZE, alpha0=alpha0, bound=bound), reach=reach)
 
 
 def _adagrad(problem: Problem, rate: float) -> Runner:
     """Return ADAGRAD: without alpha0 its steps do not depend on the scale of rows, so rate c is rows times c."""
-    from robustfd import AdaGrad
-
-    return Linear(problem, lambda: AdaGrad(0.0, **_plain(problem)), factor=rate)
+    return Linear(problem, lambda: robustfd.AdaGrad(0.0, **_plain(problem)), factor=rate)
 
 
 def _descent(problem: Problem, rate: float) -> Runner:
     """Return gradient descent whose rate falls with the root of the number of rows."""
-    from robustfd import OnlineGradientDescent
-
-    return Linear(problem, lambda: OnlineGradientDescent("1/sqrt(t)", scale=rate, **_plain(problem)))
+    return Linear(problem, lambda: robustfd.OnlineGradientDescent("1/sqrt(t)", scale=rate, **_plain(problem)))
 
 
 def _plain(problem: Problem) -> dict[str, Any]:

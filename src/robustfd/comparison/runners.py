@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.cli._problem import Problem, Rows
+from robustfd.comparison.problem import Problem, Rows
 from robustfd.online import progress
 from robustfd.online.progress import tally_judged
 

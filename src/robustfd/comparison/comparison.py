@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.cli._contenders import Contender, contenders
-from robustfd.cli._problem import Problem, Rows, Scale
-from robustfd.cli._runners import Runner
+from robustfd.comparison.contenders import Contender, contenders
+from robustfd.comparison.problem import Problem, Rows, Scale
+from robustfd.comparison.runners import Runner
 from robustfd.streams import StreamError
 
 MOST_ROWS, MOST_BYTES = 20_000, 50_000_000  # that are held out

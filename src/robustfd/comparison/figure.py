@@ -1,11 +1,9 @@
 """The picture of a comparison: errors as rows come, and what settings change."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robustfd.cli._figures import require_matplotlib, save
 from robustfd.experiments._figures import COLOURS
 
 # Learner, as far as its name matters: colour, marker, width of its line. Those of the paper's figures look as there.
@@ -19,9 +17,10 @@ ROOM = 0.1  # of what should be seen of an axis, above and below
 NEAR_ZERO = 0.4  # of the largest error: if the least is below, the axis begins with 0
 
 
-def draw_comparison(learners: list[dict[str, Any]], about: dict[str, Any], path: Path) -> None:
-    """Draw progressive errors against rows, and test errors against settings."""
-    plt = require_matplotlib()
+def draw_comparison(learners: list[dict[str, Any]], about: dict[str, Any]) -> Any:
+    """Return a figure of progressive errors against rows, and of test errors against settings."""
+    import matplotlib.pyplot as plt
+
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.8), layout="constrained")
     _draw_curves(left, learners, about["learnt"])
     off_scale = _draw_settings(right, learners)
@@ -36,7 +35,7 @@ def draw_comparison(learners: list[dict[str, Any]], about: dict[str, Any], path:
         ax.spines[["top", "right"]].set_visible(False)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
-    save(figure, path)
+    return figure
 
 
 def _style(learner: dict[str, Any]) -> dict[str, Any]:
