@@ -45,6 +45,7 @@ def draw_spectrum(model: Any, spectrum: list[tuple[float, float, float]], path: 
     if model.alpha_ > 0:
         ax.axhline(model.alpha_, color="0.5", linestyle=":", label=f"alpha = {model.alpha_:.4g}")
     ax.set_yscale("log")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel("eigenvalue")
     ax.set_title(
         f"{type(model).__name__}: {model.n_samples_seen_:,} rows, {model.n_features_in_:,} features", fontsize="medium"
