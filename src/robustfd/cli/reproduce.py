@@ -1,24 +1,29 @@
 """`robustfd reproduce`: the paper's tables and figures as a report."""
 
-import sys
+import json
+import signal
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from robustfd.cli._parameters import Talk, command
 
 What = StrEnum("What", ["all", "error", "sensitivity", "online", "accuracy", "cost", "regret"])
 
 
+@command
 def reproduce(
     what: Annotated[What, typer.Argument(help="Which experiments.", show_default=True)] = What["all"],
     data: Annotated[str, typer.Option(help="Data sets, with commas between them.")] = "a9a,farm-ads",
     out: Annotated[Path, typer.Option(help="Folder for the report and all results.")] = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, orders and seeds: two minutes.")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 is this one.")] = 2,
+    *,
+    talk: Talk,
 ) -> None:
     """Make the tables and figures of Luo et al. 2019 again, and a report that says what holds.
 
@@ -27,12 +32,12 @@ def reproduce(
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        sys.exit("robustfd: matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'")
-    from robustfd.datasets import DatasetError
+        raise ImportError("matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'") from None
+    from robustfd.cli._talk import Stopped, stderr
     from robustfd.experiments.reproduce import EXPERIMENTS, Watch
     from robustfd.experiments.reproduce import reproduce as run
 
-    console = Console(stderr=True)
+    console = stderr(talk)
     chosen = EXPERIMENTS if what == "all" else (str(what),)
     names = [name.strip() for name in data.split(",") if name.strip()]
     columns = (
@@ -43,10 +48,8 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
         with Progress(*columns, console=console) as progress:
             outcome = run(chosen, names, out, quick=quick, jobs=jobs, watch=_watch(progress, Watch))
-    except (DatasetError, OSError) as error:
-        sys.exit(f"robustfd: {error}")
     except KeyboardInterrupt:
-        sys.exit("\nrobustfd: stopped. The same command continues where it was.")
+        raise Stopped(signal.SIGINT, "stopped. The same command continues where it was.") from None
     for verdict in outcome.verdicts:
         colour, mark = {"holds": ("green", "✓"), "differs": ("yellow", "≠"), "fails": ("red", "✗")}[verdict.status]
         console.print(f"[{colour}]{mark}[/] ", end="")
@@ -56,7 +59,11 @@ def reproduce(
     console.print(
         f"{outcome.cells} cells ({outcome.kept} of them from before) in {outcome.seconds:.0f} s", highlight=False
     )
-    print(outcome.report)
+    if talk.json:
+        verdicts = [{"status": each.status, "claim": each.claim, "found": each.found} for each in outcome.verdicts]
+        print(json.dumps({"report": str(outcome.report), "cells": outcome.cells, "verdicts": verdicts}))
+    else:
+        print(outcome.report)
     if outcome.failed:
         raise typer.Exit(1)
 
