@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import parse_assembly
 from numba.core import event
 from numba.core.ccallback import CFunc
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.registry import cpu_target
 
 # numba tries the types it knows in the order in which they were made known. Here arrays come before strings and lists;
@@ -35,13 +38,36 @@ def compiled(function: Callable[..., Any], **options: bool) -> Any:
         return numba.njit(error_model="numpy", **options)(function)
 
 
+class _PartLibrary(JITCodeLibrary):
+    """The code of a function that is only a part of others: with each of them it is optimised, so not on its own."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code either, only the variables that numba will look for."""
+        names = [v.name for v in self._final_module.global_variables if v.name.startswith("_ZN08NumbaEnv")]
+        self._codegen._add_module(parse_assembly("\n".join(f"@{name} = common global i64 0" for name in names)))
+        self._codegen._engine.finalize_object()
+        self._finalized = True
+
+
+class _PartCompiler(Compiler):
+    """What numba compiles parts by."""
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
 def inner(function: Callable[..., Any], **options: bool) -> Any:
     """Return the function compiled for callers that are compiled themselves: quicker to make.
 
     Python must not call it: it has no entry for Python, and the call would crash.
     """
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(nogil=True, error_model="numpy", **options)(function)
+    return numba.njit(nogil=True, error_model="numpy", pipeline_class=_PartCompiler, **options)(function)
 
 
 def loops(function: Callable[..., Any]) -> Any:
