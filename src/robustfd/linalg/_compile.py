@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import parse_assembly
 from numba.core import event
 from numba.core.ccallback import CFunc
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.registry import cpu_target
+
+# numba tries the types it knows in the order in which they were made known. Here arrays come before strings and lists;
+# were something looked up in the cache on disk first, every `a[i]` would be typed ten times as slowly.
+cpu_target.typing_context.refresh()
 
 # What is compiled holds the code of what it calls, so all sources of the rooms that compile decide whether it is up to
 # date.
@@ -21,36 +29,63 @@ _STAMP = tuple(
 )
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any], **options: bool) -> Any:
     """Return the function compiled by numba, cached on disk where there is a place to write to."""
+    options |= {"nogil": True, "no_cfunc_wrapper": True}
     try:
-        return _stamped(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+        return _stamped(numba.njit(cache=True, error_model="numpy", **options)(function))
     except RuntimeError:  # neither the package's folder nor a user cache can be written
-        return numba.njit(nogil=True, error_model="numpy")(function)
+        return numba.njit(error_model="numpy", **options)(function)
 
 
-def inner(function: Callable[..., Any]) -> Any:
+class _PartLibrary(JITCodeLibrary):
+    """The code of a function that is only a part of others: with each of them it is optimised, so not on its own."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code either, only the variables that numba will look for."""
+        names = [v.name for v in self._final_module.global_variables if v.name.startswith("_ZN08NumbaEnv")]
+        self._codegen._add_module(parse_assembly("\n".join(f"@{name} = common global i64 0" for name in names)))
+        self._codegen._engine.finalize_object()
+        self._finalized = True
+
+
+class _PartCompiler(Compiler):
+    """What numba compiles parts by."""
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+def inner(function: Callable[..., Any], **options: bool) -> Any:
     """Return the function compiled for callers that are compiled themselves: quicker to make.
 
     Python must not call it: it has no entry for Python, and the call would crash.
     """
-    return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(nogil=True, error_model="numpy", pipeline_class=_PartCompiler, **options)(function)
 
 
 def loops(function: Callable[..., Any]) -> Any:
     """Return the function compiled as by `inner`, for functions that make no arrays but views of those handed in.
 
     numba counts references to arrays, and for a view of a row that can take longer than the loop over it. Here it
-    does not: the caller holds what is handed in. Nor may such a function return an array, which would be let go twice.
+    does not: the caller holds what is handed in. Nor may such a function return an array, which would be let go twice,
+    unless it comes from `view` (lapack.py).
     """
-    return numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(
-        function
-    )
+    return inner(function, _nrt=False)
 
 
 def entry(function: Any) -> Any:
-    """Return what `inner` or `loops` returned, compiled once more for Python to call."""
-    return compiled(function.py_func)
+    """Return what `inner` or `loops` returned, compiled once more for Python to call.
+
+    Of `loops` also that is quicker: nothing is made for numba to count references to the arguments.
+    """
+    return compiled(function.py_func, _nrt=function.targetoptions.get("_nrt", True))
 
 
 def compiled_routine(function: Callable[..., None], arguments: str) -> Any:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
 from robustfd.linalg import lapack
-from robustfd.linalg._compile import compiled, compiled_routine, entry, inner
-from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm
+from robustfd.linalg._compile import compiled, compiled_routine, entry, loops
+from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm, view
 from robustfd.linalg.tridiagonal import EPS as EPS
 from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors
 
 Floats = NDArray[np.float64]
 
-TRIDIAGONALISE, VALUES, VECTORS, BACK, EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 6)  # more routines
+TRIDIAGONALISE, VALUES, VECTORS, BACK, ITERATION, EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 7)  # more
 
 SMALL = 30  # rows up to which LAPACK's driver is as fast, called from Python
 LARGE = 128  # rows from which on LAPACK's reduction, of several columns at a time, is faster
@@ -106,6 +106,7 @@ def routines(long: bool) -> NDArray[np.int64]:
     Those of tridiagonal.py take seconds to compile and are 0 unless a long stream is ahead: LAPACK's take their place.
     """
     steps: list[tuple[Any, str]] = [(_tridiagonalise, "ldd"), (_values, "lddd"), (_vectors, "ldddd"), (_back, "ldddd")]
+    steps += [(_inverse_iteration, "llddd")]
     addresses = [compiled_routine(step, arguments).address if long else 0 for step, arguments in steps]
     addresses += [compiled_routine(driver, "llddd").address for driver in (_eigenpairs, _graded_eigenpairs)]
     return np.append(lapack.routines(), addresses)
@@ -151,32 +152,36 @@ def _eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any)
                 vectors[j, i] = 1.0 if i == j else 0.0
         sizes[2] = scale == 0.0
         return
-    inverse, scaled = 1.0 / scale, np.empty((n, n))
+    # One array for all that is needed: each kind of array that is made takes a while to compile. numba lets it go after
+    # it was last named, so what is a part of it must not be used later than that.
+    room = np.empty(3 * n * n + 12 * n + 8)
+    inverse, scaled = 1.0 / scale, view(room, 0, (n, n))
     _scaled_copy(a, inverse, scaled)
-    able = routines[TRIDIAGONALISE] != 0 and n >= 3 and k < MANY * n
-    sizes[2] = able and _inverse_iteration(routines, scaled, k, lam, vectors)
-    if sizes[2] == 0:
-        if able:
+    sizes[2] = 0
+    if routines[ITERATION] != 0 and n >= 3 and k < MANY * n:
+        call(routines[ITERATION], (addresses, sizes, scaled, lam, vectors))
+        if sizes[2] == 0:
             _scaled_copy(a, inverse, scaled)
-        sizes[2] = _divide_and_conquer(routines, scaled, k, lam, vectors)
+    if sizes[2] == 0:
+        sizes[2] = _divide_and_conquer(routines, scaled, k, lam, vectors, room[n * n :], carray(sizes, 3)[2:])
     for i in range(n):
         lam[i] = max(scale * lam[i], 0.0)
 
 
-@inner
+@loops
 def _scaled_copy(a: Any, scale: float, out: Any) -> None:
     for i in range(len(a)):
         for j in range(i + 1):
             out[i, j] = out[j, i] = scale * a[i, j]
 
 
-@inner
-def _divide_and_conquer(routines: Any, a: Any, k: int, values: Any, vectors: Any) -> bool:
+@loops
+def _divide_and_conquer(routines: Any, a: Any, k: int, values: Any, vectors: Any, room: Any, info: Any) -> bool:
     """Return whether LAPACK found all eigenvalues and the first k vectors; `a` is destroyed."""
     n = len(a)
-    length, info = 1 + 6 * n + 2 * n * n, np.zeros(1, np.int64)
-    work, integers = np.empty(length), np.empty(3 + 5 * n, np.int64)
-    call(routines[SYEVD], (V, U, n, a, n, values, work, length, integers, 3 + 5 * n, info))
+    length, more = 1 + 6 * n + 2 * n * n, 3 + 5 * n
+    info[0] = 0
+    call(routines[SYEVD], (V, U, n, a, n, values, room, length, at(room, length), more, info))
     for j in range(k):
         for i in range(n):
             vectors[j, i] = a[n - 1 - j, i]
@@ -185,24 +190,25 @@ def _divide_and_conquer(routines: Any, a: Any, k: int, values: Any, vectors: Any
     return info[0] == 0
 
 
-@inner
-def _inverse_iteration(routines: Any, a: Any, k: int, values: Any, vectors: Any) -> bool:
-    """Return whether the first k + 1 eigenvalues and k vectors were found to full precision; `a` is destroyed."""
-    n, info = len(a), np.zeros(1, np.int64)
-    form, sizes = np.empty((6, n)), np.array([n, min(k + 1, n), 0])
+def _inverse_iteration(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
+    """Do as `_eigenpairs` for a matrix of norm about 1, which is destroyed; sizes[2], 0, becomes 1 if it worked."""
+    n, k = sizes[0], sizes[1]
+    routines, a, vectors = carray(addresses, EIGENPAIRS), carray(matrix, (n, n)), carray(rows, (k, n))
+    form, info, step = np.empty((6, n)), np.zeros(1, np.int64), np.zeros(3, np.int64)
+    step[0], step[1] = n, min(k + 1, n)
     room = np.empty(max((3 * n + 4) * k, n + 9 * (k + 1 + LANES), 32 * n))
     if n < LARGE:
-        call(routines[TRIDIAGONALISE], (at(sizes, 0), a, form))
+        call(routines[TRIDIAGONALISE], (step, a, form))
     else:
         call(routines[SYTRD], (L, n, a, n, form, at(form, n), at(form, 2 * n), room, 32 * n, info))
     for i in range(n):
         values[i] = 0.0
-    call(routines[VALUES], (at(sizes, 0), form, values, room))
-    if sizes[2] == 0:
-        return False
-    sizes[1] = k
+    call(routines[VALUES], (step, form, values, room))
+    if step[2] == 0:
+        return
+    step[1] = k
     z, turned, overlap = np.empty((n, k)), np.empty((n, k)), np.empty((k, k))
-    call(routines[VECTORS], (at(sizes, 0), form, values, z, room))
+    call(routines[VECTORS], (step, form, values, z, room))
     gemm(routines, True, False, k, k, n, 1.0, at(z, 0), k, at(z, 0), k, 0.0, at(overlap, 0), k)
     defect = 0.0
     for p in range(k):
@@ -210,20 +216,20 @@ def _inverse_iteration(routines: Any, a: Any, k: int, values: Any, vectors: Any)
         for q in range(k):
             defect = max(defect, abs(overlap[p, q]))
     if not (room[0] <= n * EPS and defect <= 1e-8):  # in this form it also catches NaN
-        return False
+        return
     for i in range(n):
         for j in range(k):
             turned[i, j] = z[i, j]
     # One step of Newton's iteration for the nearest orthonormal vectors squares the defect.
     gemm(routines, False, False, n, k, k, -0.5, at(z, 0), k, at(overlap, 0), k, 1.0, at(turned, 0), k)
     if n < LARGE:
-        call(routines[BACK], (at(sizes, 0), a, form, turned, room))
+        call(routines[BACK], (step, a, form, turned, room))
     for i in range(n):
         for j in range(k):
             vectors[j, i] = turned[i, j]
     if n >= LARGE:
         call(routines[ORMTR], (L, L, N, n, k, a, n, at(form, 2 * n), vectors, n, room, 32 * n, info))
-    return True
+    sizes[2] = 1
 
 
 def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, rows: Any) -> None:
@@ -236,7 +242,8 @@ def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, row
     """
     n, k = sizes[0], sizes[1]
     routines, a, vectors = carray(addresses, EIGENPAIRS), carray(matrix, (n, n)), carray(rows, (k, n))
-    length, pivots, info = np.empty(n), np.zeros(n, np.int32), np.zeros(1, np.int64)
+    room, integers = np.empty(n * (5 * n + 11) + 7), np.empty(5 * n + 10, np.int32)  # two arrays: see above
+    length, info, count, pivots = room[:n], integers[:1], integers[1:2], integers[2 : n + 2]
     most, sizes[2] = sizes[2], -1
     for i in range(n):
         length[i] = np.sqrt(a[i, i])
@@ -246,24 +253,25 @@ def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, row
         for j in range(n):
             divisor = length[i] * length[j]
             a[i, j] = a[i, j] / divisor if divisor > 0 else 0.0
-    count, work = np.zeros(1, np.int64), np.empty(2 * n)
-    call(routines[PSTRF], (U, n, a, n, pivots, count, INDEPENDENT, work, info))
+    call(routines[PSTRF], (U, n, a, n, pivots, count, INDEPENDENT, room[n:], info))
     rank = sizes[2] = min(count[0], most)
     for i in range(n):
         values[i] = 0.0
     if rank == 0:
         return
     # Fortran's upper factor with S[piv, piv] = U'U is, read by rows, the lower factor: row i of `a` up to i.
-    factor, left, right = np.zeros((rank, n)), np.empty((rank, n)), np.empty((rank, rank))
+    factor, left, right, rest = room[n:], room[n + n * n :], room[n + 2 * n * n :], room[n + 3 * n * n :]
+    for i in range(rank * n):
+        factor[i] = 0.0
     for i in range(n):
         p = pivots[i] - 1
         for j in range(min(i + 1, rank)):
-            factor[j, p] = length[p] * a[i, j]
+            factor[j * n + p] = length[p] * a[i, j]
     size = max(2 * n + rank, 6 * rank + 2 * rank * rank, 4 * rank + rank * rank) + 7 + n
-    sva, numbers, integers = np.empty(rank), np.zeros(size), np.empty(n + 3 * rank + 8, np.int64)
+    sva, numbers = rest[:n], rest[n:]
     call(
         routines[GEJSV],
-        (F, U, N, N, N, N, n, rank, factor, n, sva, left, n, right, rank, numbers, size, integers, info),
+        (F, U, N, N, N, N, n, rank, factor, n, sva, left, n, right, rank, numbers, size, integers[n + 2 :], info),
     )
     if info[0] != 0:
         sizes[2] = -1
@@ -273,4 +281,4 @@ def _graded_eigenpairs(addresses: Any, sizes: Any, matrix: Any, values: Any, row
         values[j] = sigma * sigma
         if j < k:
             for i in range(n):
-                vectors[j, i] = left[j, i]
+                vectors[j, i] = left[j * n + i]

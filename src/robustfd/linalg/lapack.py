@@ -5,6 +5,7 @@ a compiled function is handed the addresses of `routines()` as an argument. Were
 frozen into the compiled code on disk, and they differ from process to process.
 """
 
+import math
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address, intrinsic, lower_builtin, type_callable
+from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
 from robustfd.linalg._compile import loops
@@ -25,7 +27,9 @@ LINE = 8  # numbers of a line of the cache
 
 @intrinsic
 def call(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call a Fortran routine: arrays by their data, what `at` returns as it is, numbers by the address of a copy."""
+    """Call a Fortran routine: arrays by their data, pointers and what `at` returns as they are, numbers by the address
+    of a copy.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointers = []
@@ -34,7 +38,9 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
             if kind == types.uint64:
                 pointers.append(builder.inttoptr(value, cgutils.voidptr_t))
                 continue
-            if isinstance(kind, types.Array):
+            if isinstance(kind, types.CPointer):
+                pointer = value
+            elif isinstance(kind, types.Array):
                 pointer = context.make_array(kind)(context, builder, value).data
             else:
                 # The low half of a 64-bit integer comes first, so its address serves for a 32-bit one as well.
@@ -56,6 +62,35 @@ def at(typing_context: Any, array: Any, offset: Any) -> Any:
         return builder.ptrtoint(builder.gep(data, [values[1]]), context.get_value_type(types.uint64))
 
     return types.uint64(array, types.int64), generate
+
+
+def view(array: Any, start: int, shape: tuple[int, ...]) -> Any:
+    """Return the part of a one-dimensional contiguous array that begins at `start`, in that shape.
+
+    Compiled, it is no call and looks at nothing, and holds nothing either: the array must outlive it.
+    """
+    return array[start : start + math.prod(shape)].reshape(shape)
+
+
+@type_callable(view)
+def _type_of_view(context: Any) -> Any:
+    return lambda array, start, shape: types.Array(array.dtype, len(shape), "C")
+
+
+@lower_builtin(view, types.Array, types.Integer, types.BaseTuple)
+def _make_view(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, values[0])
+    out = context.make_array(signature.return_type)(context, builder)
+    lengths = [
+        context.cast(builder, length, kind, types.intp)
+        for length, kind in zip(cgutils.unpack_tuple(builder, values[2]), signature.args[2], strict=True)
+    ]
+    steps = [array.itemsize]
+    for length in lengths[:0:-1]:
+        steps.insert(0, builder.mul(steps[0], length))
+    data = builder.gep(array.data, [values[1]])
+    populate_array(out, data=data, shape=lengths, strides=steps, itemsize=array.itemsize, meminfo=None)
+    return out._getvalue()
 
 
 @intrinsic

@@ -70,7 +70,7 @@ def coefficients(block: Block) -> Floats:
     """Return those of w: of the stored w, of B and of the rows of the block."""
     n, r = int(block.counts[FILLED]), len(block.lam)
     on_b, on_x = np.zeros((1, r)), np.zeros((1, max(n, 1)))
-    collect_steps(block, on_b, on_x)
+    collect_steps(block, np.empty(2 * n), on_b, on_x)
     return block.ball[0] * np.concatenate([[1.0], on_b[0], on_x[0, :n]])
 
 

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, inner, loops
+from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.eigen import EPS, INDEPENDENT
-from robustfd.linalg.lapack import at, gemm
+from robustfd.linalg.lapack import at, gemm, view
 from robustfd.online._shrink import shrink_block
 from robustfd.online.losses import loss_slope
 
@@ -37,7 +37,8 @@ Floats = NDArray[np.float64]
 
 # Places in Block.scalars and Block.counts, and in the settings of a learner.
 ALPHA, DELTA_SUM, DELTA = range(3)  # DELTA: of the last shrink
-FILLED, SEEN, SHRINKS, STATUS, BUFFER, WIDTH, FEATURES, CAREFUL, RANK, SPAN, COUNTS = range(11)
+FILLED, SEEN, SHRINKS, STATUS, BUFFER, WIDTH, FEATURES, CAREFUL, RANK, SPAN, SCRATCH, SIZES = range(12)
+COUNTS = SIZES + 3  # SIZES are what the eigenproblem is told and tells
 LEARNT, OVERFLOW = range(2)  # STATUS
 MU, RATE, POWER, BOUND, LOSS_CODE, LOSS_DELTA, PROJECTION, DOMAIN, SHRINK_FIRST, SHRUNK, ADD, SETTINGS = range(12)
 CURRENT, NEXT = 1.0, 2.0  # PROJECTION
@@ -59,7 +60,7 @@ class Block(NamedTuple):
     scalars: Floats
     ball: Floats  # (2 + 2 r,): what projections onto a ball add to w, see _ball.py
     counts: NDArray[np.int64]
-    scratch: Floats  # (rows (q + rows),): what it holds is lost from one function to the next
+    scratch: Floats  # what it holds is lost from one function to the next
     extra: Floats
 
 
@@ -75,34 +76,46 @@ def start(d: int, m: int, rows: int, alpha0: float, extra: int) -> tuple[Floats,
     A block lives in one array: to hand many to a compiled function takes longer than to learn a row.
     """
     counts = np.zeros(COUNTS, np.int64)
-    counts[BUFFER], counts[WIDTH], counts[FEATURES] = rows, m, d
-    memory = np.zeros(rows * (2 * m + 4 * rows + PLACES) + 3 * m + 2 + extra)
+    # For a shrink: on_b and on_x, the stack with its eigenpairs, and a number for each row.
+    scratch = m * (m - 1 + rows) + rows * (rows + m + 1)
+    counts[BUFFER], counts[WIDTH], counts[FEATURES], counts[SCRATCH] = rows, m, d, scratch
+    memory = np.zeros(rows * (m + 3 * rows + PLACES) + 3 * m + 2 + scratch + extra)
     block = open_block.py_func(memory, counts)
     block.scalars[ALPHA], block.ball[0] = alpha0, 1.0
     return memory, counts
 
 
-@inner
+@loops
 def open_block(memory: Any, counts: Any) -> Block:
-    """Return the block that lives in memory, and in it the place where the extra memory begins."""
+    """Return the block that lives in memory."""
     rows, q = counts[BUFFER], counts[WIDTH]
     square, a = rows * rows, rows * q
     b = a + 3 * square
     c = b + PLACES * rows
     e = c + 3 * q + 2
+    f = e + counts[SCRATCH]
     return Block(
-        memory[:a].reshape(rows, q),
-        memory[a : a + square].reshape(rows, rows),
-        memory[a + square : a + 2 * square].reshape(rows, rows),
-        memory[a + 2 * square : b].reshape(rows, rows),
-        memory[b:c].reshape(rows, PLACES),
-        memory[c : c + q - 1],
-        memory[c + q - 1 : c + q + 2],
-        memory[c + q + 2 : e],
-        counts,
-        memory[e : e + a + square],
-        memory[e + a + square :],
+        view(memory, 0, (rows, q)),
+        view(memory, a, (rows, rows)),
+        view(memory, a + square, (rows, rows)),
+        view(memory, a + 2 * square, (rows, rows)),
+        view(memory, b, (rows, PLACES)),
+        view(memory, c, (q - 1,)),
+        view(memory, c + q - 1, (3,)),
+        view(memory, c + q + 2, (2 * q,)),
+        view(counts, 0, (COUNTS,)),
+        view(memory, e, (f - e,)),
+        view(memory, f, (len(memory) - f,)),
     )
+
+
+@loops
+def open_change(block: Block) -> Any:
+    """Return on_b and on_x, which `end_block` fills, and the rest of the scratch memory for what it does."""
+    rows, q = block.products.shape
+    a, b = q * (q - 1), q * (q - 1 + rows)
+    filled, scratch = block.counts[FILLED], block.scratch
+    return view(scratch, 0, (q, q - 1)), view(scratch, a, (q, filled)), view(scratch, b, (len(scratch) - b,))
 
 
 @loops
@@ -133,8 +146,7 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
                 x -= row[b] * z[j, 1 + b]
             block.n[j, i] = x
         return
-    scaled = block.scratch[: last * r].reshape(last, r)
-    start = block.scratch[last * r : last * (r + count)].reshape(count, last)
+    scaled, start = view(block.scratch, 0, (last, r)), view(block.scratch, last * r, (count, last))
     for turn in range(2 if careful else 1):
         for b in range(r):
             factor = np.sqrt(taken(lam[b], alpha, careful))
@@ -266,19 +278,22 @@ def rows_in_block(block: Block) -> int:
     return len(block.gram) - (len(block.lam) if block.counts[SHRINKS] > 0 else 0)
 
 
-@compiled
-def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any) -> bool:
+@loops
+def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any, room: Any, late: Any) -> bool:
     """Shrink; fill the rows of on_b (1 + r, r) and on_x (1 + r, rows) and return whether that went well.
 
-    After it w is w + on_b[0] B + on_x[0] X and B is on_b[1:] B + on_x[1:] X, on the right as they were.
+    After it w is w + on_b[0] B + on_x[0] X and B is on_b[1:] B + on_x[1:] X, on the right as they were. `late` is None
+    unless a row waits for the shrink: numba then does not compile what that takes.
     """
     lam, z, gram, rows = block.lam, block.products, block.gram, block.rows
     filled, r, had = block.counts[FILLED], len(block.lam), len(block.lam) if block.counts[SHRINKS] > 0 else 0
     size = had + filled
-    collect_steps(block, on_b, on_x)
+    collect_steps(block, room, on_b, on_x)
 
-    stack, c = np.zeros((size, size)), np.empty(filled)  # of the stack the lower triangle
-    for i in range(had):
+    stack, c, rest = view(room, 0, (size, size)), room[size * size :], room[size * size + filled :]
+    for i in range(had):  # of the stack the lower triangle
+        for j in range(i):
+            stack[i, j] = 0.0
         stack[i, i] = lam[i]
     for i in range(filled):
         c[i] = np.sqrt(rows[i, C2])
@@ -293,7 +308,8 @@ def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any) 
         largest = max(largest, stack[i, i])
     graded = block.scalars[ALPHA] <= TINY * largest
     rank = block.counts[RANK] if block.counts[CAREFUL] > 0 else size
-    delta = shrink_block(routines, stack, had, c, int(settings[SHRUNK]), graded, lam, on_b, on_x, rank)
+    sizes = block.counts[SIZES:]
+    delta = shrink_block(routines, stack, had, c, int(settings[SHRUNK]), graded, rank, lam, on_b, on_x, sizes, rest)
     if delta < 0:
         block.counts[STATUS] = OVERFLOW
         return False
@@ -306,20 +322,24 @@ def end_block(routines: Any, settings: Any, block: Block, on_b: Any, on_x: Any) 
         block.ball[1 + j] = 0.0
         block.counts[RANK] += lam[j] > 0
         block.counts[SPAN] += lam[j] > block.scalars[ALPHA]
-    if settings[SHRINK_FIRST] > 0:
-        _late_step(settings, block, on_b, on_x)
+    if late is not None:
+        _late_step(settings, block, on_b, on_x, room)
     block.counts[FILLED] = 0
     block.counts[SHRINKS] += 1
     return True
 
 
-@compiled
-def collect_steps(block: Block, on_b: Any, on_x: Any) -> None:
-    """Fill the first rows of on_b and on_x: by the steps of the block w, as stored, gains on_b[0] B + on_x[0] X."""
+@entry
+@loops
+def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
+    """Fill the first rows of on_b and on_x: by the steps of the block w, as stored, gains on_b[0] B + on_x[0] X.
+
+    It needs room for two numbers a row, and changes nothing else: many may read w at a time.
+    """
     lam, z, k, n, rows, alpha = block.lam, block.products, block.k, block.n, block.rows, block.scalars[ALPHA]
     filled, careful = block.counts[FILLED], block.counts[CAREFUL] > 0
     # The sum is of a_j K x_j + o_j N x_j, K and N as they were at the beginning; last row first, by what it changed.
-    a, o = np.zeros(filled), np.zeros(filled)
+    a, o = room[:filled], room[filled:]
     for j in range(filled - 1, -1, -1):
         kj, nj, row = k[j], n[j], rows[j]
         a_k, a_n, o_n = 0.0, 0.0, 0.0
@@ -332,7 +352,8 @@ def collect_steps(block: Block, on_b: Any, on_x: Any) -> None:
         a[j] = row[STEP] * row[ALONG_K] + row[KK] * a_k + row[KN] * a_n
         o[j] = row[STEP] * row[ALONG_N] + row[KN] * a_k + row[ONE_N] * (row[NN] * a_n - o_n)
     total = on_b[0]
-    total[:] = 0.0
+    for b in range(len(lam)):
+        total[b] = 0.0
     for j in range(filled):
         own = z[j, 1:]
         for b in range(len(lam)):
@@ -345,14 +366,14 @@ def collect_steps(block: Block, on_b: Any, on_x: Any) -> None:
         on_x[0, j] = (rows[j, EXTRA] - o[j]) / block.ball[0]
 
 
-@inner
-def _late_step(settings: Any, block: Block, on_b: Any, on_x: Any) -> None:
+@loops
+def _late_step(settings: Any, block: Block, on_b: Any, on_x: Any, b: Any) -> None:
     """Take the step of the last row with H after the shrink, as the fast algorithm of the appendix prints it."""
     lam, z, rows, alpha, last = block.lam, block.products, block.rows, block.scalars[ALPHA], block.counts[FILLED] - 1
     r, squares, careful = len(lam), block.gram[last, last], block.counts[CAREFUL] > 0
-    b = np.zeros(r)
     kappa, free = 0.0, squares
     for j in range(r):
+        b[j] = 0.0
         for i in range(r):
             b[j] += on_b[1 + j, i] * z[last, 1 + i]
         for i in range(last + 1):

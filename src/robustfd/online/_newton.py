@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, inner, loops
-from robustfd.linalg.lapack import at, further, gemm
+from robustfd.linalg._compile import compiled, entry, loops
+from robustfd.linalg.lapack import at, further, gemm, view
 from robustfd.online._block import (
     FILLED,
     LEARNT,
@@ -17,12 +17,12 @@ from robustfd.online._block import (
     LOSS_DELTA,
     OVERFLOW,
     STATUS,
-    WIDTH,
     Block,
     begin_rows,
     end_block,
     learn_row,
     open_block,
+    open_change,
     rows_in_block,
 )
 from robustfd.online._columns import (
@@ -43,11 +43,16 @@ LARGEST = 1e150  # squares of larger numbers overflow
 STRIP = 256  # features that are brought up to date at a time: their part of the basis stays in the cache
 
 
-@inner
+def extra_size(d: int, q: int, rows: int) -> int:
+    """Return how much memory beside the block dense rows need: for the basis, the rows and a strip of features."""
+    return d * (q + rows) + q * min(STRIP, d)
+
+
+@loops
 def open_dense(block: Block, d: int) -> Any:
     """Return the basis and the rows of the block, which live in its extra memory."""
     rows, q = block.products.shape
-    return block.extra[: d * q].reshape(q, d), block.extra[d * q :].reshape(rows, d)
+    return view(block.extra, 0, (q, d)), view(block.extra, d * q, (rows, d))
 
 
 @loops
@@ -122,12 +127,12 @@ def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
     return True
 
 
-@compiled
-def change_dense(routines: Any, basis: Any, rows: Any, on_b: Any, on_x: Any) -> None:
+@loops
+def change_dense(routines: Any, block: Block, basis: Any, rows: Any, on_b: Any, on_x: Any) -> None:
     """Let w and B become what `end_block` says; the rows of the block begin at the address `rows`."""
     q, d = basis.shape
     r, count = q - 1, on_x.shape[1]
-    strip = np.empty((q, min(STRIP, d)))
+    strip = view(block.extra, d * (q + len(block.gram)), (q, min(STRIP, d)))
     out, line = at(strip, 0), strip.shape[1]
     for start in range(0, d, STRIP):
         width, here = min(STRIP, d - start), further(rows, start)
@@ -190,19 +195,24 @@ def step_rows(
     return count
 
 
-@compiled
+@entry
+@loops
 def learn_dense(
-    routines: Any, settings: Any, memory: Any, counts: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any
-) -> int:
+    routines: Any, settings: Any, memory: Any, counts: Any, late: Any,
+    x: Any, y: Any, weight: Any, margins: Any, progress: Any,
+) -> int:  # fmt: skip
     """Learn the rows of x; return how many were learnt before the numbers overflowed, or -1 if one is not finite."""
     block = open_block(memory, counts)
     basis, buffer = open_dense(block, x.shape[1])
-    done, q = 0, counts[WIDTH]
-    if len(x) <= FEW:  # they come unchecked
-        for i in range(len(x)):
-            for j in range(x.shape[1]):
-                if not abs(x[i, j]) <= LARGEST or not abs(y[i]) <= LARGEST:
-                    return -1
+    done: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
+    wrong = 0
+    for i in range(len(x) if len(x) <= FEW else 0):  # they come unchecked
+        row = x[i]
+        for j in range(len(row)):
+            wrong += not abs(row[j]) <= LARGEST  # NaN is not
+        wrong += not abs(y[i]) <= LARGEST
+    if wrong > 0:
+        return -1
     while done < len(x) and counts[STATUS] == LEARNT:
         count, rows, before = min(rows_in_block(block) - counts[FILLED], len(x) - done), at(buffer, 0), done
         if count == rows_in_block(block):  # the whole block is here and need not be kept
@@ -212,9 +222,9 @@ def learn_dense(
             enter_dense(routines, block, basis, buffer, x, done, count)
         done += step_rows(settings, block, done, count, y, weight, margins, progress)
         if counts[FILLED] == rows_in_block(block):
-            on_b, on_x = np.zeros((q, q - 1)), np.zeros((q, counts[FILLED]))
-            if end_block(routines, settings, block, on_b, on_x):
-                change_dense(routines, basis, rows, on_b, on_x)
+            on_b, on_x, room = open_change(block)
+            if end_block(routines, settings, block, on_b, on_x, room, late):
+                change_dense(routines, block, basis, rows, on_b, on_x)
         if counts[STATUS] != LEARNT and count == rows_in_block(block):  # w is made of them
             keep_rows(buffer, x[before : before + count])
     return done
@@ -222,12 +232,12 @@ def learn_dense(
 
 @compiled
 def learn_sparse(
-    routines: Any, settings: Any, memory: Any, counts: Any, columns: Columns, data: Any, indices: Any, indptr: Any,
-    y: Any, weight: Any, margins: Any, progress: Any,
+    routines: Any, settings: Any, memory: Any, counts: Any, late: Any, columns: Columns,
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Learn rows in compressed form; return how many were, before there was no room or the numbers overflowed."""
     block = open_block(memory, counts)
-    done, q = 0, counts[WIDTH]
+    done: Any = np.int64(0)  # as above
     while done < len(y) and counts[STATUS] == LEARNT:
         count = min(rows_in_block(block) - counts[FILLED], len(y) - done)
         if not has_room(columns, indptr[done + count] - indptr[done]):
@@ -235,7 +245,7 @@ def learn_sparse(
         enter_sparse(routines, block, columns, data, indices, indptr, done, count)
         done += step_rows(settings, block, done, count, y, weight, margins, progress)
         if counts[FILLED] == rows_in_block(block):
-            on_b, on_x = np.zeros((q, q - 1)), np.zeros((q, counts[FILLED]))
-            if end_block(routines, settings, block, on_b, on_x):
+            on_b, on_x, room = open_change(block)
+            if end_block(routines, settings, block, on_b, on_x, room, late):
                 change_sparse(routines, block, columns, on_b, on_x)
     return done

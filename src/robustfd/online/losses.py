@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, log1p
 from typing import Any, Literal
 
-from robustfd.linalg._compile import compiled
+from robustfd.linalg._compile import entry, loops
 
 # Within this distance of a kink the slope is 0: a margin that a projection has put on the label, or on the edge of
 # the hinge, is there only up to rounding, and the slope on either side of it is +-1.
@@ -17,7 +17,8 @@ KINK = 1e-9
 SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)
 
 
-@compiled
+@entry
+@loops
 def loss_value(code: int, p: float, y: float, delta: float) -> float:
     """Return l(p) for the label y; `delta` is Huber's threshold, the other losses do not read it."""
     if code == LOGISTIC:
@@ -34,7 +35,8 @@ def loss_value(code: int, p: float, y: float, delta: float) -> float:
     return r * r
 
 
-@compiled
+@entry
+@loops
 def loss_slope(code: int, p: float, y: float, delta: float) -> float:
     """Return l'(p) for the label y; at a kink (hinge, absolute), within KINK of it, the subgradient 0."""
     if code == LOGISTIC:
@@ -54,7 +56,8 @@ def loss_slope(code: int, p: float, y: float, delta: float) -> float:
     return 2.0 * r
 
 
-@compiled
+@entry
+@loops
 def loss_values(code: int, p: Any, y: Any, delta: float, out: Any) -> None:
     """Fill `out` with the losses of margins p."""
     for i in range(len(p)):

@@ -28,6 +28,7 @@ from robustfd.online._block import (
     collect_steps,
     end_block,
     open_block,
+    open_change,
     rows_in_block,
 )
 from robustfd.online._columns import REACH, RUN_ROWS
@@ -37,6 +38,7 @@ from robustfd.online._newton import (
     change_sparse,
     enter_dense,
     enter_sparse,
+    extra_size,
     learn_dense,
     learn_sparse,
     open_dense,
@@ -44,7 +46,7 @@ from robustfd.online._newton import (
 )
 from robustfd.online._row_states import OjaState, ProjectionState
 
-_enter_dense, _step_rows = entry(enter_dense), entry(step_rows)
+_enter_dense, _step_rows, _end_block, _change_dense = map(entry, (enter_dense, step_rows, end_block, change_dense))
 LONG = 5000  # rows from which on it pays to compile the eigenproblem
 NARROW = 512  # features up to which sparse rows are made dense, a few at a time: faster than to be clever
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
@@ -56,7 +58,8 @@ class NewtonState:
     def __init__(self, settings: Floats, d: int, m: int, rows: int, alpha0: float, *, sparse: bool):
         self.sparse, self.settings, self.d, self.long = sparse, settings, d, False
         self.ball = bool(settings[DOMAIN] == BALL)
-        self.memory, self.counts = _block.start(d, m, rows, alpha0, 0 if sparse else d * (m + rows))
+        self.late = True if settings[SHRINK_FIRST] else None
+        self.memory, self.counts = _block.start(d, m, rows, alpha0, 0 if sparse else extra_size(d, m, rows))
         later = rows - (m - 1)
         self.columns: Any = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
 
@@ -64,7 +67,7 @@ class NewtonState:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
         if not self.long:
             self.long = bool(self.counts[_block.SEEN] + len(y) > LONG)
-        where = (routines(self.long), self.settings, self.memory, self.counts)
+        where = (routines(self.long), self.settings, self.memory, self.counts, self.late)
         if not self.sparse and not self.ball:
             return learn_dense(*where, x, y, weight, margins, progress)
         if self.counts[STATUS] == OVERFLOW:
@@ -100,14 +103,14 @@ class NewtonState:
                 self._project(block)
             if full:
                 before, q = _ball.gram_of(block), int(counts[WIDTH])
-                on_b, on_x = np.zeros((q, q - 1)), np.zeros((q, counts[FILLED]))
-                if not end_block(address, settings, block, on_b, on_x):
+                on_b, on_x, room = open_change.py_func(block)
+                if not _end_block(address, settings, block, on_b, on_x, room, self.late):
                     return i
                 block.ball[q:] = _ball.products_after(before, on_b, on_x)
                 if self.sparse:
                     change_sparse(address, block, self.columns, on_b, on_x)
                 else:
-                    change_dense(address, basis, np.uint64(buffer.ctypes.data), on_b, on_x)
+                    _change_dense(address, block, basis, np.uint64(buffer.ctypes.data), on_b, on_x)
                 if not project_next and settings[SHRINK_FIRST]:
                     self._project(block)
         return len(y)
@@ -151,7 +154,7 @@ class NewtonState:
         """Return the steps of the block that is going on, in terms of B and of its rows."""
         filled, q = int(self.counts[FILLED]), int(self.counts[WIDTH])
         on_b, on_x = np.zeros((1, q - 1)), np.zeros((1, max(filled, 1)))
-        collect_steps(self.block, on_b, on_x)
+        collect_steps(self.block, np.empty(2 * filled), on_b, on_x)
         return on_b, on_x, filled
 
     def weights(self) -> Floats:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, loops
+from robustfd.linalg._compile import entry, loops
 from robustfd.online.losses import loss_value
 
 Floats = NDArray[np.float64]
@@ -43,14 +43,16 @@ def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
             progress[place, j] = totals[j]
 
 
-@compiled
+@entry
+@loops
 def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:
     """Add rows."""
     for i in range(len(y)):
         tally(code, delta, margins[i], y[i], weight[i], progress)
 
 
-@compiled
+@entry
+@loops
 def tally_judged(losses: Any, wrong: Any, weight: Any, progress: Any) -> None:
     """Add rows whose losses are known and whether they were judged wrongly."""
     for i in range(len(losses)):
