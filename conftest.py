@@ -3,3 +3,6 @@
 from importlib.util import find_spec
 
 collect_ignore = [] if find_spec("river") else ["src/robustfd/river.py"]
+if not find_spec("pyarrow"):
+    names = ("_pyarrow", "_columns", "_convert", "_fields", "table", "csv", "arrow")
+    collect_ignore += [f"src/robustfd/streams/{name}.py" for name in names]

@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import command_line, online_speed, sketch_speed, untuned
+from benchmarks import command_line, online_speed, reading, sketch_speed, untuned
 
 CASES = {
     "wide": sketch_speed.wide,
@@ -14,6 +14,7 @@ CASES = {
     "vowpal": online_speed.against_vowpal,
     "linear_online": online_speed.linear_online,
     "untuned": untuned.untuned,
+    "reading": reading.reading,
     "command_line": command_line.command_line,
 }
 

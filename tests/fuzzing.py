@@ -53,6 +53,8 @@ def snapshots() -> dict[str, bytes]:
     found["RFD centred"] = SKETCHES["RFD"](center=True, decay=0.9).fit(X).to_bytes()
     for name in ("rfd", "fd", "rp", "oja", "full", "adagrad", "descent-ball"):
         found[name] = saved_learners.healthy(name).to_bytes()
+    long = damage.rewritten(found["rfd"], document={"states/0/seen": 10**6})  # long streams have a loop of their own
+    found["rfd long"] = long
     found["rfd wide"] = saved_learners.healthy("rfd", "wide", n=8).to_bytes()
     for name in ("untuned@dense", "untuned@first", "untuned@dicts", "untuned-huber@sparse", "rfdson@dicts"):
         found[name] = saved_estimators.healthy(name).to_bytes()

@@ -135,7 +135,9 @@ def test_too_many_values_for_a_column_each(put):
         open_stream(path, categories="onehot")
 
 
-@pytest.mark.parametrize("options", [{}, {"categories": "onehot"}, {"hash_bits": 7}, {"columns": ["b", "a"]}])
+@pytest.mark.parametrize(
+    "options", [{"hash_bits": 1}, {"categories": "onehot"}, {"hash_bits": 7}, {"columns": ["b", "a"]}]
+)
 def test_a_layout_makes_the_same_columns(put, options):
     rng = np.random.default_rng(1)
     table = pa.table({

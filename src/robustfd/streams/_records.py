@@ -19,10 +19,8 @@ def next_record(text: Any, i: int, delimiter: int) -> Any:
     while i < size:
         letter = text[i]
         if letter == 34 and at_start:  # "
-            i += 1
-            while i < size and not (text[i] == 34 and (i + 1 == size or text[i + 1] != 34)):
-                i += 1 + (text[i] == 34)
-            if i >= size:
+            i = closing(text, i)
+            if i == size:
                 return size, size, -1
             at_start = False
         elif letter == 10:
@@ -36,14 +34,25 @@ def next_record(text: Any, i: int, delimiter: int) -> Any:
     return size, size, fields
 
 
+@loops
+def closing(text: Any, i: int) -> int:
+    """Return where the quote ends that begins at text[i]; the size of the text if it does not."""
+    i += 1
+    while i < len(text) and not (text[i] == 34 and (i + 1 == len(text) or text[i + 1] != 34)):
+        i += 1 + (text[i] == 34)
+    return min(i, len(text))
+
+
 @compiled
 def last_end(text: Any, delimiter: int) -> int:
     """Return where the last record that ends with a line feed does, 0 if there is none."""
     i = end = 0
     while i < len(text):
-        _, i, fields = next_record(text, i, delimiter)
-        if fields > 0 and text[i - 1] == 10:
-            end = i
+        if text[i] == 10:
+            end = i + 1
+        elif text[i] == 34 and (i == 0 or text[i - 1] == delimiter or text[i - 1] == 10 or text[i - 1] == 13):
+            i = closing(text, i)
+        i += 1
     return end
 
 
