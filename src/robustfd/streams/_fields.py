@@ -34,13 +34,13 @@ class Fields:
                 pass
         return self._fitting(text)
 
-    def read(self, text: bytes, types: dict[int, Any], **parsing: Any) -> dict[int, Any]:
+    def read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
         """Return columns of these types, or all of those they seem to be; raise if one does not fit."""
         names = [str(k) for k in range(len(self.names))]  # the true ones may occur twice
         table = pcsv.read_csv(
             pa.py_buffer(text),
             pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
-            pcsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text, **parsing),
+            pcsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text),
             pcsv.ConvertOptions(
                 column_types={names[k]: type_ for k, type_ in types.items()},
                 include_columns=[names[k] for k in types],
@@ -50,14 +50,8 @@ class Fields:
 
     def _fitting(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
         """Return the needed columns of the records that fit, which these are, and what is wrong with the others."""
-        found, wrong = records(text, self.delimiter), {}
-        fits = found[:, FIELDS] == len(self.names)
-        for k in np.flatnonzero(~fits).tolist():
-            count = found[k, FIELDS]
-            wrong[k] = "a quote is not closed" if count < 0 else f"{count} fields instead of {len(self.names)}"
-        kept = np.flatnonzero(fits)
+        rest, kept, wrong = self.whole(text)
         right, columns = np.ones(len(kept), bool), {}
-        rest = b"".join(text[begin:end] + b"\n" for begin, end in found[kept][:, [BEGIN, END]].tolist())
         plain = self.read(rest, dict.fromkeys(self.types, pa.binary())) if rest else {}
         for k, array in plain.items():
             columns[k], misfit = _converted(array, self.types[k])
@@ -69,6 +63,17 @@ class Fields:
         if not rest:
             columns = {k: pa.array([], type_) for k, type_ in self.types.items()}
         return {k: _or_null(array.filter(pa.array(right))) for k, array in columns.items()}, kept[right], wrong
+
+    def whole(self, text: bytes) -> tuple[bytes, Any, dict[int, str]]:
+        """Return the records that have all their fields, which these are, and what is wrong with the others."""
+        found, wrong = records(text, self.delimiter), {}
+        fits = found[:, FIELDS] == len(self.names)
+        for k in np.flatnonzero(~fits).tolist():
+            count = found[k, FIELDS]
+            wrong[k] = "a quote is not closed" if count < 0 else f"{count} fields instead of {len(self.names)}"
+        kept = np.flatnonzero(fits)
+        rest = b"".join(text[begin:end] + b"\n" for begin, end in found[kept][:, [BEGIN, END]].tolist())
+        return rest, kept, wrong
 
 
 def _converted(array: Any, type_: Any) -> tuple[Any, Any]:

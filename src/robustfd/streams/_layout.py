@@ -88,6 +88,7 @@ class Layout:
             and all(_is_column(each, hashed=bits is not None) for each in columns)
             and (bits is None or (type(bits) is int and 0 < bits <= MOST_BITS))
             and (target is None or isinstance(target, str))
+            and (bits is None or any(each["type"] == "text" for each in columns))
         ):
             raise StreamError(f"{document!r:.100} is no layout of columns.")
         names = [each["name"] for each in columns]

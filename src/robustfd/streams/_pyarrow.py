@@ -24,6 +24,8 @@ def named_errors(name: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise StreamError(f"{name} cannot be read: {error}") from error
+    except MemoryError as error:  # a damaged file may claim any size
+        raise StreamError(f"{name} cannot be read: it says that it takes more memory than there is.") from error
     except OSError as error:
         if error.errno is not None:  # the system's word, not that of a reader of a format
             raise

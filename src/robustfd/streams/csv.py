@@ -85,11 +85,15 @@ class CsvStream(TableStream):
     def _inferred(self, text: bytes, names: list[str]) -> list[Any]:
         """Return the types of columns as records show them, unless the layout knows better."""
         types: list[Any] = [pa.null()] * len(names)
+        how = Fields(self._delimiter, names, {})
         if not blank(text):
             try:
-                found = Fields(self._delimiter, names, {}).read(text, {}, invalid_row_handler=lambda row: "skip")
-            except pa.ArrowInvalid as error:
-                raise StreamError(f"{self.inputs[0].name}: {error}") from error
+                found = how.read(text, {})
+            except pa.ArrowInvalid as error:  # what is wrong with a record is said when it is read
+                text = how.whole(text)[0]
+                if not text:
+                    raise StreamError(f"{self.inputs[0].name}: {error}") from error
+                found = how.read(text, {})
             types = [found[k].type for k in range(len(names))]
         known = {} if self._given is None else {column.name: column.text for column in self._given.columns}
         for k, name in enumerate(names):

@@ -123,13 +123,13 @@ class LibsvmStream(Stream):
         else:
             x.has_canonical_format = True
         y = labels[:n] if self._labelled else None
-        keep = finite_rows(x, y) if found[_parse.SLOW] else None  # numbers of hundreds of digits may be infinite
+        # Numbers of hundreds of digits may be infinite, and so may be the sum of two for one index.
+        keep = finite_rows(x, y) if found[_parse.SLOW] or found[_parse.UNSORTED] else None
         if keep is None:
             return Block(x, y), found
+        places = _places(bytes(chunk.text), set(bad[: found[_parse.BAD], 1].tolist()))
         for row in np.flatnonzero(~keep).tolist():
-            long = slow[: found[_parse.SLOW]].tolist()
-            before = bytes(chunk.text[: next(begin for begin, entry in long if row == _row_of(entry, ends[:n]))])
-            self._bad_line(chunk, before.count(b"\n"), _WRONG[_parse.NOT_FINITE], before.rfind(b"\n") + 1)
+            self._bad_line(chunk, places[row][0], _WRONG[_parse.NOT_FINITE], places[row][1])
         found[_parse.BAD] += int((~keep).sum())
         return Block(x[keep], None if y is None else y[keep]), found
 
@@ -151,9 +151,14 @@ def read_layout(layout: dict[str, Any]) -> tuple[int | None, bool | None, int | 
     return width if bits is None else None, zero_based, bits
 
 
-def _row_of(entry: int, ends: Any) -> int:
-    """Return the row that an entry, or a label (-1 - row), belongs to."""
-    return -1 - entry if entry < 0 else int(np.searchsorted(ends, entry, side="right"))
+def _places(text: bytes, bad: set[int]) -> list[tuple[int, int]]:
+    """Return for each row of a text the number of its line, and where that begins; some lines are bad."""
+    places, begin = [], 0
+    for number, line in enumerate(text.split(b"\n")):
+        if number not in bad and line.lstrip(b" \t\r")[:1] not in (b"", b"#"):
+            places.append((number, begin))
+        begin += len(line) + 1
+    return places
 
 
 def _token(text: memoryview, begin: int) -> bytes:

@@ -119,6 +119,7 @@ class NpzStream(Stream):
             (as_floats(data).copy(), np.where(outside, 0, indices).astype(np.int32), ends.astype(np.int32)),
             shape=(len(ends) - 1, self.n_features),
         )
+        x.sum_duplicates()  # the sum of two numbers may be infinite
         keep = finite_rows(x, None)
         keep = np.ones(x.shape[0], bool) if keep is None else keep
         beyond = np.unique(np.searchsorted(ends, np.flatnonzero(outside), side="right") - 1)
@@ -128,9 +129,7 @@ class NpzStream(Stream):
             reason = f"there is an index beyond the last feature ({self.n_features} features)"
             self._bad_row(about_row(name, first, row, reason)[1])
         keep[beyond] = False
-        x = x if keep.all() else x[keep]
-        x.sum_duplicates()
-        return x, int((~keep).sum())
+        return x if keep.all() else x[keep], int((~keep).sum())
 
 
 def _format_of(archive: zipfile.ZipFile, name: str) -> str:
