@@ -91,15 +91,20 @@ def _skip(file: Any, offset: int, name: str) -> None:
     """Move to a place in the plain content."""
     if not offset:
         return
+    changed = StreamError(f"{name} ends before byte {offset}, up to where it was read before: it was changed.")
+    left = offset
     if file.seekable():
-        file.seek(offset - 1)
+        try:
+            file.seek(offset - 1)
+        except (OSError, ValueError) as error:
+            if damage(error):
+                raise
+            raise changed from error  # no file can be as long as that
         left = 1
-    else:
-        left = offset
     while left:
         got = len(file.read(min(left, 1 << 22)))
         if not got:
-            raise StreamError(f"{name} ends before byte {offset}, up to where it was read before: it was changed.")
+            raise changed
         left -= got
 
 

@@ -116,7 +116,10 @@ def _mapped(source: Input) -> Any:
     """Return an array whose columns are stored one after the other, as it is on the disk."""
     if not source.is_plain:
         raise StreamError(f"{source.name} has its columns behind each other: store it by rows (ascontiguousarray).")
-    return np.load(str(source.path), mmap_mode="r", allow_pickle=False)
+    try:
+        return np.load(str(source.path), mmap_mode="r", allow_pickle=False)
+    except ValueError as error:  # it is shorter than it says
+        raise StreamError(f"{source.name} is cut short: {error}") from error
 
 
 def _read_layout(layout: dict[str, Any]) -> tuple[list[int], int | None, int]:

@@ -52,6 +52,8 @@ class TableStream(Stream):
         if categories == "onehot" and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
+        if not self._first.names:
+            raise StreamError(f"{self.inputs[0].name} has no columns.")
         if isinstance(target, tuple):
             target = next((name for name in self._first.names if name.lower() in target), None)
         if self._given is not None:
