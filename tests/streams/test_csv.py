@@ -92,7 +92,7 @@ def test_columns_by_name_and_number_in_the_order_asked_for(put):
     ({"columns": ["a", 0]}, "two columns 'a'"),
     ({"delimiter": "::"}, "delimiter must be"),
     ({"categories": "onehot", "hash_bits": 3}, "give one of them only"),
-    ({"n_features": 3}, "means nothing for csv"),
+    ({"n_features": 4}, "There are 3 features, and n_features=4 are wanted"),
 ])  # fmt: skip
 def test_arguments_that_make_no_sense(put, options, message):
     with pytest.raises(ValueError, match=message):
