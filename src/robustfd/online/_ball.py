@@ -11,7 +11,6 @@ of the stored w with itself and with B, so that nothing here is of length d.
 """
 
 import numpy as np
-from scipy.optimize import brentq
 
 from robustfd.online._block import ALPHA, BOUND, C2, EXTRA, FILLED, SHRINKS, STEP, Block, Floats, collect_steps
 
@@ -49,6 +48,7 @@ def _project(settings: Floats, block: Block) -> bool:
     if alpha == 0 and inside @ inside <= bound**2:
         a, b = np.ones(len(s)), np.sqrt((bound**2 - inside @ inside) / outside)
     else:
+        from scipy.optimize import brentq  # which takes longer to import than all of this package
 
         def excess(nu: float) -> float:
             inner = np.linalg.norm((s + alpha) / (s + alpha + nu) * inside)
