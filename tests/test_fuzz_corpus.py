@@ -1,7 +1,7 @@
 """Damaged files that are kept: some of each kind that `benchmarks/fuzz.py` makes, and all that ever found a bug.
 
-`tests/data/fuzz/index.json` says how each is read and what came of it. The name of a file has the seed and the number of
-its case, or says what was wrong once.
+`tests/data/fuzz/index.json` says how each is read and what came of it. The name of a file has the seed and the number
+of its case, or says what was wrong once.
 """
 
 import json
