@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import command_line, online_speed, reading, sketch_speed, untuned
+from benchmarks import big_file, command_line, online_speed, reading, sketch_speed, untuned
 
 CASES = {
     "wide": sketch_speed.wide,
@@ -15,6 +15,7 @@ CASES = {
     "linear_online": online_speed.linear_online,
     "untuned": untuned.untuned,
     "command_line": command_line.command_line,
+    "big_file": big_file.big_file,
     "reading": reading.reading,
 }
 
