@@ -67,13 +67,18 @@ class Input:
                 "Say what that would tell (n_features or hash_bits, classes), or read from a file."
             )
 
-    def head(self, count: int) -> bytes:
-        """Return the first bytes of the plain content, and leave it as if they had not been read."""
+    def head(self, count: int, *, line: bool = False) -> bytes:
+        """Return the first bytes of the plain content, and leave it as if they had not been read.
+
+        With `line` the first line will do: whoever writes to a pipe may take a while for more.
+        """
         with self.opened() as file:
             found = bytearray()
             try:
-                while len(found) < count and (piece := file.read(min(count - len(found), _AT_ONCE))):
+                while len(found) < count and (piece := file.read1(min(count - len(found), _AT_ONCE))):
                     found += piece
+                    if line and b"\n" in piece:
+                        break
             except Exception as error:
                 if not found or not damage(error):  # else what is behind them is for the reader to complain about
                     raise
@@ -119,7 +124,7 @@ class _Joined(io.RawIOBase):
             count = min(len(buffer), len(self._head))
             buffer[:count], self._head = self._head[:count], self._head[count:]
             return count
-        piece = self._file.read(len(buffer))
+        piece = getattr(self._file, "read1", self._file.read)(len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)
 

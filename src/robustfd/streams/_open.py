@@ -183,7 +183,7 @@ def _format_of(inputs: list[Input]) -> str:
         if suffix.lower() in _SUFFIXES:
             return _SUFFIXES[suffix.lower()]
     with undamaged(inputs[0]):
-        head = inputs[0].head(1 << 16)
+        head = inputs[0].head(1 << 16, line=True)
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind
