@@ -174,7 +174,7 @@ def feed(folder):
 
 PIPED = {
     "train": ("train", "-", "--format", "libsvm", "--features", "20", "--classes=-1,1", "-m", "5"),
-    "sketch": ("sketch", "-", "--features", "20", "-m", "5"),
+    "sketch": ("sketch", "-", "--format", "libsvm", "--features", "20", "-m", "5"),
 }
 
 
