@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from sklearn.datasets import dump_svmlight_file
 
 from benchmarks import vowpal
@@ -19,7 +19,7 @@ from benchmarks.online_speed import rows_of
 from benchmarks.sketch_speed import _row
 
 
-def command_line(m: int = 20, repeats: int = 5) -> None:
+def command_line() -> None:
     """Seconds of the whole job on three sets, and how many times faster than Vowpal Wabbit that is."""
     if folder() is None or not vowpal.available():
         print("\ncommand_line: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
@@ -28,27 +28,32 @@ def command_line(m: int = 20, repeats: int = 5) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name in ("a9a", "farm-ads", "news20"):
             x, y = rows_of(name)
-            text, theirs, model = (Path(place) / each for each in ("rows.svm", "rows.vw", "model.rfd"))
+            text, theirs = Path(place) / "rows.svm", Path(place) / "rows.vw"
             dump_svmlight_file(x, y, str(text), zero_based=False)
             theirs.write_text("".join(f"{label:.0f} {line}\n" for label, line in zip(y, vowpal.lines(x), strict=True)))
-
-            def train(learner: str, text: Path = text, model: Path = model) -> None:
-                command = [sys.executable, "-m", "robustfd", "train", text, "-o", model, "-m", str(m), "--quiet"]
-                subprocess.run([*command, "--learner", learner], check=True, stdout=subprocess.DEVNULL)
-
-            options, d = f"--OjaNewton --sketch_size {m} --loss_function logistic", x.shape[1]
-            for learner in ("rfdson", "newton"):
-                train(learner)  # compiles
-            best = seconds(
-                {
-                    "vw": lambda options=options, d=d, theirs=theirs: vowpal.run(options, d, theirs),
-                    "rfdson": lambda train=train: train("rfdson"),
-                    "newton": lambda train=train: train("newton"),
-                },
-                repeats if len(y) * np.mean(np.diff(x.indptr)) < 1e6 else 2,
-            )
-            results.append(_row(f"{name}, m = {m}: --OjaNewton, without start-up", best["vw"], "s"))
-            for learner, called in (("rfdson", "--learner rfdson (RFD-SON)"), ("newton", "default, nothing to tune")):
-                results.append(_row(f"{name}: robustfd train, {called}", best[learner], "s"))
-                results.append(_row("  faster than --OjaNewton by", best["vw"] / best[learner], "", least=1.0))
+            for m, repeats in ((20, 5), (50, 1)):
+                results += _compare(name, text, theirs, x.shape[1], m, repeats)
     report("command_line", results)
+
+
+def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) -> list[dict[str, Any]]:
+    """Return the rows of one set and one size of the sketch."""
+
+    def train(learner: str) -> None:
+        command = [sys.executable, "-m", "robustfd", "train", text, "-o", text.with_suffix(".rfd"), "-m", str(m)]
+        subprocess.run([*command, "--quiet", "--learner", learner], check=True, stdout=subprocess.DEVNULL)
+
+    for learner in ("rfdson", "newton"):
+        train(learner)  # compiles
+    options = f"--OjaNewton --sketch_size {m} --loss_function logistic"
+    tasks = {
+        "vw": lambda: vowpal.run(options, d, theirs),
+        "rfdson": lambda: train("rfdson"),
+        "newton": lambda: train("newton"),
+    }
+    best = seconds(tasks, repeats)
+    results = [_row(f"{name}, m = {m}: --OjaNewton, without start-up", best["vw"], "s")]
+    for learner, called in (("rfdson", "--learner rfdson (RFD-SON)"), ("newton", "default, nothing to tune")):
+        results.append(_row(f"{name}, m = {m}: robustfd train, {called}", best[learner], "s"))
+        results.append(_row("  faster than --OjaNewton by", best["vw"] / best[learner], "", least=1.0))
+    return results

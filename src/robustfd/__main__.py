@@ -1,6 +1,6 @@
 """`python -m robustfd` is the command `robustfd`."""
 
-from robustfd.cli import main
+from robustfd.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()
