@@ -123,9 +123,10 @@ def _hash_all(prefix: Any, text: Any, ends: Any, bits: int, columns: Any, signs:
 def sparse_rows(
     numbers: Any, codes: Any, bases: Any, columns: Any, signs: Any, starts: Any, places: Any, values: Any
 ) -> int:
-    """Put rows of numbers and of text behind each other, and return the end.
+    """Put rows of numbers and of text behind each other, in the order of columns, and return the end.
 
-    Codes of the column t of text are places in columns and signs from bases[t] on, or -1.
+    Codes of the column t of text are places in columns and signs from bases[t] on, or -1. What meets in a column is
+    added up.
     """
     k = 0
     for i in range(numbers.shape[0]):
@@ -133,9 +134,19 @@ def sparse_rows(
             if numbers[i, j] != 0:
                 places[k], values[k] = j, numbers[i, j]
                 k += 1
+        first = k
         for t in range(codes.shape[0]):
-            if codes[t, i] >= 0:
-                places[k], values[k] = columns[bases[t] + codes[t, i]], signs[bases[t] + codes[t, i]]
-                k += 1
+            if codes[t, i] < 0:
+                continue
+            column, sign, at = columns[bases[t] + codes[t, i]], signs[bases[t] + codes[t, i]], k
+            while at > first and places[at - 1] > column:
+                at -= 1
+            if at > first and places[at - 1] == column:
+                values[at - 1] += sign
+                continue
+            for later in range(k, at, -1):
+                places[later], values[later] = places[later - 1], values[later - 1]
+            places[at], values[at] = column, sign
+            k += 1
         starts[i + 1] = k
     return k

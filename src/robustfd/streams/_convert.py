@@ -109,6 +109,5 @@ def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], widt
     bases = np.cumsum([0, *map(len, columns)])
     end = sparse_rows(numbers, codes, bases, np.concatenate(columns), np.concatenate(signs), starts, places, values)
     x = sp.csr_matrix((values[:end], places[:end], starts), shape=(n, width))
-    if codes.shape[0] > 1:  # hashed ones may be in any order, or meet
-        x.sum_duplicates()
+    x.has_canonical_format = True
     return x
