@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing import parent_process
 from pathlib import Path
@@ -100,27 +101,51 @@ def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
     with contextlib.suppress(RuntimeError):
         routine.enable_caching()
         _stamped(routine)
-    routine.compile()
+    _watch.begin()
+    try:
+        routine.compile()
+    finally:
+        _watch.end()
     return routine
 
 
-class _Announcement(event.Listener):
-    """Says once why the first call takes so long."""
+def compile_seconds() -> float:
+    """Return how long compiling has taken in this process; who measures speed has to take it off."""
+    return _watch.seconds
+
+
+class _Watch(event.Listener):
+    """Says once why the first call takes so long, and adds up how long compiling takes."""
 
     def __init__(self) -> None:
         self.made = parent_process() is not None  # one voice is enough, and it is not a worker's
+        self.seconds, self._began, self._depth = 0.0, 0.0, 0
+
+    def begin(self) -> None:
+        """Take note that compiling begins, perhaps of what is needed by something else that is being compiled."""
+        if self._depth == 0:
+            self._began = time.perf_counter()
+        self._depth += 1
+
+    def end(self) -> None:
+        """Take note that it ends."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
 
     def on_start(self, event: Any) -> None:
+        self.begin()
         function = event.data["dispatcher"].py_func
         if not self.made and function.__module__.startswith("robustfd."):
             self.made = True
             print("robustfd: compiling its inner loops, which takes some seconds, once", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
-        pass
+        self.end()
 
 
-event.register("numba:compile", _Announcement())
+_watch = _Watch()
+event.register("numba:compile", _watch)
 
 
 def _stamped(dispatcher: Any) -> Any:
