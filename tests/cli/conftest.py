@@ -29,6 +29,9 @@ class Done(NamedTuple):
 def run(monkeypatch, capfd):
     """The command in this process: arguments in, exit status and both outputs back."""
     from robustfd.cli import main
+    from robustfd.linalg import _compile
+
+    monkeypatch.setattr(_compile._watch, "made", True)  # what is compiled when depends on the tests before
 
     def call(*arguments, stdin: bytes = b""):
         monkeypatch.setattr(sys, "argv", ["robustfd", *map(str, arguments)])

@@ -13,11 +13,16 @@ from robustfd.streams import Stream
 def load_model(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -> tuple[Any, dict[str, Any] | None]:
     """Return what is in a file, and the layout of its columns if it was made by the command line."""
     model, layout, _ = load_model_and_notes(path)
-    found = "sketch" if hasattr(model, "second_moment") else "learner"
+    found = "sketch" if is_sketch(model) else "learner"
     if wanted not in ("any", found):
         made_by = {"sketch": "sketch", "learner": "train"}[wanted]
         raise ValueError(f"{path} holds a {type(model).__name__}; a file that `robustfd {made_by}` wrote is needed.")
     return model, layout
+
+
+def is_sketch(model: Any) -> bool:
+    """Return whether this is a sketch, and not a learner."""
+    return hasattr(model, "second_moment")
 
 
 def load_model_and_notes(path: Path) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:

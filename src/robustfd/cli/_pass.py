@@ -122,8 +122,8 @@ class Pass:
             while True:
                 try:
                     block = signals.interruptible(lambda: next(source, None))
-                except Exception as error:
-                    self._keep_after(error)
+                except Exception:
+                    self._keep_before_bad_rows()
                     raise
                 if block is None and not signals.caught:
                     return
@@ -151,7 +151,7 @@ class Pass:
                 "The one before, if there is one, is as it was."
             ) from error
 
-    def _keep_after(self, error: Exception) -> None:
+    def _keep_before_bad_rows(self) -> None:
         """Keep what was learnt before rows that cannot be read."""
         if self.keeping.checkpoint is not None and self.position is not None and self.position.rows:
             with contextlib.suppress(OSError):

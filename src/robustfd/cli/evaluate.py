@@ -12,8 +12,6 @@ MOST = 20  # classes up to which there is a table of which were taken for which
 @command
 def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> None:
     """Judge MODEL on the labelled rows of FILES: error and log loss, or squared and absolute error and R2."""
-    import numpy as np
-
     from robustfd.cli._learning import TARGETS, labels_of, no_labels
     from robustfd.cli._models import load_model, open_like
     from robustfd.cli._pass import report_losses
@@ -27,8 +25,6 @@ def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> Non
             raise no_labels(files, stream)
         judge.add(block.X, labels_of(learner, block.y))
     report_losses(stream, talk)
-    if not stream.rows_read:
-        raise ValueError(f"There are no rows in {', '.join(files)}.")
     result, tables = judge.result(), []
     if isinstance(judge, Classes) and len(judge.labels()) <= MOST:
         labels = judge.labels()
@@ -36,11 +32,7 @@ def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> Non
         tables = [
             columns("Rows of each class (down), and what they were taken for (across)", rows, "", *map(str, labels))
         ]
-    tell(talk, {"model": str(model), "rows": stream.rows_read} | {k: _plain(np, v) for k, v in result.items()}, *tables)
-
-
-def _plain(np: Any, value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    tell(talk, {"model": str(model), "rows": stream.rows_read} | result, *tables)
 
 
 class Classes:

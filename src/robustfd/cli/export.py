@@ -52,8 +52,10 @@ def arrays_of(model: Any) -> dict[str, Any]:
     """Return the arrays of a sketch or a learner by name."""
     import numpy as np
 
+    from robustfd.cli._models import is_sketch
+
     names = ("sketch", "alpha", "singular_values", "error_bound", "squared_norm", "mean")
-    if not hasattr(model, "second_moment"):
+    if not is_sketch(model):
         names = ("coef", "intercept", "offset", "classes", "weights", "alpha")
     found = {}
     for name in names:

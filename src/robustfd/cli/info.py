@@ -22,12 +22,12 @@ def info(
 ) -> None:
     """Tell what is in FILE: rows, features, alpha, certified error and spectrum of a sketch; see inspect for models."""
     from robustfd.cli._learning import about_learner
-    from robustfd.cli._models import load_model
+    from robustfd.cli._models import is_sketch, load_model
     from robustfd.cli._talk import columns, tell
     from robustfd.cli.sketch import summary
 
     model, _ = load_model(file)
-    if not hasattr(model, "second_moment"):
+    if not is_sketch(model):
         if plot is not None:
             raise ValueError(f"--plot draws the spectrum of a sketch, and {file} holds a {type(model).__name__}.")
         tell(talk, about_learner(model))

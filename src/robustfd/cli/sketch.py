@@ -57,7 +57,7 @@ def sketch(
 
 def summary(model: Any) -> dict[str, Any]:
     """Return what there is to say about a sketch, and how certain it is."""
-    result = {
+    return {
         "kind": type(model).__name__,
         "rows": model.n_samples_seen_,
         "features": model.n_features_in_,
@@ -67,4 +67,3 @@ def summary(model: Any) -> dict[str, Any]:
         "relative_error_bound": model.relative_error_bound_,
         "squared_norm": model.squared_norm_,
     }
-    return {k: float(v) if isinstance(v, float) else v for k, v in result.items()}
