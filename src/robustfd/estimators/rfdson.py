@@ -66,6 +66,8 @@ class _RFDSON(OnlineEstimator):
         """Learn rows with labels (n, outputs), a block at a time; return their margins and the sum of their losses."""
         sparse = self._states[0].sparse
         margins, losses = np.empty(labels.shape), np.zeros(len(labels))
+        for state in self._states:
+            state.expect(len(labels))
         for part, rows in blocks(x, sparse=sparse):
             rows = as_rows(self._with_intercept(rows), sparse=sparse)
             for c, state in enumerate(self._states):

@@ -43,6 +43,7 @@ class _Untuned(OnlineEstimator):
         """Learn rows and return their margins."""
         model = self._model
         margins = np.empty((x.shape[0], model.outputs))
+        model.expect(x.shape[0])
         for part, rows in blocks(x, sparse=model.sparse):
             rows = as_rows(rows, sparse=model.sparse)
             try:

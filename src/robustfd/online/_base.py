@@ -34,6 +34,9 @@ class State(Protocol):
 
     sparse: bool  # which kind of rows it takes
 
+    def expect(self, rows: int) -> None:
+        """Get ready for so many rows, which may come a few at a time."""
+
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
 
@@ -143,6 +146,7 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
         looks = not self._state.sparse and not getattr(self._state, "ball", False)
         if self._numbers and looks and not hasattr(self, "feature_names_in_"):
             self._quick = x.shape[1]
+        self._state.expect(x.shape[0])
         margins = np.full(x.shape[0], np.nan)
         live = weight > 0
         if not live.all():

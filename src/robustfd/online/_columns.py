@@ -153,7 +153,7 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
     """Gather the features of entries first to last - 1 that are not in this run yet; return how many there were."""
     counts, place, gathered = columns.counts, columns.place, columns.gathered
     before, now = counts[FEATURES], counts[RUN]
-    oldest = 0
+    oldest: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
     for e in range(first, last):
         j = indices[e]
         if place[j] < 0:
@@ -278,7 +278,7 @@ def end_run(routines: Any, columns: Columns) -> None:
     counts[RUN] += 1
     counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[REACH] = counts[PIECES] = 0
     if counts[RUN] == RUNS:
-        look_back(routines, columns, RUNS)
+        look_back(routines, columns, len(columns.history))
         _catch_up(columns, np.empty(q))
         counts[RUN] = counts[REACH] = 0
 
@@ -345,9 +345,11 @@ def weights_of(routines: Any, columns: Columns, indices: Any, on_b: Any, on_x: A
     right = np.empty(q)
     for k in range(len(indices)):
         feature, target = indices[k], out[k]
-        here = columns.place[feature]
+        here = np.int64(columns.place[feature])
         if here >= 0:
-            right[:] = columns.gathered[here]
+            source = columns.gathered[here]
+            for j in range(q):  # to assign a slice takes seconds to compile: it may fail, with a message to be made
+                right[j] = source[j]
         else:
             right_feature(columns.basis[feature], columns.reach[counts[RUN] - columns.age[feature]], right)
         for j in range(p):

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, loops
+from robustfd.linalg._compile import compiled, entry, loops
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,9 @@ ROUND_OFF = 1e-9  # a difference this small, relative to the mean, is that of a 
 FAR = 1e4  # the square of how many times as long as usual a row may be
 ROWS, LOGARITHMS, NONZEROS, LENGTH = range(4)  # places in Features.totals
 # Places in a row of Features.table: non-zeros (rows, if the feature is centred), the sum of their squares (about the
-# mean), the mean, whether it is centred, S^2 and D (0 before it was seen), the sum of c^2 x^2 over finished blocks.
-COUNT, SQUARE, MEAN, CENTRED, SCALE, METRIC, DIAGONAL = range(7)
+# mean), the mean, whether it is centred, S^2 and D (0 before it was seen), the sum of c^2 x^2 over finished blocks,
+# and which of the centred features it is, from 1 on.
+COUNT, SQUARE, MEAN, CENTRED, SCALE, METRIC, DIAGONAL, NUMBER = range(8)
 
 
 class Features(NamedTuple):
@@ -80,33 +81,42 @@ def learn_first(features: Features, x: Any, *, linear: bool) -> None:
     features.table[seen] = 0.0
     features.table[seen, MEAN], features.table[seen, CENTRED] = mean, centred
     features.table[0, DIAGONAL] = 0.0
-    some = square > 0
-    count_values(features, seen[some], np.where(centred, float(n), count)[some], square[some])
-    renew(features, np.append(0, seen), np.zeros(1 + len(seen)))
+    count = np.where(square > 0, np.where(centred, float(n), count), 0.0)
+    sums = np.zeros((3, 1 + len(seen)))
+    sums[0], sums[1, 1:] = np.append(n, count), square
+    renew(features, np.append(0, seen).astype(np.int32), sums, True, np.zeros((0, 0)), np.zeros((0, 0)))
 
 
-@compiled
-def count_values(features: Features, which: Any, counts: Any, squares: Any) -> None:
-    """Count values of some features: how many (non-zeros, or all if it is centred) and the sums of their squares."""
-    totals = features.totals
+@entry
+@loops
+def renew(features: Features, which: Any, sums: Any, new: bool, basis: Any, m: Any) -> bool:
+    """Renew S^2 and D of features, and what is in the metric of D: weights, which are times D, and M.
+
+    `sums` (3, features): how many values there were (non-zeros, or all if the feature is centred; one that had none is
+    left alone), the sum of their squares, and that of c^2 x^2. Of values that are not `new` the first two are known.
+    Return whether all is finite. Without a basis, m has no rows.
+    """
+    table, totals, r, p, total = features.table, features.totals, len(m), basis.shape[1] - len(m), 0.0
     for k in range(len(which)):
-        row = features.table[which[k]]
-        for sign in (-1.0, 1.0):  # what it gave to the mean of logarithms is taken back, and given anew
-            if row[CENTRED] == 0.0 and row[SQUARE] > 0:
-                totals[LOGARITHMS] += sign * row[COUNT] * np.log(row[SQUARE] / row[COUNT])
-                totals[NONZEROS] += sign * row[COUNT]
-            if sign < 0:
-                row[COUNT] += counts[k]
-                row[SQUARE] += squares[k]
-
-
-@compiled
-def renew(features: Features, which: Any, held: Any) -> Any:
-    """Renew S^2 and D of features of whose squares B holds so much; return D as it was, and as it is."""
-    totals, before, now = features.totals, np.empty(len(which)), np.empty(len(which))
+        row = table[which[k]]
+        row[DIAGONAL] += sums[2, k]
+        for turn in range(2 if new and sums[0, k] > 0 else 0):
+            if turn == 1:
+                row[COUNT] += sums[0, k]
+                row[SQUARE] += sums[1, k]
+            if row[CENTRED] == 0.0 and row[SQUARE] > 0:  # what it gave to the mean is taken back, and given anew
+                weight = row[COUNT] if turn == 1 else -row[COUNT]
+                totals[LOGARITHMS] += weight * np.log(row[SQUARE] / row[COUNT])
+                totals[NONZEROS] += weight
     for k in range(len(which)):
-        row = features.table[which[k]]
-        before[k], count, centred = row[METRIC], max(row[COUNT], 1.0), row[CENTRED] > 0
+        if sums[0, k] == 0.0:
+            continue
+        row, held = table[which[k]], 0.0
+        if r > 0:
+            b = basis[which[k], p:]
+            for i in range(r):
+                held += b[i] * b[i]
+        before, count, centred = row[METRIC], max(row[COUNT], 1.0), row[CENTRED] > 0
         density = 1.0 if centred else min(count / max(totals[ROWS], 1.0), 1.0)
         v = row[SQUARE] / count
         if which[k] == 0:
@@ -115,8 +125,21 @@ def renew(features: Features, which: Any, held: Any) -> Any:
             v = _interpolated(totals, v, density)
         if v > 0:
             row[SCALE] = v
-        row[METRIC] = now[k] = PRIOR * np.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held[k], 0.0)
-    return before, now
+        row[METRIC] = now = PRIOR * np.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held, 0.0)
+        total += now
+        if r > 0:
+            weights, grown = basis[which[k]], now / before if before > 0 else 1.0
+            for i in range(p):
+                weights[i] *= grown
+                total += abs(weights[i])
+            change = (1.0 / now if now > 0 else 0.0) - (1.0 / before if before > 0 else 0.0)
+            for i in range(r):
+                x, line = change * b[i], m[i]
+                for j in range(r):
+                    line[j] += x * b[j]
+    for i in range(r):
+        total += abs(m[i, i])
+    return total < np.inf
 
 
 @loops
@@ -131,12 +154,15 @@ def _interpolated(totals: Any, v: float, density: float) -> float:
 # ------------------------------------------------------------------ rows
 
 
-@compiled
-def prepare_dense(features: Features, x: Any, learn: bool) -> Any:
-    """Return rows (n, d + 1), centred and scaled, the intercept first, and the factor of each."""
+@entry
+@loops
+def prepare_dense(features: Features, x: Any, learn: bool, rows: Any, factors: Any, work: Any) -> None:
+    """Fill rows (n, d + 1) with those of x, centred and scaled, the intercept first, and the factor of each.
+
+    `work` (3, d) is scratch memory.
+    """
     table, totals, (n, d) = features.table, features.totals, x.shape
-    rows, factors = np.empty((n, d + 1)), np.empty(n)
-    mean, inverse, always = np.empty(d), np.empty(d), np.empty(d)  # side by side, for loops in vector registers
+    mean, inverse, always = work[0], work[1], work[2]  # side by side, for loops in vector registers
     for j in range(d):
         mean[j], always[j], scale = table[j + 1, MEAN], table[j + 1, CENTRED], table[j + 1, SCALE]
         inverse[j] = 1.0 / scale if scale > 0 else 0.0
@@ -159,7 +185,6 @@ def prepare_dense(features: Features, x: Any, learn: bool) -> Any:
         rows[i, 0] = INTERCEPT
         for j in range(d):
             target[j] *= factors[i]
-    return rows, factors
 
 
 @loops
@@ -197,63 +222,59 @@ def sum_dense(table: Any, rows: Any, factors: Any, weights: Any, out: Any) -> No
             count[j] = len(rows)
 
 
-def prepare_sparse(features: Features, shifted: Any, x: Any, *, learn: bool) -> tuple[Any, Any, Any, Floats]:
-    """Return values, features and starts of rows in compressed form, and their factors.
+def prepare_sparse(features: Features, shifted: Any, x: Any, part: slice, *, learn: bool) -> tuple[Any, ...]:
+    """Return values, features and starts of rows in compressed form, and their factors; `part` are the rows wanted.
 
     `shifted` lists the centred features, which have entries in every row.
     """
-    table, n = features.table, x.shape[0]
-    length = np.diff(x.indptr)
-    row, where, z = np.repeat(np.arange(n), length), x.indices + np.int32(1), x.data
-    keep = z * z > 0
-    if len(shifted):
-        keep &= table[where, CENTRED] == 0
-        dense = _shifted(x[:, shifted - 1].toarray(), table[shifted, MEAN])
-    if not keep.all():
-        row, where, z = row[keep], where[keep], z[keep]
-    many = 1 + len(shifted)
-    count = np.bincount(row, minlength=n) + many
-    indptr = np.append(0, np.cumsum(count))
-    place = np.arange(len(row)) + many * (row + 1)
-    values, indices = np.empty(indptr[-1]), np.empty(indptr[-1], np.int32)
-    values[place], indices[place] = z, where
-    values[indptr[:-1]], indices[indptr[:-1]] = INTERCEPT, 0
-    if len(shifted):
-        at = indptr[:-1, None] + np.arange(1, many)
-        values[at], indices[at] = dense, shifted
-
-    squares = values * values
-    squares[indptr[:-1]] = 0.0
-    scale = table[indices, SCALE]
-    unseen = (scale == 0) & (squares > 0)
-    if unseen.any():
-        new, first, back = np.unique(indices[unseen], return_index=True, return_inverse=True)
-        scale[unseen] = meet(features, new, squares[unseen][first], learn)[back]
-        if not learn and features.totals[NONZEROS] <= 0.0:  # each is its own scale
-            scale[unseen] = squares[unseen]
-    total = np.add.reduceat(squares / np.where(scale > 0, scale, 1.0), indptr[:-1]) if n else np.zeros(0)
-    factors = row_factors(features.totals[LENGTH], total, count - 1.0)
-    values *= np.repeat(factors, count)
-    values[indptr[:-1]] = INTERCEPT
-    return values, indices, indptr, factors
+    starts = x.indptr[part.start : part.stop + 1].astype(np.int64, copy=False)
+    n = len(starts) - 1
+    size = int(starts[-1] - starts[0]) + n * (1 + len(shifted))
+    values, which, new, factors = np.empty(size), np.empty(size, np.int32), np.empty(n + 1, np.int64), np.empty(n)
+    _prepare_sparse(features, shifted, x.data, x.indices, starts, learn, values, which, new, factors)
+    return values[: new[n]], which[: new[n]], new, factors
 
 
-@compiled
-def row_factors(length: float, total: Any, count: Any) -> Any:
-    """Return the factors of rows."""
-    out = np.empty(len(total))
-    for i in range(len(out)):
-        out[i] = row_factor(length, total[i], count[i])
-    return out
+@entry
+@loops
+def _prepare_sparse(
+    features: Features, shifted: Any, data: Any, indices: Any, indptr: Any, learn: bool,
+    values: Any, which: Any, starts: Any, factors: Any,
+) -> None:  # fmt: skip
+    table, totals, many, at = features.table, features.totals, len(shifted), 0
+    starts[0] = 0
+    for i in range(len(factors)):
+        first = at
+        values[at], which[at] = INTERCEPT, 0
+        for k in range(many):
+            values[at + 1 + k], which[at + 1 + k] = 0.0, shifted[k]
+        at += 1 + many
+        for e in range(indptr[i], indptr[i + 1]):
+            row, x = table[indices[e] + 1], data[e]
+            if row[CENTRED] > 0:
+                values[first + int(row[NUMBER])] += x
+            elif x * x > 0:
+                values[at], which[at] = x, indices[e] + 1
+                at += 1
+        total = 0.0
+        for e in range(first + 1, at):
+            row, z = table[which[e]], values[e]
+            if row[CENTRED] > 0:
+                z -= row[MEAN]
+                values[e] = z = z if abs(z) > ROUND_OFF * abs(row[MEAN]) else 0.0
+            if z * z > 0:
+                total += z * z / (row[SCALE] if row[SCALE] > 0 else _meet(totals, z * z, learn, row))
+        factors[i] = row_factor(totals[LENGTH], total, at - first - 1.0)
+        for e in range(first + 1, at):
+            values[e] *= factors[i]
+        starts[i + 1] = at
 
 
-@compiled
-def meet(features: Features, new: Any, squares: Any, learn: bool) -> Any:
-    """Return S^2 of features never seen before, from their first squares; for good if they are learnt."""
-    out = np.empty(len(new))
-    for k in range(len(new)):
-        out[k] = _meet(features.totals, squares[k], learn, features.table[new[k]])
-    return out
+def centred_features(features: Features) -> NDArray[np.int32]:
+    """Return which features are centred, after taking down the number of each among them."""
+    which = np.flatnonzero(features.table[1:, CENTRED]) + 1
+    features.table[which, NUMBER] = np.arange(1, len(which) + 1)
+    return which.astype(np.int32)
 
 
 def _shifted(x: Any, mean: Floats) -> Floats:

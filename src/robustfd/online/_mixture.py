@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.lapack import dtrtrs
 
-from robustfd.linalg._compile import compiled, loops
+from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.eigen import EPS, all_eigenpairs, compiled_eigenpairs
+from robustfd.linalg.lapack import at, gemm, view
 from robustfd.linalg.rules import shrink
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,6 @@ Floats = NDArray[np.float64]
 FILLED, SHRINKS, OUTPUTS, NUMBERS, COUNTS = range(5)  # places in Mixture.counts; NUMBERS: y is no class
 SPREAD, SPREAD_WEIGHT, HUBER = range(3)  # places in Mixture.scalars
 FORGET = 0.998  # what a loss counts a row later
-LONG = 100  # shrinks after which it pays to compile the eigenproblem
 FORGET_SPREAD = 0.99  # what a squared residual counts a row later
 
 
@@ -41,13 +41,13 @@ class Mixture(NamedTuple):
     curvature: Floats  # (rows,): c^2
     factor: Floats  # (rows,): c^2 / (1 + c^2 kappa)
     m: Floats  # (r, r): M
-    root: Floats  # (r, r): Cholesky factor of I + M
+    root: Floats  # (r, r): Cholesky factor of I + M, lower triangle, once there are rows
     lam: Floats  # (r,)
     rates: Floats
     losses: Floats  # (outputs, rates): of each, fading
     scalars: Floats  # for regression: squared residuals of the mixture, fading, their weight, and Huber's threshold
     counts: NDArray[np.int64]
-    scratch: Floats  # (rows + (outputs + 1) rates,): what it holds is lost from one function to the next
+    scratch: Floats  # what it holds is lost from one function to the next
 
 
 def start(rows: int, r: int, outputs: int, rates: Floats, *, huber: float | None = None) -> Mixture:
@@ -70,23 +70,38 @@ def start(rows: int, r: int, outputs: int, rates: Floats, *, huber: float | None
         losses=np.zeros((outputs, len(rates))),
         scalars=np.array([0.0, 0.0, np.inf if huber is None else huber]),
         counts=counts,
-        scratch=np.zeros(rows + p + len(rates)),
+        scratch=np.zeros(max(rows * rows, rows + p + len(rates))),
     )
 
 
-def begin_block(mix: Mixture) -> None:
-    """Prepare for the rows of a block, M being known."""
-    root, failed = dpotrf(mix.m + np.eye(len(mix.m)), lower=1, clean=1)
-    if failed:
-        raise np.linalg.LinAlgError("M is not positive semi-definite.")
-    mix.root[:] = root
+@loops
+def begin_rows(routines: Any, mix: Mixture, first: int, last: int) -> bool:
+    """Fill k for rows first to last - 1, whose products and gram are known, with what it was before the block.
 
-
-def begin_rows(mix: Mixture, first: int, last: int) -> None:
-    """Fill k for rows first to last - 1, whose products and gram are known, with what it was before the block."""
-    p = mix.steps.shape[1]
-    mix.z[first:last] = dtrtrs(mix.root.T, mix.products[first:last, p:].T, trans=1)[0].T  # LAPACK reads by columns
-    mix.k[:last, first:last] = mix.gram[first:last, :last].T - mix.z[:last] @ mix.z[first:last].T
+    Return whether that was possible: I + M must be positive definite.
+    """
+    root, z, m, r = mix.root, mix.z, mix.m, len(mix.lam)
+    for i in range(r if first == 0 else 0):
+        for j in range(i + 1):
+            x = m[i, j] + (1.0 if i == j else 0.0)
+            for l in range(j):
+                x -= root[i, l] * root[j, l]
+            if i == j and not 0.0 < x < np.inf:
+                return False
+            root[i, j] = np.sqrt(x) if i == j else x / root[j, j]
+    for i in range(first, last):
+        own, b = z[i], mix.products[i, mix.steps.shape[1] :]
+        for j in range(r):
+            x = b[j]
+            for l in range(j):
+                x -= root[j, l] * own[l]
+            own[j] = x / root[j, j]
+    inside = view(mix.scratch, 0, (last - first, last))
+    gemm(routines, False, True, last - first, last, r, 1.0, at(z, first * r), r, at(z, 0), r, 0.0, at(inside, 0), last)
+    for i in range(first, last):
+        for j in range(i + 1):
+            mix.k[j, i] = mix.gram[i, j] - inside[i - first, j]
+    return True
 
 
 @loops
@@ -99,9 +114,9 @@ def sigmoid(z: float) -> float:
 
 
 @loops
-def implicit_step(z: float, a: float) -> float:
-    """Return the root s in (0, sigmoid(-z)] of s = sigmoid(-(z + a s)), by Newton's iteration between safe bounds."""
-    high, low = sigmoid(-z), 0.0
+def implicit_step(z: float, a: float, high: float) -> float:
+    """Return the root s in (0, high] of s = sigmoid(-(z + a s)), high = sigmoid(-z), by a safe Newton's iteration."""
+    low = 0.0
     if a * high < 1e-14:
         return high
     s, last = high / (1.0 + a * high * (1.0 - high)), high
@@ -113,11 +128,12 @@ def implicit_step(z: float, a: float) -> float:
         else:
             low = s
         new = s - g / (1.0 + a * f * (1.0 - f))
-        if not low < new < high or abs(new - s) > 0.5 * last:  # it would leave the bounds, or go round in circles
-            new = 0.5 * (low + high)
+        safe = low < new < high and abs(new - s) <= 0.5 * last  # else it would leave the bounds, or go in circles
+        new = new if safe else 0.5 * (low + high)
         last = abs(new - s)
         s = new
-        if last <= 1e-14 * s:
+        # An error of `last` leaves one of less than a / 2 times its square after the next step; this was that step.
+        if last <= 1e-14 * s or (safe and (1.0 + a * s) * last * last <= 1e-15 * s * s):
             break
     return s
 
@@ -177,8 +193,10 @@ def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> No
         sign = 1.0 if y == (1 if outputs == 1 else c) else -1.0
         for e in range(count):
             z, a = sign * margins[c * count + e], weight * rates[e]
-            loss = np.log1p(np.exp(-z)) if z > 0 else np.log1p(np.exp(z)) - z
-            mix.steps[i, c * count + e] = sign * a * implicit_step(z, a * kappa)
+            small = np.exp(-abs(z))
+            wrong = (small if z > 0 else 1.0) / (1.0 + small)  # sigmoid(-z)
+            loss = np.log1p(small) - min(z, 0.0)
+            mix.steps[i, c * count + e] = sign * a * implicit_step(z, a * kappa, wrong)
             losses[c, e] = FORGET * (losses[c, e] + weight * loss)
     c2 = weight * squares / total if total > 0 else 0.0  # of one output q (1 - q), of several a mean of theirs
     mix.curvature[i], mix.factor[i] = c2, c2 / (1.0 + c2 * kappa)
@@ -223,7 +241,7 @@ def collect_steps(mix: Mixture) -> tuple[Floats, Floats]:
     return on_b.T, a.T
 
 
-def end_block(mix: Mixture) -> tuple[Floats, Floats]:
+def end_block(mix: Mixture, *, long: bool) -> tuple[Floats, Floats]:
     """Shrink and return (on_b, on_x), after which M is that of the new B in the same metric.
 
     With q = p + r rows: D W becomes D W + on_b[:p] B + on_x[:p] X and B becomes on_b[p:] B + on_x[p:] X.
@@ -235,7 +253,6 @@ def end_block(mix: Mixture) -> tuple[Floats, Floats]:
     stack[:had, :had] = mix.m[:had, :had]
     stack[had:, :had] = c[:, None] * mix.products[:n, p : p + had]
     stack[had:, had:] = c[:, None] * mix.gram[:n, :n] * c
-    long = mix.counts[SHRINKS] >= LONG
     values, vectors = compiled_eigenpairs(stack, min(r, had + n)) if long else all_eigenpairs(stack)
     kept, _ = shrink(values, r + 1, r + 1, len(stack) * EPS * values[0])
     t = np.sqrt(kept / values[: len(kept)])[:, None] * vectors[:, : len(kept)].T
@@ -244,23 +261,37 @@ def end_block(mix: Mixture) -> tuple[Floats, Floats]:
     on_b[p : p + len(kept), :had], on_x[p : p + len(kept)] = t[:, :had], t[:, had:] * c
     mix.lam[:] = 0.0
     mix.lam[: len(kept)] = kept
-    mix.m[:] = np.diag(mix.lam)
+    mix.m.fill(0.0)
+    mix.m.flat[:: r + 1] = mix.lam
     mix.counts[FILLED] = 0
     mix.counts[SHRINKS] += 1
     return on_b, on_x
 
 
-@compiled
-def step_classes(mix: Mixture, y: Any, weight: Any, out: Any) -> None:
-    """Take the steps of the rows just entered, y their classes, and fill `out` with their margins before."""
+@entry
+@loops
+def step_classes(routines: Any, mix: Mixture, y: Any, weight: Any, out: Any) -> bool:
+    """Take the steps of rows whose products and gram were filled, y their classes; fill `out` with margins before.
+
+    Return whether that was possible.
+    """
+    first = mix.counts[FILLED]
+    if not begin_rows(routines, mix, first, first + len(y)):
+        return False
     for i in range(len(y)):
         learn_class(mix, mix.counts[FILLED], y[i], weight[i], out[i])
         mix.counts[FILLED] += 1
+    return True
 
 
-@compiled
-def step_numbers(mix: Mixture, y: Any, weight: Any, out: Any) -> None:
+@entry
+@loops
+def step_numbers(routines: Any, mix: Mixture, y: Any, weight: Any, out: Any) -> bool:
     """Do as `step_classes` for targets y."""
+    first = mix.counts[FILLED]
+    if not begin_rows(routines, mix, first, first + len(y)):
+        return False
     for i in range(len(y)):
         learn_number(mix, mix.counts[FILLED], y[i], weight[i], out[i])
         mix.counts[FILLED] += 1
+    return True

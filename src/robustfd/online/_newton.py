@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, entry, loops
+from robustfd.linalg._compile import compiled, entry, inner, loops
 from robustfd.linalg.lapack import at, further, gemm, view
 from robustfd.online._block import (
     FILLED,
@@ -144,7 +144,7 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, on_b: Any, 
                 target[j] = source[j] + (target[j] if i == 0 else 0.0)
 
 
-@compiled
+@inner
 def enter_sparse(
     routines: Any, block: Block, columns: Columns, data: Any, indices: Any, indptr: Any, done: int, count: int
 ) -> None:
@@ -170,7 +170,7 @@ def enter_sparse(
     begin_rows(routines, block, first, first + count)
 
 
-@compiled
+@inner
 def change_sparse(routines: Any, block: Block, columns: Columns, on_b: Any, on_x: Any) -> None:
     """Let w and B become what `end_block` says, and end the run when it is long enough."""
     change(routines, columns, on_b, on_x, on_x.shape[1])

@@ -19,6 +19,9 @@ class RowState:
         self.settings, self.sparse, self.d = settings, sparse, d
         self.seen = np.zeros(1, np.int64)
 
+    def expect(self, rows: int) -> None:
+        """Do nothing: there is nothing to get ready."""
+
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
         rows: tuple[Any, ...]

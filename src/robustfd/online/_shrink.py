@@ -8,6 +8,8 @@ from robustfd.linalg._compile import loops
 from robustfd.linalg.eigen import EIGENPAIRS, EPS, GRADED
 from robustfd.linalg.lapack import at, call, view
 
+LONG = 2000  # rows of a stream from which on it pays to compile the eigenproblem
+
 
 @loops
 def shrink_block(

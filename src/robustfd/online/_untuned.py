@@ -7,19 +7,21 @@ from typing import Any
 
 from robustfd.linalg._compile import compiled
 from robustfd.online._columns import PIECE, Columns, change, end_run, enter_row, gather
+from robustfd.online._features import METRIC
 
 
 @compiled
 def enter_rows(
-    routines: Any, columns: Columns, metric: Any, data: Any, indices: Any, indptr: Any, products: Any, gram: Any
+    routines: Any, columns: Columns, table: Any, data: Any, indices: Any, indptr: Any, products: Any, gram: Any
 ) -> None:
     """Enter rows in compressed form; fill their products with the basis and, lower triangle, with rows of the block.
 
-    There must be room for their entries. `metric` holds D of every entry's feature.
+    There must be room for their entries. `table` is what is known of the features.
     """
     gather(routines, columns, indices, 0, len(indices))
     for e in range(len(indices)):  # a constant feature, centred, has no D until it changes
-        columns.scale[columns.place[indices[e]]] = 1.0 / metric[e] if metric[e] > 0 else 0.0
+        metric = table[indices[e], METRIC]
+        columns.scale[columns.place[indices[e]]] = 1.0 / metric if metric > 0 else 0.0
     for i in range(len(products)):
         enter_row(columns, data, indices, indptr[i], indptr[i + 1], products[i], gram[i])
 
@@ -43,12 +45,3 @@ def end_rows(routines: Any, columns: Columns, on_b: Any, on_x: Any) -> None:
     """Bring the basis up to date after a shrink; the list of the block's features stays until the next begins."""
     change(routines, columns, on_b, on_x, on_x.shape[1])
     end_run(routines, columns)
-
-
-@compiled
-def multiply_weights(basis: Any, which: Any, factors: Any, p: int) -> None:
-    """Multiply the weights of features by factors."""
-    for k in range(len(which)):
-        row = basis[which[k]]
-        for j in range(p):
-            row[j] *= factors[k]

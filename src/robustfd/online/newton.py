@@ -45,9 +45,11 @@ from robustfd.online._newton import (
     step_rows,
 )
 from robustfd.online._row_states import OjaState, ProjectionState
+from robustfd.online._shrink import LONG
 
-_enter_dense, _step_rows, _end_block, _change_dense = map(entry, (enter_dense, step_rows, end_block, change_dense))
-LONG = 5000  # rows from which on it pays to compile the eigenproblem
+_enter_dense, _change_dense, _enter_sparse, _change_sparse, _step_rows, _end_block = map(
+    entry, (enter_dense, change_dense, enter_sparse, change_sparse, step_rows, end_block)
+)
 NARROW = 512  # features up to which sparse rows are made dense, a few at a time: faster than to be clever
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 
@@ -63,10 +65,14 @@ class NewtonState:
         later = rows - (m - 1)
         self.columns: Any = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
 
+    def expect(self, rows: int) -> None:
+        """Get ready for so many rows: for many it pays to compile the eigenproblem."""
+        self.long = self.long or bool(self.counts[_block.SEEN] + rows > LONG)
+
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
         if not self.long:
-            self.long = bool(self.counts[_block.SEEN] + len(y) > LONG)
+            self.expect(len(y))
         where = (routines(self.long), self.settings, self.memory, self.counts, self.late)
         if not self.sparse and not self.ball:
             return learn_dense(*where, x, y, weight, margins, progress)
@@ -92,7 +98,7 @@ class NewtonState:
                 self._project(block)
             if self.sparse:
                 self.columns = _columns.with_room(self.columns, int(x.indptr[i + 1] - x.indptr[i]))
-                enter_sparse(address, block, self.columns, x.data, x.indices, x.indptr, i, 1)
+                _enter_sparse(address, block, self.columns, x.data, x.indices, x.indptr, i, 1)
             else:
                 basis, buffer = open_dense.py_func(block, self.d)
                 _enter_dense(address, block, basis, buffer, x, i, 1)
@@ -108,7 +114,7 @@ class NewtonState:
                     return i
                 block.ball[q:] = _ball.products_after(before, on_b, on_x)
                 if self.sparse:
-                    change_sparse(address, block, self.columns, on_b, on_x)
+                    _change_sparse(address, block, self.columns, on_b, on_x)
                 else:
                     _change_dense(address, block, basis, np.uint64(buffer.ctypes.data), on_b, on_x)
                 if not project_next and settings[SHRINK_FIRST]:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from robustfd.linalg.lapack import routines
 from robustfd.online import _columns, _features, _mixture, _untuned
 from robustfd.online._base import as_rows
-from robustfd.online._features import CENTRED, DIAGONAL, METRIC, Features
+from robustfd.online._features import METRIC, Features
 from robustfd.online._mixture import FILLED, SHRINKS, Mixture, collect_steps
+from robustfd.online._shrink import LONG
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ class UntunedState:
         rows, r = 4 * m, m - 1
         rates = RATES if huber is None else RATES_OF_NUMBERS
         q = outputs * len(rates) + r
-        self.d, self.sparse, self.first, self.seen = d, sparse, rows, 0
+        self.d, self.sparse, self.first, self.seen, self.long = d, sparse, rows, 0, False
         self.mix: Mixture = _mixture.start(rows, r, outputs, rates, huber=huber)
         self.features: Features = _features.start(d)
         self.shifted = np.empty(0, np.int32)
@@ -39,25 +40,33 @@ class UntunedState:
         self.columns: Any = _columns.start(d + 1, q, r, rows) if sparse else None
         self.basis: Floats = np.zeros((0 if sparse else d + 1, q))
         self.rows: Floats = np.zeros((0 if sparse else rows, d + 1))
+        self.every = np.arange(0 if sparse else d + 1, dtype=np.int32)
         self.offset = 0.0  # of targets that are numbers: their mean over the first rows
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
 
     # -- learning
 
+    def expect(self, rows: int) -> None:
+        """Get ready for so many rows: for many it pays to compile the eigenproblem."""
+        self.long = self.long or self.seen + rows > LONG
+
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> int:
         """Learn rows and fill margins (n, outputs); return how many were learnt before the numbers overflowed."""
         done, n = 0, len(y)
+        self.expect(n)
         while done < n and self.seen < self.first:
             upto = min(1 << self.seen.bit_length(), self.first)
             part = slice(done, done + min(upto - self.seen, n - done))
-            self.kept.append((x[part].copy(), y[part].copy(), weight[part].copy()))  # they may change outside
-            self._learn(x[part], y[part], weight[part], margins[part], close=False)
+            rows = as_rows(x[part].copy(), sparse=self.sparse)  # they may change outside
+            self.kept.append((rows, y[part].copy(), weight[part].copy()))
+            self._learn(rows, y[part], weight[part], margins[part], close=False)
             self.seen += part.stop - done
             done = part.stop
             if self.seen == upto:
                 self._learn_again()
         if done < n:
-            learnt = self._learn(x[done:] if done else x, y[done:], weight[done:], margins[done:], close=True)
+            rest = as_rows(x[done:], sparse=self.sparse) if done else x
+            learnt = self._learn(rest, y[done:], weight[done:], margins[done:], close=True)
             self.seen += learnt
             done += learnt
         return done
@@ -80,7 +89,7 @@ class UntunedState:
         if self.sparse:
             _columns.discard_run(self.columns)
         _features.learn_first(self.features, x, linear=bool(mix.counts[_mixture.NUMBERS]))
-        self.shifted = (np.flatnonzero(self.features.table[:, CENTRED])[1:]).astype(np.int32)
+        self.shifted = _features.centred_features(self.features)
         self._learn(x, y, weight, np.empty((len(y), int(mix.counts[_mixture.OUTPUTS]))), close=False)
         self.kept = [(x, y, weight)]
         if self.seen == self.first:
@@ -95,32 +104,31 @@ class UntunedState:
         while done < n:
             stop = min(done + self._room(), n)
             part = slice(done, stop)
-            self._enter(x if stop - done == n else x[part])
-            step(mix, y[part], weight[part], margins[part])
+            self._enter(x, part)
+            if not step(routines(), mix, y[part], weight[part], margins[part]):
+                raise np.linalg.LinAlgError("I + M is not positive definite.")
             done = stop
             if close and self._room() == 0:
                 self._end_block()
         margins[:done] += self.offset
         return done
 
-    def _enter(self, x: Any) -> None:
+    def _enter(self, x: Any, part: slice) -> None:
         """Take rows into the block: their products with the basis and with each other, in the metric of D."""
-        mix, metric = self.mix, self.features.table[:, METRIC]
-        first = int(mix.counts[FILLED])
-        last = first + x.shape[0]
+        mix, first = self.mix, int(self.mix.counts[FILLED])
+        last = first + part.stop - part.start
         if self.sparse:
-            values, which, starts, factors = _features.prepare_sparse(self.features, self.shifted, x, learn=True)
+            values, which, starts, factors = _features.prepare_sparse(self.features, self.shifted, x, part, learn=True)
             self.columns = _columns.with_room(self.columns, len(values))
-            entries = (metric[which], values, which, starts, mix.products[first:last], mix.gram[first:last])
-            _untuned.enter_rows(routines(), self.columns, *entries)
+            out = (mix.products[first:last], mix.gram[first:last])
+            _untuned.enter_rows(routines(), self.columns, self.features.table, values, which, starts, *out)
+            self.factors[first:last] = factors
         else:
-            rows, factors = _features.prepare_dense(self.features, x, learn=True)
-            self.rows[first:last] = rows
+            rows, metric = self.rows[first:last], self.features.table[:, METRIC]
+            _features.prepare_dense(self.features, x[part], True, rows, self.factors[first:last], np.empty((3, self.d)))
             scaled = rows / np.where(metric > 0, metric, 1.0)
             np.matmul(scaled, self.basis, out=mix.products[first:last])
-            mix.gram[first:last, :last] = scaled @ self.rows[:last].T
-        self.factors[first:last] = factors
-        _mixture.begin_rows(mix, first, last)
+            np.matmul(scaled, self.rows[:last].T, out=mix.gram[first:last, :last])
 
     def _room(self) -> int:
         """Return how many rows the block can take: after the first shrink those of B have places of the buffer."""
@@ -130,52 +138,28 @@ class UntunedState:
     def _end_block(self) -> None:
         """Shrink, and bring everything up to date."""
         mix, features, p = self.mix, self.features, self.mix.steps.shape[1]
-        counted = mix.counts[SHRINKS] == 0  # the first rows were, when their scales were taken
+        new = bool(mix.counts[SHRINKS])  # the first rows were counted when their scales were taken
         n = int(mix.counts[FILLED])
         c2, factors = mix.curvature[:n], self.factors[:n]
-        on_b, on_x = _mixture.end_block(mix)
-        count: Any
-        square: Any
-        weighted: Any
+        on_b, on_x = _mixture.end_block(mix, long=self.long)
         if self.sparse:
             c = self.columns
             which = c.feature[: c.counts[_columns.FEATURES]].copy()
-            count, square, weighted = sums = np.zeros((3, len(which)))
+            sums = np.zeros((3, len(which)))
             _untuned.sum_features(c, factors, c2, sums)
             _untuned.end_rows(routines(), c, on_b, on_x)
+            basis = c.basis
         else:
-            rows = self.rows[:n]
-            b = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
-            b[:, :p] += self.basis[:, :p]
-            self.basis = b
-            sums = np.empty((3, len(features.table)))
+            rows, which = self.rows[:n], self.every
+            basis = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
+            basis[:, :p] += self.basis[:, :p]
+            self.basis = basis
+            sums = np.empty((3, len(which)))
             _features.sum_dense(features.table, rows, factors, c2, sums)
-            which = np.flatnonzero(sums[0])
-            count, square, weighted = sums[:, which]
-        features.table[which, DIAGONAL] += weighted
-        if not counted:
+        if new:
             features.totals[_features.ROWS] += n
-            _features.count_values(features, which, count, square)
-        self._renew(which)
-        _mixture.begin_block(mix)
-
-    def _renew(self, which: Any) -> None:
-        """Renew D of features, their weights, which are times D, and M."""
-        mix, p = self.mix, self.mix.steps.shape[1]
-        basis = self.columns.basis if self.sparse else self.basis
-        b = basis[which, p:]
-        before, now = _features.renew(self.features, which, np.square(b).sum(axis=1))
-        grown = np.divide(now, before, out=np.ones(len(which)), where=before > 0)
-        if self.sparse:
-            _untuned.multiply_weights(basis, which, grown, p)
-            change = np.divide(1.0, now, out=np.zeros(len(which)), where=now > 0)
-            change -= np.divide(1.0, before, out=np.zeros(len(which)), where=before > 0)
-            mix.m[:] += (change[:, None] * b).T @ b
-        else:
-            basis[which, :p] *= grown[:, None]
-            metric = self.features.table[:, METRIC]
-            b = basis[:, p:]
-            mix.m[:] = (b / np.where(metric > 0, metric, 1.0)[:, None]).T @ b
+        if not _features.renew(features, which, sums, new, basis, mix.m):
+            raise FloatingPointError("weights are not finite")
 
     def add_outputs(self, outputs: int) -> None:
         """Make room for classes that appeared; what is known of the others stays, two classes becoming two outputs."""
@@ -184,7 +168,7 @@ class UntunedState:
             self._end_block()
         p, r = mix.steps.shape[1], len(mix.lam)
         new = _mixture.start(len(mix.gram), r, outputs, mix.rates)
-        for name in ("m", "root", "lam"):
+        for name in ("m", "lam"):
             getattr(new, name)[:] = getattr(mix, name)
         new.counts[SHRINKS] = mix.counts[SHRINKS]
 
@@ -250,9 +234,11 @@ class UntunedState:
     def margins(self, x: Any) -> Floats:
         """Return the margins (n, outputs) of rows of the kind that is learnt."""
         if not self.sparse:
-            rows, _ = _features.prepare_dense(self.features, x, learn=False)
+            rows = np.empty((len(x), self.d + 1))
+            _features.prepare_dense(self.features, x, False, rows, np.empty(len(x)), np.empty((3, self.d)))
             return rows @ self.weights() + self.offset
-        values, which, starts, _ = _features.prepare_sparse(self.features, self.shifted, x, learn=False)
+        whole = slice(0, x.shape[0])
+        values, which, starts, _ = _features.prepare_sparse(self.features, self.shifted, x, whole, learn=False)
         some, place = np.unique(which, return_inverse=True)
         rows = sp.csr_array((values, place, starts), shape=(x.shape[0], len(some)))
         return np.asarray(rows @ self.weights(some)) + self.offset
