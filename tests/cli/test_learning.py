@@ -80,6 +80,14 @@ def test_several_classes(run, rows, tmp_path):
     assert set(shown["weights"]) == {"0", "1", "2", "3"}
 
 
+def test_inspect_names_the_columns_chosen_of_an_array(run, rows, tmp_path):
+    np.save(tmp_path / "rows.npy", np.column_stack(rows))
+    options = ("--columns", "4,1", "--target", rows[0].shape[1])
+    assert run("train", tmp_path / "rows.npy", "-o", tmp_path / "model.rfd", *options).status == 0
+    found = run("inspect", tmp_path / "model.rfd", "--json").json["weights"]["1"]
+    assert {each["feature"] for each in found} == {"1", "4"}
+
+
 def test_inspect_shows_the_largest_weights_by_name(run, svm, tmp_path):
     _, model = trained(run, svm, tmp_path)
     found = run("inspect", tmp_path / "model.rfd", "-k", 4, "--json").json["weights"]["1"]

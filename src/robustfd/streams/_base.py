@@ -132,9 +132,11 @@ class Stream(ABC):
     def layout(self) -> dict[str, Any]:
         """How what is read becomes columns."""
 
-    @abstractmethod
     def feature_name(self, column: int) -> str:
-        """Return what a column is called."""
+        """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
+        from robustfd.streams._names import namer  # of layouts, which begin with this module
+
+        return namer(self.layout)(column)
 
     @abstractmethod
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:

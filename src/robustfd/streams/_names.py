@@ -12,5 +12,7 @@ def namer(layout: dict[str, Any]) -> Callable[[int], str]:
         return Layout.from_json(layout).feature_name
     if layout.get("hash_bits") is not None:
         return lambda column: f"hash {column}"
+    if isinstance(columns := layout.get("columns"), list):  # those chosen of an array
+        return lambda column: str(columns[column])
     first = int(layout.get("zero_based") is False)
     return lambda column: str(column + first)

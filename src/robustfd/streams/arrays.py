@@ -50,10 +50,6 @@ class NpyStream(Stream):
         """The columns of the array that are features, and the one that is the target."""
         return {"kind": "npy", "width": self._width, "columns": self._columns, "target": self._target}
 
-    def feature_name(self, column: int) -> str:
-        """Return the number of a column in the array."""
-        return str(self._columns[column])
-
     def _places(self, width: int, file: int) -> tuple[Any, int | None]:
         """Return where the features and the target are in an array of this width; it may be without the target."""
         if width == self._width:

@@ -77,10 +77,6 @@ class LibsvmStream(Stream):
             return {"kind": "libsvm", "hash_bits": self._hash_bits}
         return {"kind": "libsvm", "n_features": self.n_features, "zero_based": self._first == 0}
 
-    def feature_name(self, column: int) -> str:
-        """Return the index of a column in the text."""
-        return str(column + self._first)
-
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
         for chunk in chunks(self.inputs, start, self.block_bytes):

@@ -74,10 +74,6 @@ class PythonStream(Stream):
             return {"kind": "python", "hash_bits": self.n_features.bit_length() - 1}
         return {"kind": "python", "n_features": self.n_features}
 
-    def feature_name(self, column: int) -> str:
-        """Return the number of a column."""
-        return str(column) if self._hasher is None else f"hash {column}"
-
     def _require_rereading(self) -> None:
         if not self.can_be_reread:
             raise ValueError(

@@ -43,10 +43,6 @@ class NpzStream(Stream):
         """The number of columns."""
         return {"kind": "npz", "n_features": self.n_features}
 
-    def feature_name(self, column: int) -> str:
-        """Return the number of a column."""
-        return str(column)
-
     @contextmanager
     def _matrix(self, file: int) -> Iterator[tuple[tuple[int, int], Items, Items, Items]]:
         """Yield the shape of a matrix, and its arrays indptr, indices and data, none of them read yet."""

@@ -83,10 +83,6 @@ class TableStream(Stream):
         """The columns of the table that become columns of X, and how."""
         return self._layout.to_json()
 
-    def feature_name(self, column: int) -> str:
-        """Return the name of a column of numbers, "name=value", or "hash" and a number."""
-        return self._layout.feature_name(column)
-
     def _named(self, target: str | int) -> str:
         """Return the name of the target of the first input."""
         return self._first.names[place(self._first.names, target, "target")]
