@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import big_file, command_line, online_speed, reading, sketch_speed, untuned
+from benchmarks import big_file, command_line, many, online_speed, reading, sketch_speed, untuned
 
 CASES = {
     "wide": sketch_speed.wide,
@@ -14,6 +14,7 @@ CASES = {
     "vowpal": online_speed.against_vowpal,
     "linear_online": online_speed.linear_online,
     "untuned": untuned.untuned,
+    "many": many.many,
     "command_line": command_line.command_line,
     "big_file": big_file.big_file,
     "reading": reading.reading,

@@ -115,6 +115,26 @@ def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]
     return 100 * model.score(x[test], y[test]), 100 * model.progressive_error_
 
 
+def compare(x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
+    """Return test accuracy and progressive error here, and those of each mode of Vowpal Wabbit, if there is one.
+
+    Rows of the result are orders.
+    """
+    orders = [np.random.default_rng(1000 + k).permutation(len(y)) for k in range(ORDERS)]
+    cuts = [(order[: int(0.7 * len(y))], order[int(0.7 * len(y)) :]) for order in orders]
+    ours = np.array([_with_robustfd(x, y, *cut) for cut in cuts])
+    theirs: dict[str, Any] = {}
+    if vowpal.available():
+        lines = vowpal.lines(x)
+        for mode, options in _modes(x.shape[1], int(y.max()) + 1).items():
+            scores = []
+            for train, test in cuts:
+                early, late = _with_vowpal(options, lines, y, x.shape[1], train, test)
+                scores.append((100 * np.mean(late == y[test]), 100 * np.mean(early != y[train])))
+            theirs[mode] = np.array(scores)
+    return ours, theirs
+
+
 def untuned(names: list[str] | None = None) -> None:
     """Print and save the table."""
     rows = [
@@ -125,19 +145,8 @@ def untuned(names: list[str] | None = None) -> None:
     for name in names or SETS:
         if name in REAL and folder() is None:
             continue
-        x, y = SETS[name]()
-        orders = [np.random.default_rng(1000 + k).permutation(len(y)) for k in range(ORDERS)]
-        cuts = [(order[: int(0.7 * len(y))], order[int(0.7 * len(y)) :]) for order in orders]
-        ours = np.mean([_with_robustfd(x, y, *cut) for cut in cuts], axis=0)
-        theirs = {}
-        if vowpal.available():
-            lines = vowpal.lines(x)
-            for mode, options in _modes(x.shape[1], int(y.max()) + 1).items():
-                scores = []
-                for train, test in cuts:
-                    early, late = _with_vowpal(options, lines, y, x.shape[1], train, test)
-                    scores.append((100 * np.mean(late == y[test]), 100 * np.mean(early != y[train])))
-                theirs[mode] = np.mean(scores, axis=0)
+        each, modes = compare(*SETS[name]())
+        ours, theirs = each.mean(axis=0), {mode: scores.mean(axis=0) for mode, scores in modes.items()}
         best = (
             max((s[0] for s in theirs.values()), default=np.nan),
             min((s[1] for s in theirs.values()), default=np.nan),
