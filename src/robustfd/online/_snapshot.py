@@ -335,7 +335,7 @@ def pack_untuned(state: Any) -> tuple[Document, Tensors]:
     arrays |= {
         "gram": np.tril(mix.gram[:n, :n]),
         "k": np.triu(mix.k[:n, :n]),
-        "root": np.tril(mix.root),
+        "root": np.tril(mix.root) if n else np.eye(len(mix.root)),  # between blocks it is that of the past
         "spread": mix.scalars[: _mixture.HUBER],
         "features": state.features.table[:, TABLE],
         "totals": state.features.totals,
