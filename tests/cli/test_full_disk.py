@@ -189,8 +189,12 @@ def test_nowhere_to_write_at_the_end_but_an_old_checkpoint(warm, whole, folder, 
 
 
 @pytest.mark.parametrize(
-    "command", ["predict train rows.svm", "evaluate train rows.svm", "info sketch", "info sketch --json"]
-)
+    "command",
+    [
+        "predict train rows.svm", "evaluate train rows.svm", "info sketch", "info sketch --json",
+        "--help", "info --help", "--version",
+    ],
+)  # fmt: skip
 def test_standard_output_is_full(warm, whole, command):
     done = warm.run(whole, *command.split(), stdout="/dev/full")
     assert_failed(done, "Standard output could not be written: No space left on device.")

@@ -55,7 +55,11 @@ def main() -> None:
     for panel, names in _COMMANDS.items():
         for name in names if not asked else asked.intersection(names):  # the others need not be made
             app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{name}"), name))
-    app()
+    try:
+        app()
+    except OSError as error:  # commands speak of theirs themselves; this is the help, or the version
+        print(f"robustfd: Standard output could not be written: {error.strerror}.", file=sys.stderr)
+        sys.exit(1)
 
 
 EPILOG = (
