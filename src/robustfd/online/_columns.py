@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import compiled, inner, loops
-from robustfd.linalg.lapack import at, fetch_row, gemm
+from robustfd.linalg._compile import entry, inner, loops
+from robustfd.linalg.lapack import at, fetch_row, gemm, view
 
 Floats = NDArray[np.float64]
 
@@ -256,13 +256,12 @@ def change(routines: Any, columns: Columns, on_b: Any, on_x: Any, count: int) ->
             c[have + i, j] = on_x[j, i]
 
 
-@inner
-def end_run(routines: Any, columns: Columns) -> None:
-    """Write the features of the run back and begin a new one."""
+@loops
+def end_run(routines: Any, columns: Columns, room: Any) -> None:
+    """Write the features of the run back and begin a new one; `room` is for GROUP q numbers."""
     counts, c, gathered = columns.counts, columns.coefficients, columns.gathered
-    d, q = columns.basis.shape
-    r = columns.history.shape[1]
-    new = np.empty((GROUP, q))
+    r, q = columns.history.shape[1:]
+    new = view(room, 0, (GROUP, q))
     for first in range(0, counts[FEATURES], GROUP):
         size = min(GROUP, counts[FEATURES] - first)
         for i in range(size):
@@ -279,7 +278,7 @@ def end_run(routines: Any, columns: Columns) -> None:
     counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[REACH] = counts[PIECES] = 0
     if counts[RUN] == RUNS:
         look_back(routines, columns, len(columns.history))
-        _catch_up(columns, np.empty(q))
+        _catch_up(columns, room[:q])
         counts[RUN] = counts[REACH] = 0
 
 
@@ -324,38 +323,39 @@ def _catch_up(columns: Columns, right: Any) -> None:
         columns.age[feature] = 0
 
 
-@compiled
-def weights_of(routines: Any, columns: Columns, indices: Any, on_b: Any, on_x: Any, count: int, out: Any) -> None:
-    """Fill out (indices, q - r) with the weights of features, steps of a block of `count` rows not yet in included."""
-    counts, c = columns.counts, columns.coefficients
-    d, q = columns.basis.shape
-    r = columns.history.shape[1]
-    p = q - r
-    rows = r + counts[ROWS] - count
+def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b: Floats, on_x: Floats) -> Floats:
+    """Return the weights (indices, q - r) of features, with the steps of the last rows of the run, on_b B + on_x X."""
+    c, (p, count), rows = columns.coefficients, on_x.shape, int(columns.counts[ROWS])
+    r = c.shape[1] - p
+    before = r + rows - count
+    steps = np.empty((r + rows, p))
+    steps[:before] = c[:before, :p] + c[:before, p:] @ on_b.T
+    steps[before:] = on_x.T
+    out = np.empty((len(indices), p))
+    _read_weights(routines, columns, indices, steps, np.empty(r + p), out)
+    return out
+
+
+@entry
+@loops
+def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, right: Any, out: Any) -> None:
+    """Fill out with the weights of features; `steps` are their coefficients, `right` is scratch memory."""
+    counts, r, p = columns.counts, columns.history.shape[1], out.shape[1]
     look_back(routines, columns, counts[RUN])
-    whole = np.zeros((r + counts[ROWS], p))  # the coefficients of the weights, with those steps
-    for i in range(rows):
-        for j in range(p):
-            whole[i, j] = c[i, j]
-            for l in range(r):
-                whole[i, j] += c[i, p + l] * on_b[j, l]
-    for i in range(count):
-        for j in range(p):
-            whole[rows + i, j] = on_x[j, i]
-    right = np.empty(q)
     for k in range(len(indices)):
         feature, target = indices[k], out[k]
         here = np.int64(columns.place[feature])
         if here >= 0:
             source = columns.gathered[here]
-            for j in range(q):  # to assign a slice takes seconds to compile: it may fail, with a message to be made
+            for j in range(len(right)):
                 right[j] = source[j]
         else:
             right_feature(columns.basis[feature], columns.reach[counts[RUN] - columns.age[feature]], right)
         for j in range(p):
             target[j] = right[j]
         for i in range(r):
+            x, line = right[p + i], steps[i]
             for j in range(p):
-                target[j] += right[p + i] * whole[i, j]
+                target[j] += x * line[j]
         if here >= 0:
-            add_entries(columns, here, whole[r:], target)
+            add_entries(columns, here, steps[r:], target)

@@ -27,6 +27,7 @@ from robustfd.online._block import (
 )
 from robustfd.online._columns import (
     ENTRIES,
+    GROUP,
     ROWS,
     RUN_ENTRIES,
     Columns,
@@ -176,7 +177,7 @@ def change_sparse(routines: Any, block: Block, columns: Columns, on_b: Any, on_x
     change(routines, columns, on_b, on_x, on_x.shape[1])
     room = len(columns.coefficients) - len(block.lam) - columns.counts[ROWS]
     if room < rows_in_block(block) or columns.counts[ENTRIES] > RUN_ENTRIES:
-        end_run(routines, columns)
+        end_run(routines, columns, np.empty(GROUP * columns.basis.shape[1]))
 
 
 @loops

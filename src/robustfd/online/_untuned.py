@@ -5,8 +5,8 @@ A run of columns is a block here, because D changes after each.
 
 from typing import Any
 
-from robustfd.linalg._compile import compiled
-from robustfd.online._columns import PIECE, Columns, change, end_run, enter_row, gather
+from robustfd.linalg._compile import compiled, entry
+from robustfd.online._columns import PIECE, Columns, end_run, enter_row, gather
 from robustfd.online._features import METRIC
 
 
@@ -40,8 +40,4 @@ def sum_features(columns: Columns, factors: Any, weights: Any, out: Any) -> None
             piece, size = columns.before[piece], PIECE
 
 
-@compiled
-def end_rows(routines: Any, columns: Columns, on_b: Any, on_x: Any) -> None:
-    """Bring the basis up to date after a shrink; the list of the block's features stays until the next begins."""
-    change(routines, columns, on_b, on_x, on_x.shape[1])
-    end_run(routines, columns)
+end_rows = entry(end_run)  # writes the features back; their list stays until the next run begins

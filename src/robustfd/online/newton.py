@@ -173,8 +173,7 @@ class NewtonState:
             return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0, :filled] @ buffer[:filled])
 
     def _weights_of(self, features: NDArray[np.int32], on_b: Floats, on_x: Floats, filled: int) -> Floats:
-        out = np.empty((len(features), 1))
-        _columns.weights_of(routines(self.long), self.columns, features, on_b, on_x, filled, out)
+        out = _columns.weights_of(routines(self.long), self.columns, features, on_b, on_x[:, :filled])
         return self.block.ball[0] * out[:, 0]
 
     def margins(self, x: Any) -> Floats:

@@ -147,7 +147,9 @@ class UntunedState:
             which = c.feature[: c.counts[_columns.FEATURES]].copy()
             sums = np.zeros((3, len(which)))
             _untuned.sum_features(c, factors, c2, sums)
-            _untuned.end_rows(routines(), c, on_b, on_x)
+            r = len(mix.lam)
+            c.coefficients[:r], c.coefficients[r : r + n] = on_b.T, on_x.T
+            _untuned.end_rows(routines(), c, np.empty(_columns.GROUP * c.basis.shape[1]))
             basis = c.basis
         else:
             rows, which = self.rows[:n], self.every
@@ -219,9 +221,7 @@ class UntunedState:
         if which is None:
             which = np.arange(self.d + 1, dtype=np.int32)
         if self.sparse:
-            w = np.empty((len(which), p))
-            parts = (np.ascontiguousarray(on_b), np.ascontiguousarray(on_x))
-            _columns.weights_of(routines(), self.columns, which, *parts, filled, w)
+            w = _columns.weights_of(routines(), self.columns, which, on_b, on_x)
         else:
             basis, rows = self.basis[which], self.rows[:filled, which]
             w = basis[:, :p] + basis[:, p:] @ on_b.T + rows.T @ on_x.T
