@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import entry, inner, loops
+from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, fetch_row, gemm, view
 
 Floats = NDArray[np.float64]
@@ -72,6 +72,12 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
     columns.coefficients[range(r), range(q - r, q)] = 1.0
     columns.reach[0] = columns.coefficients[:r]
     return columns
+
+
+def room_of(columns: Columns, rows: int) -> Floats:
+    """Return scratch memory for what is done with columns, `rows` of them at a time at most."""
+    most, q = columns.coefficients.shape
+    return np.empty(max(rows, columns.history.shape[1]) * most + most + GROUP * q)
 
 
 def with_room(columns: Columns, entries: int) -> Columns:
@@ -239,13 +245,16 @@ def enter_row(columns: Columns, data: Any, indices: Any, first: int, last: int, 
     counts[ROWS] += 1
 
 
-@inner
-def change(routines: Any, columns: Columns, on_b: Any, on_x: Any, count: int) -> None:
-    """Let W be W + on_b[:-r] B + on_x[:-r] X and B be on_b[-r:] B + on_x[-r:] X, X the last `count` rows."""
+@loops
+def change(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any, count: int) -> None:
+    """Let W be W + on_b[:-r] B + on_x[:-r] X and B be on_b[-r:] B + on_x[-r:] X, X the last `count` rows.
+
+    `room` is scratch memory, for as many numbers as `room_of` says.
+    """
     c = columns.coefficients
     q, r = on_b.shape
     have = r + columns.counts[ROWS] - count
-    old = np.empty((have, r))
+    old = view(room, 0, (have, r))
     for i in range(have):
         for j in range(r):
             old[i, j] = c[i, q - r + j]
@@ -258,7 +267,7 @@ def change(routines: Any, columns: Columns, on_b: Any, on_x: Any, count: int) ->
 
 @loops
 def end_run(routines: Any, columns: Columns, room: Any) -> None:
-    """Write the features of the run back and begin a new one; `room` is for GROUP q numbers."""
+    """Write the features of the run back and begin a new one; `room` is scratch memory."""
     counts, c, gathered = columns.counts, columns.coefficients, columns.gathered
     r, q = columns.history.shape[1:]
     new = view(room, 0, (GROUP, q))

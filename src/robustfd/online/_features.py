@@ -61,9 +61,10 @@ def with_features(features: Features, n: int) -> Features:
 # ------------------------------------------------------------ statistics
 
 
-def learn_first(features: Features, x: Any, *, linear: bool) -> None:
-    """Set everything anew from the first rows, as raw as they came: which features are centred, where, and scales.
+def learn_first(features: Features, x: Any, *, linear: bool) -> NDArray[np.int32]:
+    """Set everything anew from the first rows, as raw as they came: scales, and which features are centred, and where.
 
+    Those are returned.
     With `linear` all rows are multiplied by the same number, unless most of their entries are zero.
     """
     n, sparse = x.shape[0], sp.issparse(x)
@@ -85,6 +86,7 @@ def learn_first(features: Features, x: Any, *, linear: bool) -> None:
     sums = np.zeros((3, 1 + len(seen)))
     sums[0], sums[1, 1:] = np.append(n, count), square
     renew(features, np.append(0, seen).astype(np.int32), sums, True, np.zeros((0, 0)), np.zeros((0, 0)))
+    return number_centred(features, seen[centred])
 
 
 @entry
@@ -270,9 +272,8 @@ def _prepare_sparse(
         starts[i + 1] = at
 
 
-def centred_features(features: Features) -> NDArray[np.int32]:
-    """Return which features are centred, after taking down the number of each among them."""
-    which = np.flatnonzero(features.table[1:, CENTRED]) + 1
+def number_centred(features: Features, which: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Take down of each centred feature which it is among them, in order, and return them."""
     features.table[which, NUMBER] = np.arange(1, len(which) + 1)
     return which.astype(np.int32)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, entry, inner, loops
+from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, further, gemm, view
 from robustfd.online._block import (
     FILLED,
@@ -27,7 +27,6 @@ from robustfd.online._block import (
 )
 from robustfd.online._columns import (
     ENTRIES,
-    GROUP,
     ROWS,
     RUN_ENTRIES,
     Columns,
@@ -93,7 +92,8 @@ def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -
     begin_rows(routines, block, first, last)
 
 
-@compiled
+@entry
+@loops
 def scatter_rows(data: Any, indices: Any, indptr: Any, first: int, out: Any) -> None:
     """Fill `out` with rows in compressed form, from row `first` on."""
     for i in range(len(out)):
@@ -145,15 +145,16 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, on_b: Any, 
                 target[j] = source[j] + (target[j] if i == 0 else 0.0)
 
 
-@inner
+@loops
 def enter_sparse(
-    routines: Any, block: Block, columns: Columns, data: Any, indices: Any, indptr: Any, done: int, count: int
-) -> None:
+    routines: Any, block: Block, columns: Columns, room: Any,
+    data: Any, indices: Any, indptr: Any, done: int, count: int,
+) -> None:  # fmt: skip
     """Take `count` rows into the block, from row `done` on; there must be room."""
     q, r, first, run = columns.basis.shape[1], len(block.lam), block.counts[FILLED], columns.counts[ROWS]
     base = run - first
     gather(routines, columns, indices, indptr[done], indptr[done + count])
-    seen, overlaps = np.empty((count, r + base)), np.empty(run + count)
+    seen, overlaps = view(room, 0, (count, r + base)), room[count * (r + base) :]
     for i in range(count):
         row = block.products[first + i]
         enter_row(columns, data, indices, indptr[done + i], indptr[done + i + 1], row, overlaps)
@@ -171,13 +172,13 @@ def enter_sparse(
     begin_rows(routines, block, first, first + count)
 
 
-@inner
-def change_sparse(routines: Any, block: Block, columns: Columns, on_b: Any, on_x: Any) -> None:
+@loops
+def change_sparse(routines: Any, block: Block, columns: Columns, room: Any, on_b: Any, on_x: Any) -> None:
     """Let w and B become what `end_block` says, and end the run when it is long enough."""
-    change(routines, columns, on_b, on_x, on_x.shape[1])
-    room = len(columns.coefficients) - len(block.lam) - columns.counts[ROWS]
-    if room < rows_in_block(block) or columns.counts[ENTRIES] > RUN_ENTRIES:
-        end_run(routines, columns, np.empty(GROUP * columns.basis.shape[1]))
+    change(routines, columns, room, on_b, on_x, on_x.shape[1])
+    left = len(columns.coefficients) - len(block.lam) - columns.counts[ROWS]
+    if left < rows_in_block(block) or columns.counts[ENTRIES] > RUN_ENTRIES:
+        end_run(routines, columns, room)
 
 
 @loops
@@ -231,9 +232,10 @@ def learn_dense(
     return done
 
 
-@compiled
+@entry
+@loops
 def learn_sparse(
-    routines: Any, settings: Any, memory: Any, counts: Any, late: Any, columns: Columns,
+    routines: Any, settings: Any, memory: Any, counts: Any, late: Any, columns: Columns, room: Any,
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Learn rows in compressed form; return how many were, before there was no room or the numbers overflowed."""
@@ -243,10 +245,10 @@ def learn_sparse(
         count = min(rows_in_block(block) - counts[FILLED], len(y) - done)
         if not has_room(columns, indptr[done + count] - indptr[done]):
             return done
-        enter_sparse(routines, block, columns, data, indices, indptr, done, count)
+        enter_sparse(routines, block, columns, room, data, indices, indptr, done, count)
         done += step_rows(settings, block, done, count, y, weight, margins, progress)
         if counts[FILLED] == rows_in_block(block):
-            on_b, on_x, room = open_change(block)
-            if end_block(routines, settings, block, on_b, on_x, room, late):
-                change_sparse(routines, block, columns, on_b, on_x)
+            on_b, on_x, rest = open_change(block)
+            if end_block(routines, settings, block, on_b, on_x, rest, late):
+                change_sparse(routines, block, columns, room, on_b, on_x)
     return done

@@ -401,7 +401,7 @@ def unpack_untuned(state: Any, parts: Parts) -> None:
     # The first files had no place for a factor of all rows: in their models each row has its own.
     known = 3 if parts.shape("totals", 1) == (3,) else 4
     state.features.totals[:known] = parts.array("totals", known)
-    state.shifted = _features.centred_features(state.features)
+    state.shifted = _features.number_centred(state.features, np.flatnonzero(table[1:, 3]) + 1)
     state.factors[:n] = parts.array("factors", n, least=0.0)
     if state.sparse:
         state.columns = columns = unpack_columns(state.columns, parts, n)

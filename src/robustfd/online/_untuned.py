@@ -5,12 +5,13 @@ A run of columns is a block here, because D changes after each.
 
 from typing import Any
 
-from robustfd.linalg._compile import compiled, entry
+from robustfd.linalg._compile import entry, loops
 from robustfd.online._columns import PIECE, Columns, end_run, enter_row, gather
 from robustfd.online._features import METRIC
 
 
-@compiled
+@entry
+@loops
 def enter_rows(
     routines: Any, columns: Columns, table: Any, data: Any, indices: Any, indptr: Any, products: Any, gram: Any
 ) -> None:
@@ -26,7 +27,8 @@ def enter_rows(
         enter_row(columns, data, indices, indptr[i], indptr[i + 1], products[i], gram[i])
 
 
-@compiled
+@entry
+@loops
 def sum_features(columns: Columns, factors: Any, weights: Any, out: Any) -> None:
     """Fill out (3, features): how many entries a feature has, the sum of (x / factor)^2, and of weight x^2."""
     for k in range(out.shape[1]):

@@ -62,8 +62,12 @@ class NewtonState:
         self.ball = bool(settings[DOMAIN] == BALL)
         self.late = True if settings[SHRINK_FIRST] else None
         self.memory, self.counts = _block.start(d, m, rows, alpha0, 0 if sparse else extra_size(d, m, rows))
-        later = rows - (m - 1)
-        self.columns: Any = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later))) if sparse else None
+        self.columns: Any = None
+        self.room: Any = None  # scratch memory
+        if sparse:
+            later = rows - (m - 1)
+            self.columns = _columns.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later)))
+            self.room = _columns.room_of(self.columns, rows)
 
     def expect(self, rows: int) -> None:
         """Get ready for so many rows: for many it pays to compile the eigenproblem."""
@@ -84,7 +88,7 @@ class NewtonState:
         while done < n:
             self.columns = _columns.with_room(self.columns, int(x.indptr[min(done + most, n)] - x.indptr[done]))
             rest = (x.data, x.indices, x.indptr[done:], y[done:], weight[done:], margins[done:])
-            done += learn_sparse(*where, self.columns, *rest, progress)
+            done += learn_sparse(*where, self.columns, self.room, *rest, progress)
             if self.counts[STATUS] == OVERFLOW:
                 break
         return done
@@ -98,7 +102,7 @@ class NewtonState:
                 self._project(block)
             if self.sparse:
                 self.columns = _columns.with_room(self.columns, int(x.indptr[i + 1] - x.indptr[i]))
-                _enter_sparse(address, block, self.columns, x.data, x.indices, x.indptr, i, 1)
+                _enter_sparse(address, block, self.columns, self.room, x.data, x.indices, x.indptr, i, 1)
             else:
                 basis, buffer = open_dense.py_func(block, self.d)
                 _enter_dense(address, block, basis, buffer, x, i, 1)
@@ -109,12 +113,12 @@ class NewtonState:
                 self._project(block)
             if full:
                 before, q = _ball.gram_of(block), int(counts[WIDTH])
-                on_b, on_x, room = open_change.py_func(block)
-                if not _end_block(address, settings, block, on_b, on_x, room, self.late):
+                on_b, on_x, rest = open_change.py_func(block)
+                if not _end_block(address, settings, block, on_b, on_x, rest, self.late):
                     return i
                 block.ball[q:] = _ball.products_after(before, on_b, on_x)
                 if self.sparse:
-                    _change_sparse(address, block, self.columns, on_b, on_x)
+                    _change_sparse(address, block, self.columns, self.room, on_b, on_x)
                 else:
                     _change_dense(address, block, basis, np.uint64(buffer.ctypes.data), on_b, on_x)
                 if not project_next and settings[SHRINK_FIRST]:

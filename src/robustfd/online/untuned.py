@@ -88,8 +88,7 @@ class UntunedState:
             mix.scalars[:2] = spread, float(spread > 0)
         if self.sparse:
             _columns.discard_run(self.columns)
-        _features.learn_first(self.features, x, linear=bool(mix.counts[_mixture.NUMBERS]))
-        self.shifted = _features.centred_features(self.features)
+        self.shifted = _features.learn_first(self.features, x, linear=bool(mix.counts[_mixture.NUMBERS]))
         self._learn(x, y, weight, np.empty((len(y), int(mix.counts[_mixture.OUTPUTS]))), close=False)
         self.kept = [(x, y, weight)]
         if self.seen == self.first:
@@ -149,7 +148,7 @@ class UntunedState:
             _untuned.sum_features(c, factors, c2, sums)
             r = len(mix.lam)
             c.coefficients[:r], c.coefficients[r : r + n] = on_b.T, on_x.T
-            _untuned.end_rows(routines(), c, np.empty(_columns.GROUP * c.basis.shape[1]))
+            _untuned.end_rows(routines(), c, _columns.room_of(c, 0))
             basis = c.basis
         else:
             rows, which = self.rows[:n], self.every
