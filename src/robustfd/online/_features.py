@@ -14,6 +14,7 @@ times the number of non-zeros: they are brought back to that). S and D of a feat
 which it occurred.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def renew(features: Features, which: Any, sums: Any, new: bool, basis: Any, m: A
                 row[SQUARE] += sums[1, k]
             if row[CENTRED] == 0.0 and row[SQUARE] > 0:  # what it gave to the mean is taken back, and given anew
                 weight = row[COUNT] if turn == 1 else -row[COUNT]
-                totals[LOGARITHMS] += weight * np.log(row[SQUARE] / row[COUNT])
+                totals[LOGARITHMS] += weight * math.log(row[SQUARE] / row[COUNT])
                 totals[NONZEROS] += weight
     for k in range(len(which)):
         if sums[0, k] == 0.0:
@@ -127,7 +128,7 @@ def renew(features: Features, which: Any, sums: Any, new: bool, basis: Any, m: A
             v = _interpolated(totals, v, density)
         if v > 0:
             row[SCALE] = v
-        row[METRIC] = now = PRIOR * np.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held, 0.0)
+        row[METRIC] = now = PRIOR * math.sqrt(max(density, RAREST)) * row[SCALE] + max(row[DIAGONAL] - held, 0.0)
         total += now
         if r > 0:
             weights, grown = basis[which[k]], now / before if before > 0 else 1.0
@@ -150,7 +151,7 @@ def _interpolated(totals: Any, v: float, density: float) -> float:
     if totals[NONZEROS] <= 0.0 or v <= 0.0:
         return v
     g = totals[LOGARITHMS] / totals[NONZEROS]
-    return np.exp(g + (np.log(v) - g) * min(1.0, 2.0 * density))
+    return math.exp(g + (math.log(v) - g) * min(1.0, 2.0 * density))
 
 
 # ------------------------------------------------------------------ rows
@@ -193,8 +194,8 @@ def prepare_dense(features: Features, x: Any, learn: bool, rows: Any, factors: A
 def row_factor(length: float, total: float, count: float) -> float:
     """Return what a row is multiplied by, `total` its sum of z^2/S^2 and `count` its number of non-zeros."""
     if length > 0:
-        return length * np.sqrt(FAR * count / total) if total > FAR * count else length
-    return np.sqrt(2.0 / (total + count)) if total + count > 0 else 1.0
+        return length * math.sqrt(FAR * count / total) if total > FAR * count else length
+    return math.sqrt(2.0 / (total + count)) if total + count > 0 else 1.0
 
 
 @loops
@@ -203,7 +204,7 @@ def _meet(totals: Any, square: float, learn: bool, row: Any) -> float:
     scale = _interpolated(totals, square, 0.0)
     if learn:
         density = max(1.0 / max(totals[ROWS], 1.0), RAREST)
-        row[SCALE], row[METRIC] = scale, PRIOR * np.sqrt(density) * scale
+        row[SCALE], row[METRIC] = scale, PRIOR * math.sqrt(density) * scale
     return scale
 
 

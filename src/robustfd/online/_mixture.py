@@ -11,6 +11,7 @@ with slope l',
 so that no step can overshoot. There is nothing to tune.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ def begin_rows(routines: Any, mix: Mixture, first: int, last: int) -> bool:
                 x -= root[i, l] * root[j, l]
             if i == j and not 0.0 < x < np.inf:
                 return False
-            root[i, j] = np.sqrt(x) if i == j else x / root[j, j]
+            root[i, j] = math.sqrt(x) if i == j else x / root[j, j]
     for i in range(first, last):
         own, b = z[i], mix.products[i, mix.steps.shape[1] :]
         for j in range(r):
@@ -108,8 +109,8 @@ def begin_rows(routines: Any, mix: Mixture, first: int, last: int) -> bool:
 def sigmoid(z: float) -> float:
     """Return 1 / (1 + exp(-z))."""
     if z >= 0:
-        return 1.0 / (1.0 + np.exp(-z))
-    e = np.exp(z)
+        return 1.0 / (1.0 + math.exp(-z))
+    e = math.exp(z)
     return e / (1.0 + e)
 
 
@@ -145,7 +146,7 @@ def mixture(losses: Any, margins: Any, share: Any) -> float:
     for e in range(len(losses)):
         least = min(least, losses[e])
     for e in range(len(losses)):
-        share[e] = np.exp(least - losses[e])
+        share[e] = math.exp(least - losses[e])
         total += share[e]
     for e in range(len(losses)):
         mean += share[e] / total * margins[e]
@@ -187,15 +188,16 @@ def learn_class(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> No
     for c in range(outputs):
         mixed[c] = mixture(losses[c], margins[c * count :], share)
         q = sigmoid(mixed[c])
-        squares += (q * (1.0 - q)) ** 2
-        total += q * (1.0 - q)
+        c2 = q * (1.0 - q)
+        squares += c2 * c2
+        total += c2
     for c in range(outputs):
         sign = 1.0 if y == (1 if outputs == 1 else c) else -1.0
         for e in range(count):
             z, a = sign * margins[c * count + e], weight * rates[e]
-            small = np.exp(-abs(z))
+            small = math.exp(-abs(z))
             wrong = (small if z > 0 else 1.0) / (1.0 + small)  # sigmoid(-z)
-            loss = np.log1p(small) - min(z, 0.0)
+            loss = math.log1p(small) - min(z, 0.0)
             mix.steps[i, c * count + e] = sign * a * implicit_step(z, a * kappa, wrong)
             losses[c, e] = FORGET * (losses[c, e] + weight * loss)
     c2 = weight * squares / total if total > 0 else 0.0  # of one output q (1 - q), of several a mean of theirs
@@ -214,7 +216,7 @@ def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> N
     mixed[0] = mixture(losses, margins, share)
     spread = scalars[SPREAD] / scalars[SPREAD_WEIGHT] if scalars[SPREAD_WEIGHT] > 0 else 0.0
     huber = scalars[HUBER] if spread > 0 else np.inf
-    largest = huber * np.sqrt(spread) if spread > 0 else np.inf
+    largest = huber * math.sqrt(spread) if spread > 0 else np.inf
     for e in range(count):
         residual, a = y - margins[e], weight * rates[e]
         slope = residual / (1.0 + a * kappa)
@@ -222,7 +224,7 @@ def learn_number(mix: Mixture, i: int, y: float, weight: float, mixed: Any) -> N
         if spread > 0:
             u = residual * residual / spread
             if u > huber * huber:
-                u = huber * (2.0 * np.sqrt(u) - huber)
+                u = huber * (2.0 * math.sqrt(u) - huber)
             losses[e] = FORGET * (losses[e] + weight * 0.5 * u)
     residual = min(max(y - mixed[0], -largest), largest)
     scalars[SPREAD] = FORGET_SPREAD * scalars[SPREAD] + residual * residual

@@ -36,8 +36,9 @@ def sum_features(columns: Columns, factors: Any, weights: Any, out: Any) -> None
         while piece >= 0:
             for i in range(size):
                 x, row = columns.value[piece, i], columns.row[piece, i]
+                raw = x / factors[row]
                 out[0, k] += 1.0
-                out[1, k] += (x / factors[row]) ** 2
+                out[1, k] += raw * raw
                 out[2, k] += weights[row] * x * x
             piece, size = columns.before[piece], PIECE
 
