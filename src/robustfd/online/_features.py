@@ -68,11 +68,11 @@ def learn_first(features: Features, x: Any, *, linear: bool) -> NDArray[np.int32
     Those are returned.
     With `linear` all rows are multiplied by the same number, unless most of their entries are zero.
     """
-    n, sparse = x.shape[0], sp.issparse(x)
-    # Only features that occurred are touched, so that the width of sparse rows does not matter.
-    seen = np.unique(x.indices).astype(np.int64) if sparse else np.arange(x.shape[1])
-    x = x[:, seen].toarray() if sparse else x
-    seen = seen + 1
+    n, seen = x.shape[0], np.arange(x.shape[1])
+    if sp.issparse(x):  # only features that occurred are touched, so that the width of sparse rows does not matter
+        seen, place = np.unique(x.indices, return_inverse=True)
+        x = sp.csr_array((x.data, place, x.indptr), shape=(n, len(seen))).toarray()
+    seen = seen.astype(np.int64) + 1
     count = np.count_nonzero(x, axis=0).astype(np.float64)
     centred = (count > CENTRE * n) if n > 1 else np.zeros(len(seen), np.bool_)
     mean = np.where(centred, x.mean(axis=0), 0.0)
