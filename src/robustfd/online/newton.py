@@ -160,32 +160,32 @@ class NewtonState:
         block.ball[: int(self.counts[WIDTH])] *= factor
         block.rows[:, [_block.STEP, _block.EXTRA]] *= factor
 
-    def _steps(self) -> tuple[Floats, Floats, int]:
+    def _steps(self) -> tuple[Floats, Floats]:
         """Return the steps of the block that is going on, in terms of B and of its rows."""
         filled, q = int(self.counts[FILLED]), int(self.counts[WIDTH])
-        on_b, on_x = np.zeros((1, q - 1)), np.zeros((1, max(filled, 1)))
+        on_b, on_x = np.zeros((1, q - 1)), np.zeros((1, filled))
         collect_steps(self.block, np.empty(2 * filled), on_b, on_x)
-        return on_b, on_x, filled
+        return on_b, on_x
 
     def weights(self) -> Floats:
         """Return w."""
-        on_b, on_x, filled = self._steps()
         if self.sparse:
-            return self._weights_of(np.arange(self.d, dtype=np.int32), on_b, on_x, filled)
-        basis, buffer = open_dense.py_func(self.block, self.d)
+            return self._weights_of(np.arange(self.d, dtype=np.int32))
+        (on_b, on_x), (basis, buffer) = self._steps(), open_dense.py_func(self.block, self.d)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked at later
-            return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0, :filled] @ buffer[:filled])
+            return self.block.ball[0] * (basis[0] + on_b[0] @ basis[1:] + on_x[0] @ buffer[: on_x.shape[1]])
 
-    def _weights_of(self, features: NDArray[np.int32], on_b: Floats, on_x: Floats, filled: int) -> Floats:
-        out = _columns.weights_of(routines(self.long), self.columns, features, on_b, on_x[:, :filled])
-        return self.block.ball[0] * out[:, 0]
+    def _weights_of(self, features: NDArray[np.int32]) -> Floats:
+        return (
+            self.block.ball[0] * _columns.weights_of(routines(self.long), self.columns, features, *self._steps())[:, 0]
+        )
 
     def margins(self, x: Any) -> Floats:
         """Return w'x of rows of either kind."""
         if self.sparse and sp.issparse(x) and x.nnz < x.shape[1]:  # only the features that occur
             x = as_rows(x, sparse=True)
             features, place = np.unique(x.indices, return_inverse=True)
-            w = self._weights_of(features, *self._steps())
+            w = self._weights_of(features)
             return np.asarray(sp.csr_array((x.data, place, x.indptr), shape=(x.shape[0], len(features))) @ w)
         return np.asarray(x @ self.weights())
 

@@ -40,7 +40,6 @@ class UntunedState:
         self.columns: Any = _columns.start(d + 1, q, r, rows) if sparse else None
         self.basis: Floats = np.zeros((0 if sparse else d + 1, q))
         self.rows: Floats = np.zeros((0 if sparse else rows, d + 1))
-        self.every = np.arange(0 if sparse else d + 1, dtype=np.int32)
         self.offset = 0.0  # of targets that are numbers: their mean over the first rows
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
 
@@ -151,7 +150,7 @@ class UntunedState:
             _untuned.end_rows(routines(), c, _columns.room_of(c, 0))
             basis = c.basis
         else:
-            rows, which = self.rows[:n], self.every
+            rows, which = self.rows[:n], np.arange(self.d + 1, dtype=np.int32)
             basis = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
             basis[:, :p] += self.basis[:, :p]
             self.basis = basis
