@@ -19,7 +19,8 @@ _COMMANDS = {
 def script() -> NoReturn:
     """Run the command line as a process of its own, and leave at once.
 
-    All is written by then, and to take down what numba and LLVM have built takes a sixth of a second.
+    All is written by then, and to take down what numba and LLVM have built takes a sixth of a second. Python could not
+    take down a thread that waits for standard input either.
     """
     try:
         main()
@@ -28,6 +29,9 @@ def script() -> NoReturn:
         if not isinstance(end.code, int | None):
             raise
         status = end.code or 0
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        status = 1
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -16,6 +16,7 @@ from robustfd.cli._models import load_model_and_notes, require_folder
 from robustfd.cli._parameters import Keeping, Reading, Talk
 from robustfd.cli._talk import Stopped, say, stderr
 from robustfd.streams import Block, Position, Stream, StreamError, open_stream
+from robustfd.streams._ahead import Ahead
 
 SECONDS = 0.5  # between two looks at what is costly to show
 
@@ -109,7 +110,10 @@ class Pass:
     def blocks(
         self, stream: Stream, show: Callable[[], dict[str, str]], ended: Callable[[Progress], None]
     ) -> Iterator[Block]:
-        """Yield blocks; by the time the next one is asked for, `self.model` has learnt the one before."""
+        """Yield blocks; by the time the next one is asked for, `self.model` has learnt the one before.
+
+        A thread reads the next one meanwhile. Positions, of checkpoints too, are those of what was learnt.
+        """
         self.layout, every, self.position = stream.layout, self.keeping.every, stream.position
         self._names = [each.name for each in stream.inputs]
         if self._names_before is not None and self._names[: self.position.file + 1] != self._names_before:
@@ -117,20 +121,21 @@ class Pass:
                 f"The checkpoint {self.keeping.checkpoint} was written when there were other files in the directory. "
                 "Remove it to start anew."
             )
-        kept_rows, source = self.position.rows, iter(stream)
-        with _Signals() as signals, Bar(stream, self.talk) as bar:
+        kept_rows = self.position.rows
+        with _Signals() as signals, Bar(stream, self.talk) as bar, Ahead(stream) as source:
             while True:
                 try:
-                    block = signals.interruptible(lambda: next(source, None))
+                    found = signals.interruptible(lambda: next(source, None))
                 except Exception:
                     self._keep_before_bad_rows()
                     raise
-                if block is None and not signals.caught:
+                if found is None and not signals.caught:
                     return
-                if block is not None:
+                if found is not None:
+                    block, position = found
                     yield block
-                    self.position = stream.position
-                    bar.moved(show)
+                    self.position = position
+                    bar.moved(position, show)
                     ended(bar.progress)
                 if signals.caught:
                     raise Stopped(signals.caught, self._farewell())
@@ -256,11 +261,10 @@ class _Awake(BaseException):
 
 
 class Bar:
-    """How far the reading is: rows, bytes, time left, and what a command adds."""
+    """How far the work is: rows, bytes, time left, and what a command adds."""
 
     def __init__(self, stream: Stream, talk: Talk):
-        self.stream, self._looked, self._began = stream, 0.0, time.monotonic()
-        self._first = stream.position
+        self._looked, self._began, self._first = 0.0, time.monotonic(), stream.position
         total = stream.bytes_total
         how_far = (BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
         rest = (TextColumn("left"), TimeRemainingColumn(compact=True)) if total else ()
@@ -278,17 +282,16 @@ class Bar:
     def __exit__(self, *_: Any) -> None:
         self.progress.stop()
 
-    def moved(self, show: Callable[[], dict[str, str]]) -> None:
-        """Show where the stream is now."""
+    def moved(self, position: Position, show: Callable[[], dict[str, str]]) -> None:
+        """Show how far the work is now."""
         now = time.monotonic()
         if self.progress.disable or now - self._looked < SECONDS:
             return
         self._looked, seconds = now, max(now - self._began, 1e-9)
-        rows = self.stream.rows_read
-        speed = f"{(rows - self._first.rows) / seconds:,.0f} rows/s"
-        if self.stream.bytes_read:
-            speed += f"  {(self.stream.bytes_read - self._first.stored) / seconds / 1e6:,.1f} MB/s"
+        speed = f"{(position.rows - self._first.rows) / seconds:,.0f} rows/s"
+        if position.stored:
+            speed += f"  {(position.stored - self._first.stored) / seconds / 1e6:,.1f} MB/s"
         more = "  ".join(f"{name} {value}" for name, value in show().items())
         self.progress.update(
-            self._task, completed=self.stream.bytes_read, rows=f"{rows:,} rows", speed=speed, more=more
+            self._task, completed=position.stored, rows=f"{position.rows:,} rows", speed=speed, more=more
         )

@@ -67,7 +67,7 @@ def compare(
                 chosen, labels = decide_task(task, labels if labels is not None else block.y)
                 comparison = Comparison(labels, stream.n_features, share=test, seed=seed, quick=quick)
             comparison.add(block.X, block.y)
-            bar.moved(comparison.shown)
+            bar.moved(stream.position, comparison.shown)
     report_losses(stream, talk)
     if comparison is None:
         raise ValueError("There are no rows to learn from.")
