@@ -140,6 +140,51 @@ def test_zero_based(put):
     assert open_stream(put("1 0:5\n")).feature_name(0) == "0"
 
 
+PLAIN = st.builds(
+    lambda label, entries, blank: blank.join([*label, *(f"{k}:{v}" for k, v in entries)]),
+    st.tuples(NUMBER | st.sampled_from(["1", "-1", "+1"])), st.lists(st.tuples(st.integers(0, 10**9), NUMBER)),
+    st.sampled_from([" ", "\t"]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(PLAIN | LINE | EXTRA, max_size=15), st.sampled_from(["\n", " \n", "\r\n"]), st.integers(64, 200),
+    st.sampled_from([{}, {"hash_bits": 10}, {"n_features": 10**9 + 1}, {"zero_based": True}]),
+)  # fmt: skip
+def test_looking_through_a_file_tells_what_reading_it_would(tmp_path_factory, lines, feed, block_bytes, options):
+    path = tmp_path_factory.mktemp("libsvm") / "rows.svm"
+    path.write_bytes(("1 1:1" + feed + feed.join(lines)).encode())
+    if "n_features" in options and any(" 0:" in line or "\t0:" in line for line in lines):
+        options = options | {"zero_based": True}
+    quick = open_stream(path, block_bytes=block_bytes, **options)
+    thorough = open_stream(path, on_error="skip", **options)  # reads every number
+    assert quick.layout == thorough.layout
+    assert quick.survey() == thorough.survey()
+
+
+def test_more_labels_than_classes_may_have(put):
+    assert open_stream(put("".join(f"{k} 1:1\n" for k in range(1000)))).survey().labels == set(range(1000))
+    many = open_stream(put("".join(f"{k} 1:1\n" for k in range(5000))), block_bytes=200).survey()
+    assert many.labels is None and many.rows == 5000
+
+
+@pytest.mark.parametrize("entry, options", [
+    ("1:one", {}), ("1:1 x", {}), ("1:", {}), ("1", {}), (":1", {}), ("2147483648:1", {}), (f"{10**20}:1", {}),
+    ("4:1", {"n_features": 3}), ("0:1", {"n_features": 3}),
+])  # fmt: skip
+def test_most_bad_lines_are_found_before_the_first_row_is_used(put, entry, options):
+    path = put("1 1:1 2:0.5\n" * 100 + f"1 {entry}\n" + "1 1:1\n" * 100)
+    with pytest.raises(StreamError, match="line 101"):
+        open_stream(path, block_bytes=200, **options).survey()
+
+
+def test_a_bad_number_may_be_found_only_when_it_is_read(put):
+    stream = open_stream(put("1 1:1\n" * 100 + "1 1:1e\n"), block_bytes=200)
+    assert stream.survey().rows == 101
+    with pytest.raises(StreamError, match="line 101: the value of a feature should be a number"):
+        rows_of(stream)
+
+
 def test_lines_without_labels(put):
     x, y = read(put("1:5 2:1\n\n2:7\n"))
     assert x.tolist() == [[5, 1], [0, 7]]

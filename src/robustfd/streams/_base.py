@@ -1,7 +1,7 @@
 """What all streams share: blocks of rows, a position to go on from, and an account of what was skipped."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -83,9 +83,13 @@ class Survey:
 
     def add(self, block: Block) -> None:
         """Take in one block."""
-        self.rows += block.X.shape[0]
-        if block.y is not None and self.labels is not None:
-            self.labels |= set(np.unique(block.y).tolist())
+        self.add_labels(block.X.shape[0], () if block.y is None else np.unique(block.y).tolist())
+
+    def add_labels(self, rows: int, labels: Iterable[Any]) -> None:
+        """Take in so many rows, and the distinct labels they have."""
+        self.rows += rows
+        if self.labels is not None:
+            self.labels.update(labels)
             if len(self.labels) > MOST_LABELS:
                 self.labels = None
 
@@ -154,12 +158,16 @@ class Stream(ABC):
         """Read everything once, and return how many rows there are and their labels; not for pipes."""
         if self._surveyed is None:
             self._require_rereading()
-            result = Survey()
-            for block, _ in self._blocks(Position()):
-                result.add(block)
-            self._surveyed = result
+            self._surveyed = self._survey()
         self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
+
+    def _survey(self) -> Survey:
+        """Read everything once for what `survey` returns."""
+        result = Survey()
+        for block, _ in self._blocks(Position()):
+            result.add(block)
+        return result
 
     @property
     def can_be_reread(self) -> bool:

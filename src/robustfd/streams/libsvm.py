@@ -6,8 +6,18 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.streams import _parse
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, Survey, finite_rows
+from robustfd.streams import _parse, _scan
+from robustfd.streams._base import (
+    DEFAULT_BITS,
+    MOST_BITS,
+    MOST_LABELS,
+    Block,
+    Position,
+    Stream,
+    StreamError,
+    Survey,
+    finite_rows,
+)
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
@@ -60,15 +70,37 @@ class LibsvmStream(Stream):
     def _learn_width(self, zero_based: bool | None) -> None:
         """Read everything once for the least and the largest index, and whatever else a survey tells."""
         self._require_rereading()
-        survey, least, largest = Survey(), 1, 0
         self._first = 0
-        for block, _ in self._blocks(Position()):
+        self._surveyed, least, largest = self._look_through()
+        self._first = int(least > 0 if zero_based is None else not zero_based)
+        self._width = max(largest + 1 - self._first, 1)
+
+    def _survey(self) -> Survey:
+        return self._look_through()[0]
+
+    def _look_through(self) -> tuple[Survey, int, int]:
+        """Return a survey of everything, and the least (at most 1) and the largest index that entries have.
+
+        If bad lines are an error, they may be left to the pass over the rows to find, and the numbers need not be read.
+        """
+        survey, labels, found = Survey(), np.empty(MOST_LABELS + 1), np.array([0, 0, 1, 0], dtype=np.int64)
+        for chunk in chunks(self.inputs, Position(), self.block_bytes):
+            if self.on_error == "raise" and self._scan(chunk, labels, found):
+                continue
+            block, _ = self._parse(chunk)
             survey.add(block)
             if block.X.nnz:
-                least = min(least, int(block.X.indices.min()))
-                largest = max(largest, int(block.X.indices.max()))
-        self._surveyed, self._first = survey, int(least > 0 if zero_based is None else not zero_based)
-        self._width = max(largest + 1 - self._first, 1)
+                found[_scan.LEAST] = min(found[_scan.LEAST], block.X.indices.min() + self._first)
+                found[_scan.LARGEST] = max(found[_scan.LARGEST], block.X.indices.max() + self._first)
+        survey.add_labels(int(found[_scan.ROWS]), labels[: found[_scan.LABELS]].tolist())
+        return survey, int(found[_scan.LEAST]), int(found[_scan.LARGEST])
+
+    def _scan(self, chunk: Chunk, labels: Any, found: Any) -> bool:
+        """Return whether labels and indices of a chunk tell all there is to know of it, and none of them is wrong."""
+        labelled, named = self._has_labels(chunk), self._hash_bits is not None
+        plain = _scan.scan_rows(np.frombuffer(chunk.text, np.uint8), labelled, named, POWERS, labels, found)
+        above = self._width >= 0 and not self._drop and found[_scan.LARGEST] >= self._width + self._first
+        return bool(plain and not above and found[_scan.LEAST] >= self._first)
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -89,15 +121,14 @@ class LibsvmStream(Stream):
 
     def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
         """Return the rows of a chunk, and what was found in it."""
-        if self._labelled is None:
-            self._labelled = _begins_with_label(bytes(chunk.text), named=self._hash_bits is not None)
+        labelled = self._has_labels(chunk)
         text, lines = np.frombuffer(chunk.text, np.uint8), chunk.lines
         most = len(text) // (4 if self._hash_bits is None else 2) + 1
         labels, ends = np.empty(lines + 1), np.empty(lines, np.int32)
         columns, values = np.empty(most, np.int32), np.empty(most)
         bad, slow = np.empty((lines, 3), np.int64), np.empty((len(text) // _parse.LEAST_LONG + 1, 2), np.int64)
         settings = np.array(
-            [self._labelled, self._first, self._width, -1 if self._hash_bits is None else self._hash_bits, self._drop],
+            [labelled, self._first, self._width, -1 if self._hash_bits is None else self._hash_bits, self._drop],
             dtype=np.int64,
         )
         found = _parse.parse_rows(text, settings, POWERS, labels, ends, columns, values, bad, slow)
@@ -118,7 +149,7 @@ class LibsvmStream(Stream):
             x.sum_duplicates()
         else:
             x.has_canonical_format = True
-        y = labels[:n] if self._labelled else None
+        y = labels[:n] if labelled else None
         # Numbers of hundreds of digits may be infinite, and so may be the sum of two for one index.
         keep = finite_rows(x, y) if found[_parse.SLOW] or found[_parse.UNSORTED] else None
         if keep is None:
@@ -128,6 +159,12 @@ class LibsvmStream(Stream):
             self._bad_line(chunk, places[row][0], _WRONG[_parse.NOT_FINITE], places[row][1])
         found[_parse.BAD] += int((~keep).sum())
         return Block(x[keep], None if y is None else y[keep]), found
+
+    def _has_labels(self, chunk: Chunk) -> bool:
+        """Return whether lines begin with a label, which the first chunk tells."""
+        if self._labelled is None:
+            self._labelled = _begins_with_label(bytes(chunk.text), named=self._hash_bits is not None)
+        return self._labelled
 
     def _bad_line(self, chunk: Chunk, line: int, reason: str, begin: int) -> None:
         """Raise, or keep the message, about a line of a chunk."""
