@@ -3,8 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 __all__ = ["main", "script"]
 
@@ -48,8 +47,6 @@ def main() -> None:
         import typer
     except ImportError as error:
         sys.exit(f"robustfd: {error.name} is missing. The command needs an extra: pip install 'robustfd[cli]'")
-    if "scipy.stats" not in sys.modules:
-        sys.modules["scipy.stats"] = _Later("scipy.stats")
     app = typer.Typer(
         no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -79,15 +76,3 @@ def about(version: bool = False) -> None:
         from robustfd import __version__
 
         print(__version__)
-
-
-class _Later(ModuleType):
-    """A module that is imported when something of it is first used.
-
-    scikit-learn imports scipy.stats, which takes half a second, and uses it for nothing that is done here.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)

@@ -116,8 +116,10 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_groups(**given: Any) -> Any:
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        from robustfd.cli._light import import_scikit_learn
         from robustfd.cli._talk import reporting_errors
 
+        import_scikit_learn()
         with reporting_errors(verbose=given["talk"].verbose if "talk" in given else False):
             return function(**given)
 
