@@ -1,15 +1,22 @@
-"""`robustfd train` from text to a file of a model, start-up and parsing counted, against Vowpal Wabbit's --OjaNewton.
+"""`robustfd train` from text to a file of a model, against Vowpal Wabbit.
 
-Vowpal Wabbit runs inside this process, so that its own start-up is not counted; the command is a process of its own,
-its loops compiled by an earlier run. Both read text of their own format and learn in one pass, with equal sketches.
+`command_line` compares it, start-up counted, with --OjaNewton. There Vowpal Wabbit runs inside this process, so that
+its own start-up is not counted; the command is a process of its own, its loops compiled by an earlier run. Both read
+text of their own format and learn in one pass, with equal sketches.
+
+`price` compares it, without options, with the Vowpal Wabbit that most people use: two processes, both as users start
+them, and start-up taken off from both.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from benchmarks import vowpal
@@ -17,6 +24,11 @@ from benchmarks.common import report, seconds
 from benchmarks.data import folder
 from benchmarks.online_speed import rows_of
 from benchmarks.sketch_speed import _row
+
+COPIES = {"a9a": 10, "farm-ads": 5, "news20": 5}
+FEW = 50  # rows, which take no time beside start-up
+FIRST = 1000  # rows of a first use
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # which `make` sets, and users do not
 
 
 def command_line() -> None:
@@ -57,3 +69,65 @@ def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) 
         results.append(_row(f"{name}, m = {m}: robustfd train, {called}", best[learner], "s"))
         results.append(_row("  faster than --OjaNewton by", best["vw"] / best[learner], "", least=1.0))
     return results
+
+
+def price(repeats: int = 5) -> None:
+    """Seconds of a pass and how many times those of Vowpal Wabbit they are; then the first use of an installation."""
+    if folder() is None or not vowpal.available():
+        print("\nprice: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
+        return
+    results = []
+    with tempfile.TemporaryDirectory() as place:
+        for name, copies in COPIES.items():
+            files = _write(Path(place), name, copies)
+            best = seconds({what: lambda command=command: _run(command) for what, command in files.items()}, repeats)
+            ours, theirs = (best[who] - best[f"{who}, few"] for who in ("robustfd", "vw"))
+            results.append(_row(f"{name} x {copies}: robustfd train", ours, "s"))
+            results.append(_row("  vw --loss_function logistic -b 18", theirs, "s"))
+            results.append(_row("  robustfd / vw (aim 1)", ours / theirs, "", most=2.0))
+        results += _first_use(Path(place), repeats)
+    report("price", results)
+
+
+def _write(place: Path, name: str, copies: int) -> dict[str, list[Any]]:
+    """Write so many copies of a set, and its first rows, in both formats; return the commands that learn them."""
+    x, y = rows_of(name)
+    x, y = sp.vstack([sp.csr_matrix(x)] * copies, format="csr"), np.tile(y, copies)
+    commands = {}
+    for few, rows in (("", slice(None)), (", few", slice(FEW))):
+        text, theirs = place / f"rows{few}.svm", place / f"rows{few}.vw"
+        dump_svmlight_file(x[rows], y[rows], str(text), zero_based=False)
+        lines = zip(y[rows], vowpal.lines(x[rows]), strict=True)
+        theirs.write_text("".join(f"{label:.0f} {line}\n" for label, line in lines))
+        commands[f"robustfd{few}"] = _train(text)
+        commands[f"vw{few}"] = [
+            sys.executable, "-m", "vowpalwabbit", "--loss_function", "logistic", "-b", "18",
+            "-f", theirs.with_suffix(".model"), "-d", theirs,
+        ]  # fmt: skip
+    _run(commands["robustfd"])  # compiles
+    return commands
+
+
+def _train(text: Path) -> list[Any]:
+    """Return the command without options."""
+    return [sys.executable, "-m", "robustfd", "train", text, "-o", text.with_suffix(".rfd")]
+
+
+def _run(command: list[Any], **environment: str) -> None:
+    """Run a command as users do, who set no number of threads."""
+    inherited = {name: value for name, value in os.environ.items() if name not in THREADS}
+    subprocess.run(
+        command, check=True, env=inherited | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def _first_use(place: Path, repeats: int) -> list[dict[str, Any]]:
+    """Return seconds from nothing compiled, and of the same command again."""
+    x, y = rows_of("a9a")
+    text = place / "first.svm"
+    dump_svmlight_file(x[:FIRST], y[:FIRST], str(text), zero_based=False)
+    with tempfile.TemporaryDirectory() as cache:
+        tasks = {"it": lambda: _run(_train(text), NUMBA_CACHE_DIR=cache)}
+        cold, warm = seconds(tasks, 1)["it"], seconds(tasks, repeats)["it"]
+    what = f"robustfd train of {FIRST:,} rows of a9a, start-up counted"
+    return [_row(f"{what}: first use", cold, "s", most=6.0), _row("  and from then on", warm, "s", most=1.0)]

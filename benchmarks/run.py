@@ -16,6 +16,7 @@ CASES = {
     "untuned": untuned.untuned,
     "many": many.many,
     "command_line": command_line.command_line,
+    "price": command_line.price,
     "big_file": big_file.big_file,
     "reading": reading.reading,
 }
