@@ -45,3 +45,24 @@ assert check_array(pandas.DataFrame({"a": [1.0, 2.0]})).shape == (2, 1)
 def test_what_was_left_out_can_be_used_later():
     pytest.importorskip("pandas")
     subprocess.run([sys.executable, "-c", AFTER], cwd=ROOT, check=True, env=dict(os.environ))
+
+
+TOLD = """
+import os, sys
+from robustfd import cli
+sys.argv = ["robustfd", sys.argv[1]]
+cli.main = lambda: print(os.environ.get("OPENBLAS_NUM_THREADS"), "numpy" in sys.modules)
+cli.script()
+"""
+
+
+@pytest.mark.parametrize("command, given, threads", [
+    ("train", {}, "1"), ("train", {"OPENBLAS_NUM_THREADS": "2"}, "2"), ("train", {"OMP_NUM_THREADS": "2"}, "None"),
+    ("sketch", {}, "None"),
+])  # fmt: skip
+def test_training_has_one_thread_of_blas_unless_somebody_says_otherwise(command, given, threads):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | given
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, command], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [threads, "False"]

@@ -15,12 +15,18 @@ _COMMANDS = {
 }
 
 
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+
+
 def script() -> NoReturn:
     """Run the command line as a process of its own, and leave at once.
 
     All is written by then, and to take down what numba and LLVM have built takes a sixth of a second. Python could not
     take down a thread that waits for standard input either.
     """
+    if sys.argv[1:2] == ["train"] and not any(name in os.environ for name in _THREADS):
+        # The matrices of a learner are small: threads of BLAS would wait for one another, and for the one that reads.
+        os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
         main()
         status = 0
