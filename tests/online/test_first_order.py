@@ -12,7 +12,7 @@ from robustfd.online import settings as fo
 from robustfd.online.adagrad import AdaGradModel, learn_adagrad
 from robustfd.online.gradient_descent import DescentModel, learn_gradient_descent
 from robustfd.online.losses import LOSSES
-from robustfd.online.rows import Batch, CsrRows
+from robustfd.online.rows import CsrRows
 from tests import reference_online as ro
 from tests.reference import Array
 
@@ -53,8 +53,8 @@ def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     weight = np.ones(len(X)) if weight is None else weight
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
-        learnt = Batch(y[j], weight[j], margins[j])
-        assert learn_adagrad(settings(**chosen), arrays(X[j], form), learnt, AdaGradModel(w, S)) == 0
+        model = AdaGradModel(fo.as_array(settings(**chosen)), np.zeros(1, np.int64), w, S)
+        assert learn_adagrad(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
     return w, margins
 
 
@@ -64,8 +64,8 @@ def descent(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     weight = np.ones(len(X)) if weight is None else weight
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
-        rows, learnt = arrays(X[j], form), Batch(y[j], weight[j], margins[j])
-        assert learn_gradient_descent(settings(**chosen), rows, learnt, DescentModel(v, scalars), seen) == 0
+        model = DescentModel(fo.as_array(settings(**chosen)), seen, v, scalars)
+        assert learn_gradient_descent(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
     return scalars[0] * v, margins
 
 
@@ -129,13 +129,13 @@ def test_adagrad_refuses_a_ball() -> None:
 @pytest.mark.parametrize("learner", ["learn_adagrad", "learn_gradient_descent"])
 def test_numbers_that_cease_to_be_finite_are_told(learner: str) -> None:
     X, y = np.full((50, 2), 1e160), np.ones(50)
-    model, seen = DescentModel(np.zeros(2), np.array([1.0, 0.0])), (np.zeros(1, np.int64),)
-    rules = settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)
+    rules = fo.as_array(settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)), np.zeros(1, np.int64)
+    model = DescentModel(*rules, np.zeros(2), np.array([1.0, 0.0]))
     if "ada" in learner:
         X = X / 1e10  # its steps are at most 1, so it needs more
-        model, seen = AdaGradModel(np.full(2, 1e200), np.zeros(2)), ()
+        model = AdaGradModel(*rules, np.full(2, 1e200), np.zeros(2))
     kernel = learn_adagrad if "ada" in learner else learn_gradient_descent
-    assert kernel(rules, arrays(X, "dense"), Batch(y, np.ones(50), np.zeros(50)), model, *seen) == 1
+    assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model) == 1
 
 
 def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
@@ -145,5 +145,6 @@ def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
     w, S, margins = np.zeros(123), np.zeros(123), np.zeros(n)
     train = X[:n]
     rows = CsrRows(train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32))
-    learn_adagrad(settings(alpha0=1e6), rows, Batch(y[:n], np.ones(n), margins), AdaGradModel(w, S))
+    model = AdaGradModel(fo.as_array(settings(alpha0=1e6)), np.zeros(1, np.int64), w, S)
+    learn_adagrad(*rows, y[:n], np.ones(n), margins, model)
     assert 100 * np.mean((X[n:] @ w > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)

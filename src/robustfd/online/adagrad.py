@@ -6,10 +6,22 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from robustfd._validation import check_choice, check_real
-from robustfd.linalg._compile import compiled
+from robustfd.linalg._compile import compiled, loops
+from robustfd.linalg.lapack import view_as
 from robustfd.online.learner import OnlineLearner
 from robustfd.online.rows import Batch, CsrRows, Floats
-from robustfd.online.settings import BALL, CURRENT, NEXT, PROJECTIONS, SLAB, Settings, domain_of, slope_at
+from robustfd.online.settings import (
+    BALL,
+    CURRENT,
+    NEXT,
+    PROJECTIONS,
+    SETTINGS,
+    SLAB,
+    Settings,
+    as_array,
+    domain_of,
+    slope_at,
+)
 from robustfd.online.single_row import OUTSIDE, Row, RowState, row_of
 
 
@@ -76,6 +88,8 @@ class AdaGrad(OnlineLearner):
 class AdaGradModel(NamedTuple):
     """The weights, and the sums S of squared gradients."""
 
+    settings: Floats
+    seen: Any
     w: Floats
     squares: Floats
 
@@ -87,10 +101,10 @@ class AdaGradState(RowState):
 
     def __init__(self, settings: Settings, d: int, *, sparse: bool):
         super().__init__(settings, d, sparse=sparse)
-        self.model = AdaGradModel(np.zeros(d), np.zeros(d))
+        self.model = AdaGradModel(as_array(settings), np.zeros(1, np.int64), np.zeros(d), np.zeros(d))
 
-    def _learn(self, rows: CsrRows, batch: Batch) -> int:
-        return int(learn_adagrad(self.settings, rows, batch, self.model))
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        return int(learn_adagrad(data, indices, indptr, y, weight, margins, self.model))
 
     def weights(self) -> Floats:
         """Return w."""
@@ -98,13 +112,15 @@ class AdaGradState(RowState):
 
 
 @compiled
-def learn_adagrad(settings: Settings, rows: CsrRows, batch: Batch, model: AdaGradModel) -> int:
+def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel) -> int:
     """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
 
     S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al. 2019), then the
     projection onto the slab in the norm of diag(h). A ball is refused: there every weight moves by a factor of its own,
     h_i / (h_i + nu), and nu itself is a sum over all columns.
     """
+    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
+    settings = view_as(model.settings, 0, (1,), SETTINGS)[0]
     if settings.domain == BALL:
         raise ValueError("AdaGrad cannot project onto a ball in time of a row's non-zeros")
     slab, w, squares = settings.domain == SLAB, model.w, model.squares
@@ -134,8 +150,8 @@ def learn_adagrad(settings: Settings, rows: CsrRows, batch: Batch, model: AdaGra
     return 0
 
 
-@compiled
-def _clip(settings: Settings, row: Row, model: AdaGradModel, p: float) -> float:
+@loops
+def _clip(settings: Any, row: Row, model: AdaGradModel, p: float) -> float:
     """Project w onto |w'x| <= bound in the norm of diag(h), p being w'x; return the margin after it.
 
     With alpha0 = 0 a feature that never had a gradient has h = 0 and moves for free.

@@ -33,12 +33,12 @@ from robustfd.linalg.eigen import EPS, INDEPENDENT
 from robustfd.linalg.lapack import at, gemm, view, view_as
 from robustfd.online.progress import tally
 from robustfd.online.rows import Batch
-from robustfd.online.settings import BALL, CURRENT, NEXT, SETTINGS, SLAB, Settings, rate_at, slope_at
+from robustfd.online.settings import BALL, CURRENT, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
 
 Floats = NDArray[np.float64]
 
-LEARNT, OVERFLOW = range(2)  # State.status
-SMALL = 1e-8  # alpha is, relative to the largest eigenvalue, when K and N are kept apart: State.careful
+LEARNT, OVERFLOW = range(2)  # state.status
+SMALL = 1e-8  # alpha is, relative to the largest eigenvalue, when K and N are kept apart: state.careful
 INTEGER, NUMBER = np.int64, np.float64
 
 # The numbers of a block.
@@ -106,7 +106,7 @@ def start(settings: Settings, d: int, m: int, rows: int, extra: int) -> Floats:
     scratch = m * (m - 1 + rows) + rows * (rows + m + 1)
     fixed = SIZE_OF_SETTINGS + SIZE_OF_STATE + 3
     memory = np.zeros(fixed + rows * (m + 3 * rows + PLACES) + 3 * m - 2 + scratch + extra)
-    view_as(memory, 0, (1,), SETTINGS)[0] = tuple(settings)
+    memory[:SIZE_OF_SETTINGS] = as_array(settings)
     state = state_of(memory)
     state.buffer, state.width, state.features, state.scratch = rows, m, d, scratch
     state.alpha, state.factor = settings.alpha0, 1.0

@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._container import Tensors
 from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, fetch_row, gemm, view
 from robustfd.online.rows import CsrRows
-from robustfd.online.snapshot import Parts
 
 Floats = NDArray[np.float64]
 
@@ -379,51 +377,3 @@ def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, rig
                 target[j] += x * line[j]
         if here >= 0:
             add_entries(columns, here, steps[r:], target)
-
-
-# -- as a part of a snapshot (docs/snapshot-format.md)
-
-
-def pack(columns: Columns, filled: int) -> Tensors:
-    """Return the arrays of a basis and its run, of which the last `filled` rows are in a block that goes on."""
-    run = columns.run[0]
-    value, row, where = entries_of(columns)
-    return {
-        "basis": columns.basis,
-        "age": columns.age,
-        "history": columns.history[: run.number],
-        "run.coefficients": columns.coefficients[: columns.history.shape[1] + run.rows - filled],
-        "run.feature": columns.feature[: run.features],
-        "run.gathered": columns.gathered[: run.features],
-        "run.where": where,
-        "run.row": row,
-        "run.value": value,
-    }
-
-
-def unpack(columns: Columns, parts: Parts, filled: int) -> Columns:
-    """Return the basis and the run that were packed, `columns` being a fresh one; `scale` is left to the caller."""
-    (d, q), r = columns.basis.shape, columns.history.shape[1]
-    number, most = parts.shape("history", 3)[0], len(columns.coefficients)
-    features, entries = parts.shape("run.feature", 1)[0], parts.shape("run.value", 1)[0]
-    have = parts.shape("run.coefficients", 2)[0]
-    rows = have - r + filled
-    if number >= RUNS or have < r or r + rows > most or features > min(entries, d):
-        raise ValueError(f"run {number} of {rows} rows with {entries} entries of {features} features")
-    columns = with_room(columns, entries)
-    columns = columns._replace(basis=parts.array("basis", d, q), age=parts.array("age", d, dtype=np.uint8, most=number))
-    columns.history[:number] = parts.array("history", number, r, q)
-    columns.coefficients[:have] = parts.array("run.coefficients", have, q)
-    feature = parts.array("run.feature", features, dtype=np.int32, least=0, most=d - 1)
-    columns.feature[:features] = feature
-    columns.place[feature] = np.arange(features)
-    if not np.array_equal(columns.place[feature], np.arange(features)):
-        raise ValueError("a feature is twice in the run")
-    columns.gathered[:features] = parts.array("run.gathered", features, q)
-    where = parts.array("run.where", entries, dtype=np.int32, least=0, most=features - 1)
-    row = parts.array("run.row", entries, dtype=np.int32, least=0, most=rows - 1)
-    if np.any(row[1:] < row[:-1]):
-        raise ValueError("the rows of the run are out of order")
-    columns.run[0].features, columns.run[0].rows, columns.run[0].number = features, rows, number
-    enter_entries(columns, parts.array("run.value", entries), row, where)
-    return columns

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from robustfd._validation import check_choice, check_real
-from robustfd.linalg._compile import compiled
+from robustfd.linalg._compile import compiled, loops
 from robustfd.linalg.lapack import view_as
 from robustfd.online.learner import OnlineLearner
 from robustfd.online.rows import Batch, CsrRows, Floats
@@ -17,8 +17,10 @@ from robustfd.online.settings import (
     NEXT,
     NO_PROJECTION,
     PROJECTIONS,
+    SETTINGS,
     SLAB,
     Settings,
+    as_array,
     check_rate,
     domain_of,
     rate_and_power,
@@ -103,6 +105,8 @@ class OnlineGradientDescent(OnlineLearner):
 class DescentModel(NamedTuple):
     """The weights w = scale v; the scale and the squared length of w (a record NORM) are kept for the ball only."""
 
+    settings: Floats
+    seen: Any
     v: Floats
     scalars: Floats
 
@@ -114,10 +118,10 @@ class DescentState(RowState):
 
     def __init__(self, settings: Settings, d: int, *, sparse: bool):
         super().__init__(settings, d, sparse=sparse)
-        self.model = DescentModel(np.zeros(d), np.array([1.0, 0.0]))
+        self.model = DescentModel(as_array(settings), np.zeros(1, np.int64), np.zeros(d), np.array([1.0, 0.0]))
 
-    def _learn(self, rows: CsrRows, batch: Batch) -> int:
-        return int(learn_gradient_descent(self.settings, rows, batch, self.model, self.seen))
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        return int(learn_gradient_descent(data, indices, indptr, y, weight, margins, self.model))
 
     def weights(self) -> Floats:
         """Return w."""
@@ -125,12 +129,16 @@ class DescentState(RowState):
 
 
 @compiled
-def learn_gradient_descent(settings: Settings, rows: CsrRows, batch: Batch, model: DescentModel, seen: Any) -> int:
+def learn_gradient_descent(
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel
+) -> int:
     """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
 
-    w -= rate_t g, then the Euclidean projection (Zinkevich 2003); seen[0] counts the rows. The ball is the same for
+    w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for
     every row, so it is projected onto after the step whichever projection is asked for.
     """
+    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
+    settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     slab, ball = settings.domain == SLAB, settings.domain == BALL and settings.projection != NO_PROJECTION
     v, norm = model.v, view_as(model.scalars, 0, (1,), NORM)[0]
     for i in range(len(batch.y)):
@@ -166,7 +174,7 @@ def learn_gradient_descent(settings: Settings, rows: CsrRows, batch: Batch, mode
     return 0
 
 
-@compiled
+@loops
 def _unscale(v: Any, norm: Any) -> None:
     """Put the scale into v and form its squared length anew."""
     total = 0.0

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled
+from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg.lapack import view_as
 from robustfd.online.random_basis import (
     Direction,
     add_basis,
@@ -22,7 +23,7 @@ from robustfd.online.random_basis import (
     take_step,
 )
 from robustfd.online.rows import Batch, CsrRows, Floats
-from robustfd.online.settings import BALL, NEXT, SLAB, Settings, rate_at, slope_at
+from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
 from robustfd.online.single_row import OUTSIDE, REFRESH, Row, RowState, row_of
 
 WORST = 1e-3  # the smallest diagonal entry of F before Y is made orthonormal again,
@@ -32,6 +33,8 @@ LONG = 100.0  # or a step so long that Y is made orthonormal before it
 class OjaModel(NamedTuple):
     """w = v + Y'c, with V = F Y orthonormal and what its rows have seen."""
 
+    settings: Floats
+    seen: Any
     v: Floats
     yt: Floats  # (d, m): Y', orthonormal columns at the start
     c: Floats
@@ -59,10 +62,12 @@ class OjaState(RowState):
         super().__init__(settings, d, sparse=sparse)
         m = min(m, d)
         yt = np.ascontiguousarray(np.linalg.qr(generator.standard_normal((d, m)))[0])
-        self.model = OjaModel(np.zeros(d), yt, np.zeros(m), np.zeros(m), np.eye(m))
+        self.model = OjaModel(
+            as_array(settings), np.zeros(1, np.int64), np.zeros(d), yt, np.zeros(m), np.zeros(m), np.eye(m)
+        )
 
-    def _learn(self, rows: CsrRows, batch: Batch) -> int:
-        return int(learn_oja(self.settings, rows, batch, self.model, self.seen))
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        return int(learn_oja(data, indices, indptr, y, weight, margins, self.model))
 
     def weights(self) -> Floats:
         """Return w."""
@@ -70,11 +75,13 @@ class OjaState(RowState):
 
 
 @compiled
-def learn_oja(settings: Settings, rows: CsrRows, batch: Batch, model: OjaModel, seen: Any) -> int:
-    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite; seen[0] counts rows."""
+def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel) -> int:
+    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite."""
+    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
+    settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
         raise ValueError("random sketches have no projection onto a ball")
-    (v, yt, c, _, f), m = model, len(model.c)
+    v, yt, c, f, m = model.v, model.yt, model.c, model.f, len(model.c)
     room = Room(np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
     b, z = room.b, room.z
     for i in range(len(batch.y)):
@@ -110,7 +117,7 @@ def learn_oja(settings: Settings, rows: CsrRows, batch: Batch, model: OjaModel, 
     return 0
 
 
-@compiled
+@inner
 def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, room: Room) -> bool:
     """Let V and Lambda take the row a = scale x, the t-th, and room.z be the new V x; return whether that worked."""
     _, z, h, q, _, _ = room
@@ -134,7 +141,7 @@ def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, roo
     return True
 
 
-@compiled
+@inner
 def solve_oja(alpha: float, model: OjaModel, square: float, room: Room) -> Direction:
     """Return what H says of a row with V x = room.z and x'x = square, in terms of Y."""
     f, energy, z, on_b, outside_b = model.f, model.energy, room.z, room.on_b, room.outside_b
@@ -161,7 +168,7 @@ def solve_oja(alpha: float, model: OjaModel, square: float, room: Room) -> Direc
     return Direction(0.0, on_b, kappa, outside_b, n0 if n0 > OUTSIDE * square else 0.0)
 
 
-@compiled
+@inner
 def _orthonormal_step(f: Any, z: Any, h: Any, gamma: float, along: float) -> None:
     """Set F to L^-1 F and z to along L^-1 h, L the Cholesky factor of I + gamma h h'.
 
@@ -181,7 +188,7 @@ def _orthonormal_step(f: Any, z: Any, h: Any, gamma: float, along: float) -> Non
         before = now
 
 
-@compiled
+@inner
 def _fold(model: OjaModel) -> bool:
     """Set v to w, Y to F Y with its round-off taken away by Gram-Schmidt, and F to I; return whether that worked."""
     yt, f, m = model.yt, model.f, len(model.f)
@@ -205,7 +212,7 @@ def _fold(model: OjaModel) -> bool:
     return True
 
 
-@compiled
+@inner
 def _multiply(yt: Any, transposed: Any) -> None:
     """Set Y to T Y for a lower triangular T, given by its columns."""
     m = len(transposed)

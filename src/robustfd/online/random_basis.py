@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled
-from robustfd.online.settings import CURRENT, SLAB, Settings
+from robustfd.linalg._compile import loops
+from robustfd.online.settings import CURRENT, SLAB
 from robustfd.online.single_row import Row
 
 
@@ -27,7 +27,7 @@ class Direction(NamedTuple):
     n0: float  # x_0'x_0, or 0 if x_0 counts as zero
 
 
-@compiled
+@loops
 def find_products(row: Row, v: Any, bt: Any, b: Any) -> Any:
     """Fill b with B x and return v'x and x'x."""
     (columns, values), p, square = row, 0.0, 0.0
@@ -42,7 +42,7 @@ def find_products(row: Row, v: Any, bt: Any, b: Any) -> Any:
     return p, square
 
 
-@compiled
+@loops
 def change_basis(row: Row, v: Any, bt: Any, c: Any, q: Any) -> None:
     """Let B be B + q x', w staying as it is."""
     columns, values = row
@@ -56,16 +56,16 @@ def change_basis(row: Row, v: Any, bt: Any, c: Any, q: Any) -> None:
             entries[j] += x * q[j]
 
 
-@compiled
-def take_step(settings: Settings, row: Row, v: Any, c: Any, p: float, step: float, direction: Direction) -> None:
+@loops
+def take_step(settings: Any, row: Row, v: Any, c: Any, p: float, step: float, direction: Direction) -> None:
     """Move w by -step H^-1 x, p being w'x before, and project it if that is wanted after the step."""
     _move(row, v, c, step, direction.on_x, direction.on_b)
     if settings.domain == SLAB and settings.projection == CURRENT:
         project(settings, row, v, c, p - step * direction.kappa, direction)
 
 
-@compiled
-def project(settings: Settings, row: Row, v: Any, c: Any, p: float, direction: Direction) -> float:
+@loops
+def project(settings: Any, row: Row, v: Any, c: Any, p: float, direction: Direction) -> float:
     """Project w onto |w'x| <= bound in the norm of H, p being w'x; return the margin after it."""
     n0, kappa, outside_b = direction.n0, direction.kappa, direction.outside_b
     if not abs(p) > settings.bound or (n0 == 0.0 and not kappa > 0.0):
@@ -80,7 +80,7 @@ def project(settings: Settings, row: Row, v: Any, c: Any, p: float, direction: D
     return clipped
 
 
-@compiled
+@loops
 def _move(row: Row, v: Any, c: Any, step: float, on_x: float, on_b: Any) -> None:
     """Move w by -step (on_x x + B' on_b)."""
     columns, values = row
@@ -91,7 +91,7 @@ def _move(row: Row, v: Any, c: Any, step: float, on_x: float, on_b: Any) -> None
         c[j] -= step * on_b[j]
 
 
-@compiled
+@loops
 def add_basis(v: Any, bt: Any, c: Any) -> None:
     """Put B'c into v."""
     for i in range(len(v)):
@@ -101,7 +101,7 @@ def add_basis(v: Any, bt: Any, c: Any) -> None:
         c[j] = 0.0
 
 
-@compiled
+@loops
 def form_gram(bt: Any, gram: Any) -> None:
     """Fill gram with BB'."""
     m = len(gram)
@@ -115,7 +115,7 @@ def form_gram(bt: Any, gram: Any) -> None:
                 gram[j, l] += row[j] * row[l]
 
 
-@compiled
+@loops
 def cholesky(a: Any, size: int) -> bool:
     """Overwrite the lower triangle of a's leading part with its Cholesky factor; return whether there is one."""
     for i in range(size):
@@ -132,7 +132,7 @@ def cholesky(a: Any, size: int) -> bool:
     return True
 
 
-@compiled
+@loops
 def forward(factor: Any, rank: int, x: Any) -> None:
     """Solve L x = x in place, L being the first `rank` rows of the factor."""
     for i in range(rank):
@@ -141,7 +141,7 @@ def forward(factor: Any, rank: int, x: Any) -> None:
         x[i] /= factor[i, i]
 
 
-@compiled
+@loops
 def backward(factor: Any, rank: int, x: Any) -> None:
     """Solve L'x = x in place."""
     for i in range(rank - 1, -1, -1):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robustfd._container import Document, Tensors
-from robustfd.linalg._compile import compiled
+from robustfd.linalg._compile import compiled, inner
+from robustfd.linalg.lapack import view_as
 from robustfd.online.random_basis import (
     Direction,
     add_basis,
@@ -20,7 +21,7 @@ from robustfd.online.random_basis import (
     take_step,
 )
 from robustfd.online.rows import Batch, CsrRows, Floats
-from robustfd.online.settings import BALL, NEXT, SLAB, Settings, rate_at, slope_at
+from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
 from robustfd.online.single_row import OUTSIDE, REFRESH, RowState, row_of
 from robustfd.online.snapshot import Parts
 
@@ -30,6 +31,8 @@ EPS = 2.220446049250313e-16
 class ProjectionModel(NamedTuple):
     """w = v + B'c, with BB' beside it; all zero at the start."""
 
+    settings: Floats
+    seen: Any
     v: Floats
     bt: Floats  # (d, m): B'
     c: Floats
@@ -54,11 +57,13 @@ class ProjectionState(RowState):
     def __init__(self, settings: Settings, d: int, m: int, generator: np.random.Generator, *, sparse: bool):
         super().__init__(settings, d, sparse=sparse)
         self.generator = generator
-        self.model = ProjectionModel(np.zeros(d), np.zeros((d, m)), np.zeros(m), np.zeros((m, m)))
+        self.model = ProjectionModel(
+            as_array(settings), np.zeros(1, np.int64), np.zeros(d), np.zeros((d, m)), np.zeros(m), np.zeros((m, m))
+        )
 
-    def _learn(self, rows: CsrRows, batch: Batch) -> int:
-        normal = self.generator.standard_normal((len(batch.y), len(self.model.c)))
-        return int(learn_projection(self.settings, rows, batch, normal, self.model, self.seen))
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        normal = self.generator.standard_normal((len(y), len(self.model.c)))
+        return int(learn_projection(data, indices, indptr, y, weight, margins, normal, self.model))
 
     def weights(self) -> Floats:
         """Return w."""
@@ -75,16 +80,17 @@ class ProjectionState(RowState):
 
 @compiled
 def learn_projection(
-    settings: Settings, rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel, seen: Any
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel
 ) -> int:
     """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
 
-    B += r a'/sqrt(m) with a = sqrt(mu + eta_t) g, and r the row's own m standard normals, in `normal`. seen[0] counts
-    the rows.
+    B += r a'/sqrt(m) with a = sqrt(mu + eta_t) g, and r the row's own m standard normals, in `normal`.
     """
+    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
+    settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
         raise ValueError("random sketches have no projection onto a ball")
-    (v, bt, c, gram), m = model, len(model.c)
+    v, bt, c, gram, m = model.v, model.bt, model.c, model.gram, len(model.c)
     b, q = np.empty(m), np.empty(m)
     room = Room(np.empty(m), np.empty(m), np.empty((m, m)), np.empty((m, m)), np.empty(m, np.int64))
     for i in range(len(batch.y)):
@@ -122,7 +128,7 @@ def learn_projection(
     return 0
 
 
-@compiled
+@inner
 def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room) -> Direction:
     """Return what H says of a row with B x = b and x'x = square, by Cholesky factors of BB' + alpha I.
 
@@ -169,7 +175,7 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
     return Direction(on_x, on_b, kappa, outside_b, n0)
 
 
-@compiled
+@inner
 def _ranked_cholesky(a: Any, alpha: float, lower: Any, pivots: Any) -> int:
     """Fill L with (a + alpha I)[pivots][:, pivots] = L L' and return the rank r, the number of columns of L.
 

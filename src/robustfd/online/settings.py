@@ -3,10 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustfd._validation import check_choice, check_real
 from robustfd.linalg._compile import loops
 from robustfd.online.losses import loss_slope
+
+Floats = NDArray[np.float64]
 
 NO_DOMAIN, SLAB, BALL = range(3)  # Settings.domain
 NO_PROJECTION, CURRENT, NEXT = range(3)  # Settings.projection: onto K_t after the step, or K_{t+1} before predicting
@@ -33,10 +36,15 @@ class Settings(NamedTuple):
     added: float = 0.0  # by how many times delta alpha grows
 
 
-# The same fields as a record in the memory of a block. Compiled functions take either.
+# The same fields as a record, in an array: to hand a compiled function a named tuple takes far longer than an array.
 SETTINGS = np.dtype(
     (np.record, [(name, np.int64 if kind is int else np.float64) for name, kind in Settings.__annotations__.items()])
 )
+
+
+def as_array(settings: Settings) -> Floats:
+    """Return numbers that `view_as(..., SETTINGS)` reads as these settings."""
+    return np.array([tuple(settings)], SETTINGS).view(np.float64)
 
 
 def domain_of(domain: str, projection: str | None) -> int:

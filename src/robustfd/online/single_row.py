@@ -1,18 +1,21 @@
 """What the methods without blocks share: ADAGRAD, gradient descent, RP-SON and Oja-SON take row by row.
 
-Their compiled loops take rows in compressed form. Dense rows go in as their flat values, with all columns for `indices`
-and an empty `indptr`. A slope that is round-off is none (settings.py). A projected w has the margin +-bound at its row.
+What a method has learnt is its model, a named tuple of arrays, its settings among them. The compiled loops take rows in
+compressed form, array by array, since a named tuple takes long to hand over. Dense rows go in as their flat values,
+with all columns for `indices` and an empty `indptr`. A slope that is round-off is none (settings.py). A projected w has
+the margin +-bound at its row.
 """
 
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from robustfd._container import Document, Tensors
-from robustfd.linalg._compile import compiled, entry
+from robustfd.linalg._compile import entry, inner
 from robustfd.online.progress import tally_all
-from robustfd.online.rows import FEW, Batch, CsrRows, Floats, are_usable
+from robustfd.online.rows import FEW, CsrRows, Floats, are_usable
 from robustfd.online.settings import Settings
 from robustfd.online.snapshot import Parts
 
@@ -30,7 +33,7 @@ class Row(NamedTuple):
     values: Any
 
 
-@compiled
+@inner
 def row_of(rows: CsrRows, i: int) -> Row:
     """Return row i."""
     indptr = rows.indptr
@@ -40,16 +43,21 @@ def row_of(rows: CsrRows, i: int) -> Row:
     return Row(rows.indices[indptr[i] : indptr[i + 1]], rows.data[indptr[i] : indptr[i + 1]])
 
 
+@lru_cache(maxsize=8)
+def _all_columns(d: int) -> Any:
+    """Return the indices and the indptr that dense rows go in with."""
+    return np.arange(d, dtype=np.int32), np.empty(0, np.int64)
+
+
 class RowState:
-    """What their states share. What is learnt is a named tuple of arrays, `model`."""
+    """What their states share. The model has fields `settings` (an array) and `seen` (how many rows) beside its own."""
 
     model: Any
-    # The shapes of its arrays: a letter is a length, d features, m rows of the sketch, k of min(m, d).
+    # The shapes of the model's own arrays: a letter is a length, d features, m rows of the sketch, k of min(m, d).
     shapes: ClassVar[dict[str, str]]
 
     def __init__(self, settings: Settings, d: int, *, sparse: bool):
         self.settings, self.sparse, self.d = settings, sparse, d
-        self.seen = np.zeros(1, np.int64)
 
     @property
     def checks_rows(self) -> bool:
@@ -67,19 +75,19 @@ class RowState:
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
         if sp.issparse(x):
-            rows = CsrRows(x.data, x.indices, x.indptr)
+            data, indices, indptr = x.data, x.indices, x.indptr
         elif len(y) <= FEW and not _are_usable(x, y):  # they come unchecked
             return -1
         else:
-            rows = CsrRows(x.ravel(), np.arange(self.d, dtype=np.int32), np.empty(0, np.int64))
+            data, (indices, indptr) = x.ravel(), _all_columns(self.d)
         done = len(y)
-        if self._learn(rows, Batch(y, weight, margins)):
+        if self._learn(data, indices, indptr, y, weight, margins):
             done = int(np.argmin(np.isfinite(margins)))
         s = self.settings
         tally_all(s.loss, s.delta, margins[:done], y[:done], weight[:done], progress)
         return done
 
-    def _learn(self, rows: CsrRows, batch: Batch) -> int:
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
         """Learn rows and fill their margins; return 0, or 1 if the numbers ceased to be finite."""
         raise NotImplementedError
 
@@ -95,7 +103,8 @@ class RowState:
 
     def pack(self) -> tuple[Document, Tensors]:
         """Return its numbers and arrays."""
-        return {"sparse": bool(self.sparse), "seen": int(self.seen[0])}, self.model._asdict()
+        arrays = {name: getattr(self.model, name) for name in self.shapes}
+        return {"sparse": bool(self.sparse), "seen": int(self.model.seen[0])}, arrays
 
     @classmethod
     def unpack(cls, parts: Parts, settings: Settings, d: int, m: int = 0, *more: Any, sparse: bool) -> "RowState":
@@ -111,7 +120,8 @@ class RowState:
             name: parts.array(name, *shape, least=0.0 if name in NOT_NEGATIVE else -np.inf)
             for name, shape in shapes.items()
         }
-        self.model, self.d, self.seen[0] = type(self.model)(**arrays), d, parts.count("seen")
+        self.model, self.d = self.model._replace(**arrays), d
+        self.model.seen[0] = parts.count("seen")
         self._unpack_more(parts)
         parts.close()
         return self

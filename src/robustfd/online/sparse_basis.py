@@ -101,11 +101,11 @@ class SparseBasis:
 
     def pack(self, block: Block) -> Tensors:
         """Return its arrays."""
-        return columns_.pack(self.columns, int(block.state[0].filled))
+        return pack_columns(self.columns, int(block.state[0].filled))
 
     def unpack(self, block: Block, parts: Parts) -> None:
         """Become what was packed; the numbers of the block are there."""
-        self.columns = c = columns_.unpack(self.columns, parts, int(block.state[0].filled))
+        self.columns = c = unpack_columns(self.columns, parts, int(block.state[0].filled))
         c.scale[: c.run[0].features] = 1.0
         left = rows_in_block.py_func(block) - block.state[0].filled
         if len(c.coefficients) - len(block.lam) - c.run[0].rows < left:
@@ -170,3 +170,51 @@ def change_sparse(routines: Any, block: Block, columns: Columns, room: Any, chan
 
 
 _enter_sparse, _change_sparse = entry(enter_sparse), entry(change_sparse)
+
+
+# -- the columns in a snapshot (docs/snapshot-format.md)
+
+
+def pack_columns(columns: Columns, filled: int) -> Tensors:
+    """Return the arrays of a basis and its run, of which the last `filled` rows are in a block that goes on."""
+    run = columns.run[0]
+    value, row, where = columns_.entries_of(columns)
+    return {
+        "basis": columns.basis,
+        "age": columns.age,
+        "history": columns.history[: run.number],
+        "run.coefficients": columns.coefficients[: columns.history.shape[1] + run.rows - filled],
+        "run.feature": columns.feature[: run.features],
+        "run.gathered": columns.gathered[: run.features],
+        "run.where": where,
+        "run.row": row,
+        "run.value": value,
+    }
+
+
+def unpack_columns(columns: Columns, parts: Parts, filled: int) -> Columns:
+    """Return the basis and the run that were packed, `columns` being a fresh one; `scale` is left to the caller."""
+    (d, q), r = columns.basis.shape, columns.history.shape[1]
+    number, most = parts.shape("history", 3)[0], len(columns.coefficients)
+    features, entries = parts.shape("run.feature", 1)[0], parts.shape("run.value", 1)[0]
+    have = parts.shape("run.coefficients", 2)[0]
+    rows = have - r + filled
+    if number >= columns_.RUNS or have < r or r + rows > most or features > min(entries, d):
+        raise ValueError(f"run {number} of {rows} rows with {entries} entries of {features} features")
+    columns = columns_.with_room(columns, entries)
+    columns = columns._replace(basis=parts.array("basis", d, q), age=parts.array("age", d, dtype=np.uint8, most=number))
+    columns.history[:number] = parts.array("history", number, r, q)
+    columns.coefficients[:have] = parts.array("run.coefficients", have, q)
+    feature = parts.array("run.feature", features, dtype=np.int32, least=0, most=d - 1)
+    columns.feature[:features] = feature
+    columns.place[feature] = np.arange(features)
+    if not np.array_equal(columns.place[feature], np.arange(features)):
+        raise ValueError("a feature is twice in the run")
+    columns.gathered[:features] = parts.array("run.gathered", features, q)
+    where = parts.array("run.where", entries, dtype=np.int32, least=0, most=features - 1)
+    row = parts.array("run.row", entries, dtype=np.int32, least=0, most=rows - 1)
+    if np.any(row[1:] < row[:-1]):
+        raise ValueError("the rows of the run are out of order")
+    columns.run[0].features, columns.run[0].rows, columns.run[0].number = features, rows, number
+    columns_.enter_entries(columns, parts.array("run.value", entries), row, where)
+    return columns

@@ -6,9 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd._container import Document, Tensors
-from robustfd.online import _features, _mixture, columns
+from robustfd.online import _features, _mixture
 from robustfd.online.rows import LARGEST, Floats
 from robustfd.online.snapshot import Parts
+from robustfd.online.sparse_basis import pack_columns, unpack_columns
 
 TABLE = [_features.COUNT, _features.SQUARE, _features.MEAN, _features.CENTRED, _features.SCALE, _features.METRIC,
          _features.DIAGONAL]  # fmt: skip
@@ -37,7 +38,7 @@ def pack_untuned(state: Any) -> tuple[Document, Tensors]:
         "factors": state.factors[:n],
     }
     if state.sparse:
-        arrays |= columns.pack(state.columns, n)
+        arrays |= pack_columns(state.columns, n)
     else:
         arrays |= {"basis": state.basis, "rows": state.rows[:n]}
     if state.seen < state.first:
@@ -99,7 +100,7 @@ def unpack_untuned(state: Any, parts: Parts) -> None:
     state.shifted = _features.number_centred(state.features, np.flatnonzero(table[1:, 3]) + 1)
     state.factors[:n] = parts.array("factors", n, least=0.0)
     if state.sparse:
-        state.columns = found = columns.unpack(state.columns, parts, n)
+        state.columns = found = unpack_columns(state.columns, parts, n)
         if found.run[0].rows != n:
             raise ValueError("the run is not the block")
         gathered = found.feature[: found.run[0].features]
