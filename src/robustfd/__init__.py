@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from robustfd.linalg.diagonal import LowRankPlusDiagonal
     from robustfd.linalg.operator import LowRankPlusIdentity
     from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
-    from robustfd.online.first_order import AdaGrad, OnlineGradientDescent
+    from robustfd.online.adagrad import AdaGrad
+    from robustfd.online.gradient_descent import OnlineGradientDescent
     from robustfd.online.newton import OnlineNewton
     from robustfd.sketch.diagonal import DiagonalFrequentDirections
     from robustfd.sketch.exact import ExactSecondMoment
@@ -42,7 +43,8 @@ _HOMES = {
     "linalg.diagonal": ("LowRankPlusDiagonal",),
     "linalg.operator": ("LowRankPlusIdentity",),
     "linalg.optimum": ("frobenius_optimum", "spectral_optimum"),
-    "online.first_order": ("AdaGrad", "OnlineGradientDescent"),
+    "online.adagrad": ("AdaGrad",),
+    "online.gradient_descent": ("OnlineGradientDescent",),
     "online.newton": ("OnlineNewton",),
     "sketch.diagonal": ("DiagonalFrequentDirections",),
     "sketch.exact": ("ExactSecondMoment",),

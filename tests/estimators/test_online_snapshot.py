@@ -12,7 +12,6 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 import robustfd as rf
-from robustfd.online import _columns
 from tests.estimators.saved_estimators import FORMS, MODELS, M, again, assert_same, dicts, judged, learn, stream
 
 MOMENTS = (1, 2, 3, 4, 5, 8, 9, 11, 12, 13, 17, 21, 22, 23, 40, 41, 90, 140)
@@ -93,7 +92,7 @@ def test_a_class_that_appears_after_reading():
         for past in rows[: i : 1 + i // 30]:
             asked.predict_one(past)
     assert_same(quiet, asked)
-    assert quiet._model.columns.counts[_columns.RUN] > 5
+    assert quiet._model.columns.run[0].number > 5
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from robustfd.online import _first_order as fo
+from robustfd.online import settings as fo
+from robustfd.online.adagrad import AdaGradModel, learn_adagrad
+from robustfd.online.gradient_descent import DescentModel, learn_gradient_descent
 from robustfd.online.losses import LOSSES
+from robustfd.online.rows import CsrRows
 from tests import reference_online as ro
 from tests.reference import Array
 
@@ -37,12 +40,12 @@ def stream(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") ->
     return X, np.where(z > 0, 1.0, -1.0) if labels == "classes" else np.clip(z, -1, 1)
 
 
-def arrays(X: Array, form: str) -> tuple[Array, Any, Any]:
-    """data, indices and indptr of the rows, dense or sparse."""
+def arrays(X: Array, form: str) -> CsrRows:
+    """The rows as compiled loops take them, dense or sparse."""
     if form == "dense":
-        return X.ravel(), np.arange(X.shape[1], dtype=np.int32), np.zeros(0, np.int32)
+        return CsrRows(X.ravel(), np.arange(X.shape[1], dtype=np.int32), np.zeros(0, np.int32))
     S = sparse.csr_array(X)
-    return S.data, S.indices.astype(np.int32), S.indptr.astype(np.int32)
+    return CsrRows(S.data, S.indices.astype(np.int32), S.indptr.astype(np.int32))
 
 
 def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = None, batch: int = 1000, **chosen: Any):
@@ -50,7 +53,8 @@ def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     weight = np.ones(len(X)) if weight is None else weight
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
-        assert fo.learn_adagrad(settings(**chosen), *arrays(X[j], form), y[j], weight[j], w, S, margins[j]) == 0
+        model = AdaGradModel(fo.as_array(settings(**chosen)), np.zeros(1, np.int64), w, S)
+        assert learn_adagrad(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
     return w, margins
 
 
@@ -60,9 +64,9 @@ def descent(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     weight = np.ones(len(X)) if weight is None else weight
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
-        rows = arrays(X[j], form)
-        assert fo.learn_gradient_descent(settings(**chosen), *rows, y[j], weight[j], v, scalars, seen, margins[j]) == 0
-    return scalars[fo.SCALE] * v, margins
+        model = DescentModel(fo.as_array(settings(**chosen)), seen, v, scalars)
+        assert learn_gradient_descent(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
+    return scalars[0] * v, margins
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
@@ -125,14 +129,13 @@ def test_adagrad_refuses_a_ball() -> None:
 @pytest.mark.parametrize("learner", ["learn_adagrad", "learn_gradient_descent"])
 def test_numbers_that_cease_to_be_finite_are_told(learner: str) -> None:
     X, y = np.full((50, 2), 1e160), np.ones(50)
-    state = (
-        [np.zeros(2), np.zeros(2)] if "ada" in learner else [np.zeros(2), np.array([1.0, 0.0]), np.zeros(1, np.int64)]
-    )
-    rules = settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)
+    rules = fo.as_array(settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)), np.zeros(1, np.int64)
+    model = DescentModel(*rules, np.zeros(2), np.array([1.0, 0.0]))
     if "ada" in learner:
         X = X / 1e10  # its steps are at most 1, so it needs more
-        state[0][:] = 1e200
-    assert getattr(fo, learner)(rules, *arrays(X, "dense"), y, np.ones(50), *state, np.zeros(50)) == 1
+        model = AdaGradModel(*rules, np.full(2, 1e200), np.zeros(2))
+    kernel = learn_adagrad if "ada" in learner else learn_gradient_descent
+    assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model) == 1
 
 
 def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
@@ -141,6 +144,7 @@ def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
     n = int(0.7 * X.shape[0])
     w, S, margins = np.zeros(123), np.zeros(123), np.zeros(n)
     train = X[:n]
-    rows = train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32)
-    fo.learn_adagrad(settings(alpha0=1e6), *rows, y[:n], np.ones(n), w, S, margins)
+    rows = CsrRows(train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32))
+    model = AdaGradModel(fo.as_array(settings(alpha0=1e6)), np.zeros(1, np.int64), w, S)
+    learn_adagrad(*rows, y[:n], np.ones(n), margins, model)
     assert 100 * np.mean((X[n:] @ w > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustfd.online.first_order import OnlineGradientDescent
+from robustfd.online.gradient_descent import OnlineGradientDescent
 from robustfd.online.newton import NARROW, OnlineNewton
 from tests import reference_online as ref
 
@@ -32,7 +32,7 @@ def transcribed(learner, X, y, weight=None):
     options = dict(  # noqa: C408
         loss=learner.loss if learner.loss != "huber" else ref.huber(learner.huber_delta),
         bound=learner.bound,
-        mu=learner._settings(3)[0],
+        mu=learner._settings(3).mu,
         rate=rates.get(learner.rate, lambda t: learner.rate),
         domain="none" if learner.projection is None else learner.domain,
         projection=learner.projection,
@@ -134,7 +134,7 @@ def test_wide_sparse_rows(m, alpha0, shrink_first):
 
 
 def test_features_that_rest_for_many_runs_catch_up(monkeypatch):
-    monkeypatch.setattr("robustfd.online.newton.RUN_ROWS", 1)
+    monkeypatch.setattr("robustfd.online.sparse_basis.RUN_ROWS", 1)
     X, y = stream(8, 1500, NARROW + 8, density=0.01)
     X[:, 5] = 0
     X[[3, 700, 1490], 5] = 1.0

@@ -82,5 +82,5 @@ def test_memory_of_a_million_features():
     learner = OnlineNewton("rfd", m)
     learner.learn(X, np.where(rng.random(n) < 0.5, 1.0, -1.0))
     state = learner._state
-    held = sum(part.nbytes for part in (*state.columns, state.memory))
+    held = sum(part.nbytes for part in (*state.basis.columns, state.memory))
     assert held < 8 * (m + 1) * d + 8e6

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from robustfd.online import _random as kernels
+from robustfd.linalg._compile import entry
 from robustfd.online.losses import LOSSES
+from robustfd.online.oja import OjaModel, learn_oja
+from robustfd.online.random_projection import ProjectionModel, Room, learn_projection, solve_projection
+from robustfd.online.settings import as_array
 from tests import reference_online as ro
 from tests.online.test_first_order import PROJECTIONS, arrays, settings, stream
 from tests.reference import Array
@@ -45,8 +48,8 @@ def projection(
     weight, R = np.ones(n) if weight is None else weight, normals(n)
     for i in range(0, n, batch):
         j = slice(i, i + batch)
-        rows = (*arrays(X[j], form), y[j], weight[j], R[j])
-        assert kernels.learn_projection(settings(**chosen), *rows, v, bt, c, gram, seen, margins[j]) == 0
+        model = ProjectionModel(as_array(settings(**chosen)), seen, v, bt, c, gram)
+        assert learn_projection(*arrays(X[j], form), y[j], weight[j], margins[j], R[j], model) == 0
     return Learnt(v + bt @ c, margins, bt.T)
 
 
@@ -59,8 +62,8 @@ def oja(
     weight = np.ones(n) if weight is None else weight
     for i in range(0, n, batch):
         j = slice(i, i + batch)
-        rows = (*arrays(X[j], form), y[j], weight[j])
-        assert kernels.learn_oja(settings(**chosen), *rows, v, yt, f, energy, c, seen, margins[j]) == 0
+        model = OjaModel(as_array(settings(**chosen)), seen, v, yt, c, energy, f)
+        assert learn_oja(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
     return Learnt(v + yt @ c, margins, np.sqrt(energy)[:, None] * (f @ yt.T))
 
 
@@ -115,18 +118,12 @@ def test_pseudo_inverse_when_alpha0_is_zero(learner: Any, seed: int) -> None:
 @pytest.mark.parametrize("rank", [0, 1, 3, M])
 @pytest.mark.parametrize("alpha", [0.0, 1e-3, 5.0])
 def test_solutions_are_those_of_the_explicit_matrix(rank: int, alpha: float) -> None:
-    rng = np.random.default_rng(rank)
+    rng, solve = np.random.default_rng(rank), entry(solve_projection)
     for inside in (False, True):
         B = rng.standard_normal((M, rank)) @ rng.standard_normal((rank, 9)) * [[1.0], [1e-4], [10.0], [1.0]]
         x = rng.standard_normal(M) @ B if inside and rank else rng.standard_normal(9)
-        on_b, outside_b, lower, other, pivots = (
-            np.ones(M),
-            np.ones(M),
-            np.ones((M, M)),
-            np.ones((M, M)),
-            np.zeros(M, int),
-        )
-        on_x, kappa, n0 = kernels._solve_projection(alpha, B @ B.T, B @ x, x @ x, lower, other, pivots, on_b, outside_b)
+        room = Room(np.ones(M), np.ones(M), np.ones((M, M)), np.ones((M, M)), np.zeros(M, int))
+        on_x, on_b, kappa, outside_b, n0 = solve(alpha, B @ B.T, B @ x, x @ x, room)
         stack = np.vstack([B, np.sqrt(alpha) * np.eye(9)])  # H = stack' stack, more accurate than H itself
         inverse = np.linalg.pinv(stack, rcond=1e-10)
         expected = inverse @ (inverse.T @ x)
@@ -185,12 +182,12 @@ def test_as_many_directions_as_columns() -> None:
 
 
 def test_numbers_that_cease_to_be_finite_are_told() -> None:
-    X, y, rules = np.full((50, 2), 1e200), np.ones(50), settings(domain="none", alpha0=1.0)
-    stacked, counts = (*arrays(X, "dense"), y, np.ones(50)), np.zeros(1, np.int64)
-    state = np.zeros(2), np.zeros((2, M)), np.zeros(M), np.zeros((M, M))
-    assert kernels.learn_projection(rules, *stacked, normals(50), *state, counts, np.zeros(50)) == 1
-    state = np.zeros(2), np.eye(2), np.eye(2), np.zeros(2), np.zeros(2)
-    assert kernels.learn_oja(rules, *stacked, *state, 0 * counts, np.zeros(50)) == 1
+    X, y, rules = np.full((50, 2), 1e200), np.ones(50), as_array(settings(domain="none", alpha0=1.0))
+    stacked, counts = (*arrays(X, "dense"), y, np.ones(50), np.zeros(50)), np.zeros(1, np.int64)
+    model = ProjectionModel(rules, counts, np.zeros(2), np.zeros((2, M)), np.zeros(M), np.zeros((M, M)))
+    assert learn_projection(*stacked, normals(50), model) == 1
+    other = OjaModel(rules, 0 * counts, np.zeros(2), np.eye(2), np.zeros(2), np.zeros(2), np.eye(2))
+    assert learn_oja(*stacked, other) == 1
 
 
 @LEARNERS

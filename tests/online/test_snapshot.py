@@ -16,9 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import robustfd as rf
-from robustfd.online import _ball, _columns
-from robustfd.online._base import OnlineLearner
-from robustfd.online._columns import RUN
+from robustfd.online import ball, sparse_basis
+from robustfd.online.learner import OnlineLearner
 from tests.damage import opened
 from tests.online.saved_learners import FORMS, LEARNERS, MANY, M, again, assert_same, make, pairs, stream
 
@@ -64,15 +63,15 @@ def test_many_runs_and_the_catching_up_of_all_features():
     for _ in range(18):  # a run has 256 rows, and after 128 of them all features catch up
         learner.learn(X, y)
         restored = again(learner)
-        blocks = max(blocks, int(learner._state.columns.counts[RUN]))
+        blocks = max(blocks, int(learner._state.basis.columns.run[0].number))
         assert restored.learn(X[:700], y[:700]).tobytes() == learner.learn(X[:700], y[:700]).tobytes()
         assert_same(learner, restored)
-    assert blocks > 100 > learner._state.columns.counts[RUN]
+    assert blocks > 100 > learner._state.basis.columns.run[0].number
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_ball_whose_factor_is_put_into_the_weights(form, monkeypatch):
-    monkeypatch.setattr(_ball, "SMALLEST", 0.9)  # often, not once in a thousand rows
+    monkeypatch.setattr(ball, "SMALLEST", 0.9)  # often, not once in a thousand rows
     X, y = stream(form)
     learner = rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01)
     for start in range(0, MANY, 25):
@@ -87,8 +86,8 @@ def test_a_ball_whose_factor_is_put_into_the_weights(form, monkeypatch):
 
 def test_weights_do_not_depend_on_when_they_were_read(monkeypatch):
     # What is remembered of past runs is made again after the factor of a ball went into them.
-    monkeypatch.setattr(_ball, "SMALLEST", 0.9)
-    monkeypatch.setattr(_columns, "RUN_ROWS", 8)
+    monkeypatch.setattr(ball, "SMALLEST", 0.9)
+    monkeypatch.setattr(sparse_basis, "RUN_ROWS", 8)
     X, y = stream("wide")
     quiet, asked = (rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01) for _ in range(2))
     for i in range(0, MANY, 3):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import robustfd as rf
-from robustfd.online._base import OnlineLearner
-from robustfd.online._columns import FEATURES, REACH
+from robustfd.online.learner import OnlineLearner
 from tests.damage import REMOVED, damaged, put, rewritten
 from tests.online.saved_learners import assert_same, healthy, pairs, stream
 
@@ -186,8 +185,8 @@ def test_rewriting_nothing_is_accepted():
     for name, form in pairs():
         learner = healthy(name, form)
         assert_same(OnlineLearner.from_bytes(rewritten(learner.to_bytes())), learner)
-    wide = healthy("rfd", "wide")._state.columns
-    assert wide.counts[FEATURES] > 10 and wide.counts[REACH] == 0
+    wide = healthy("rfd", "wide")._state.basis.columns
+    assert wide.run[0].features > 10 and wide.run[0].reach == 0
 
 
 def test_every_truncation_and_changed_byte_is_noticed():

@@ -16,8 +16,8 @@ from robustfd._validation import check_rows, check_weights
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
-from robustfd.online._base import CHUNK, check_numbers, writable
 from robustfd.online.progress import plot_progress, tally_judged
+from robustfd.online.rows import CHUNK, check_numbers, writable
 
 Floats = NDArray[np.float64]
 

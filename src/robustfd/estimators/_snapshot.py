@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice
-from robustfd.online._snapshot import Parts, pack_common, unpack_common
+from robustfd.online.snapshot import Parts, pack_common, unpack_common
 
 PLAIN = (str, int, float, bool)
 LAST_LETTER = 0x10FFFF

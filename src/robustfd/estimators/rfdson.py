@@ -13,11 +13,11 @@ from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import progress
-from robustfd.online._base import as_rows
-from robustfd.online._block import ALPHA
-from robustfd.online._snapshot import Parts, pack_newton, unpack_newton
 from robustfd.online.losses import LOSSES, loss_values
-from robustfd.online.newton import NARROW, NewtonState, OnlineNewton
+from robustfd.online.newton import NARROW, OnlineNewton
+from robustfd.online.newton_state import NewtonState
+from robustfd.online.rows import as_rows
+from robustfd.online.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
 NUMBER_LOSSES = ("squared", "absolute", "huber")
@@ -52,8 +52,8 @@ class _RFDSON(OnlineEstimator):
         self._states = [self._new_state(d, sparse=sparse) for _ in range(outputs)]
 
     def _new_state(self, d: int, *, sparse: bool) -> NewtonState:
-        m = int(self.sketch_size)
-        return NewtonState(self._learner(self._bound)._settings(m), d, m, 2 * m, float(self.alpha0), sparse=sparse)
+        kind, begin_with = self._learner(self._bound)._plan(d)
+        return kind(*begin_with, sparse=sparse)
 
     def _with_intercept(self, x: Any) -> Any:
         """Return rows with a feature of value 1 before the others."""
@@ -95,7 +95,7 @@ class _RFDSON(OnlineEstimator):
             state.widen(d + self._seen_parameters["fit_intercept"])
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        return [pack_newton(state) for state in self._states]
+        return [state.pack() for state in self._states]
 
     def _unpack_states(self, states: list[Parts]) -> None:
         ((d, m),) = {parts.shape("basis", 2) for parts in states}
@@ -104,9 +104,8 @@ class _RFDSON(OnlineEstimator):
         if m != self.sketch_size:
             raise ValueError(f"{m} rows in a sketch of {self.sketch_size}")
         self._bound = self.bound if hasattr(self, "classes_") else 1.0
-        self._states = [self._new_state(d, sparse=sparse) for _ in states]
-        for state, parts in zip(self._states, states, strict=True):
-            unpack_newton(state, parts, sparse=sparse)
+        kind, begun_with = self._learner(self._bound)._plan(d)
+        self._states = [kind.unpack(parts, *begun_with, sparse=sparse) for parts in states]
 
     @property
     def singular_values_(self) -> Floats:
@@ -226,7 +225,7 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
     def alpha_(self) -> Floats:
         """The multiples of the identity in the Hessians (1 or n_classes,)."""
         self._require_rows()
-        return np.array([state.block.scalars[ALPHA] for state in self._states])
+        return np.array([state.alpha for state in self._states])
 
 
 class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
@@ -346,4 +345,4 @@ class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
     def alpha_(self) -> float:
         """The multiple of the identity in the Hessian."""
         self._require_rows()
-        return float(self._states[0].block.scalars[ALPHA])
+        return self._states[0].alpha

@@ -11,10 +11,11 @@ from robustfd._validation import check_choice, check_integer
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
-from robustfd.online._base import as_rows
 from robustfd.online._features import INTERCEPT, LENGTH, MEAN
-from robustfd.online._snapshot import Parts, pack_untuned, sizes_of_untuned, unpack_untuned
+from robustfd.online.rows import as_rows
+from robustfd.online.snapshot import Parts
 from robustfd.online.untuned import UntunedState
+from robustfd.online.untuned_snapshot import pack_untuned, sizes_of_untuned, unpack_untuned
 
 NARROW = 8  # features up to which a smaller sketch, as exact, serves
 HUBER = 2.0  # residuals of late, from where on they count in proportion only

@@ -22,13 +22,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 
-from robustfd.linalg.eigen import EPS, largest_eigenpairs
-from robustfd.linalg.rules import shrink
+from robustfd.linalg.eigen import largest_eigenpairs
+from robustfd.linalg.rules import gram_noise, shrink, svd_noise
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gram", "svd"]
 
-LEAST_SIZE = 16  # a stack of fewer rows has no less round-off: its rows come from earlier shrinks
 RESOLVED = 1e-9  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows well
 
 
@@ -69,7 +68,7 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
     `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
     """
     lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
-    kept, delta = shrink(lam, m, j, noise=max(len(gram), LEAST_SIZE) * EPS * lam[0])
+    kept, delta = shrink(lam, m, j, noise=gram_noise.py_func(len(gram), lam[0]))
     r = len(kept)
     weights = np.sqrt(kept / lam[:r])[:, None] * q[:, :r].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
@@ -117,7 +116,7 @@ def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: 
 def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size: int) -> tuple[Shrunk, bool]:
     """Return the shrink of a stack of s B and rows with X'X = product, `size` in all, and whether it is resolved."""
     values, v = largest_eigenpairs(s * s * (b.T @ b) + product, min(m - 1, len(product)))
-    kept, delta = shrink(values, m, j, noise=max(size, LEAST_SIZE) * EPS * values[0])
+    kept, delta = shrink(values, m, j, noise=gram_noise.py_func(size, values[0]))
     rows = np.sqrt(kept)[:, None] * v[:, : len(kept)].T
     resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])
     return Shrunk(rows, kept, delta), resolved
@@ -128,29 +127,23 @@ def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
     _, q = largest_eigenpairs(stack @ stack.T, len(stack))
     y = q.T @ stack
     length = np.sqrt(np.einsum("ij,ij->i", y, y))
-    live = length > _svd_noise(len(stack), length.max())
+    live = length > svd_noise(len(stack), length.max())
     y, length = y[live] / length[live, None], length[live]
     try:
         r = scipy.linalg.cholesky(y @ y.T, check_finite=False)  # y y' = r' r
         _, sigma, vt = scipy.linalg.svd(r * length, check_finite=False)
     except np.linalg.LinAlgError:  # rows of nearly the same length can be nearly parallel
         return None
-    kept, delta = shrink(sigma * sigma, m, j, _svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
+    kept, delta = shrink(sigma * sigma, m, j, svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
     r = len(kept)
     weights = (np.sqrt(kept) / sigma[:r])[:, None] * vt[:r] * length
     return Shrunk(weights @ y, kept, delta)
 
 
-def _svd_noise(size: int, sigma: float) -> float:
-    """Return what a singular value of a stack must exceed to be more than round-off."""
-    # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
-    return max(size, 8 * LEAST_SIZE) * EPS * sigma
-
-
 def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk:
     stack = _stack(b, x, s, t)
     _, sigma, vt = svd(stack)
-    noise = _svd_noise(len(stack), sigma[0]) ** 2
+    noise = svd_noise(len(stack), sigma[0]) ** 2
     kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
     return Shrunk(np.sqrt(kept)[:, None] * vt[: len(kept)], kept, delta)
 

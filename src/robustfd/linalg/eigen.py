@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 TRIDIAGONALISE, VALUES, VECTORS, BACK, ITERATION, EIGENPAIRS, GRADED = range(lapack.COUNT, lapack.COUNT + 7)  # more
 
+LONG = 2000  # rows of a stream from which on it pays to compile all steps
 SMALL = 30  # rows up to which LAPACK's driver is as fast, called from Python
 LARGE = 128  # rows from which on LAPACK's reduction, of several columns at a time, is faster
 MANY = 0.7  # share of the eigenvectors from which on it is faster to compute all

@@ -80,17 +80,46 @@ def _type_of_view(context: Any) -> Any:
 @lower_builtin(view, types.Array, types.Integer, types.BaseTuple)
 def _make_view(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, values[0])
+    return _populate(context, builder, signature, values, array.itemsize)
+
+
+def _populate(context: Any, builder: Any, signature: Any, values: Any, size: Any) -> Any:
+    """Return the array whose first number is the one at values[1] of array values[0], each of that size."""
+    array = context.make_array(signature.args[0])(context, builder, values[0])
     out = context.make_array(signature.return_type)(context, builder)
     lengths = [
         context.cast(builder, length, kind, types.intp)
         for length, kind in zip(cgutils.unpack_tuple(builder, values[2]), signature.args[2], strict=True)
     ]
-    steps = [array.itemsize]
+    steps = [size]
     for length in lengths[:0:-1]:
         steps.insert(0, builder.mul(steps[0], length))
-    data = builder.gep(array.data, [values[1]])
-    populate_array(out, data=data, shape=lengths, strides=steps, itemsize=array.itemsize, meminfo=None)
+    data = builder.bitcast(builder.gep(array.data, [values[1]]), out.data.type)
+    populate_array(out, data=data, shape=lengths, strides=steps, itemsize=size, meminfo=None)
     return out._getvalue()
+
+
+def view_as(array: Any, start: int, shape: tuple[int, ...], kind: Any) -> Any:
+    """Return the same as `view`, read as numbers or records of another kind.
+
+    `kind` is a global of the caller: a type of numpy whose size is a multiple of the array's numbers.
+    """
+    kind = np.dtype(kind)
+    stop = start + math.prod(shape) * kind.itemsize // array.itemsize
+    return array[start:stop].view(kind).reshape(shape)
+
+
+@type_callable(view_as)
+def _type_of_view_as(context: Any) -> Any:
+    return lambda array, start, shape, kind: types.Array(kind.dtype, len(shape), "C")
+
+
+@lower_builtin(view_as, types.Array, types.Integer, types.BaseTuple, types.Any)
+def _make_view_as(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    kind = context.get_data_type(signature.return_type.dtype)
+    return _populate(
+        context, builder, signature, values, context.get_constant(types.intp, context.get_abi_sizeof(kind))
+    )
 
 
 @intrinsic

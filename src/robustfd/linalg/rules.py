@@ -6,14 +6,23 @@ count j of the m largest values that lose delta = lambda_m:
 - FD, RFD, CFD: j = m (Luo et al. 2019, Alg. 1 and 2, line 5),
 - PFD: j = max(1, floor(beta m)) (Desai et al. 2016),
 - greedy, also known as iSVD: j = 1, only lambda_m itself goes (Luo et al. 2019, Appendix F).
+
+Sketches and online learners shrink by the same rule, and what counts as round-off is said here only. Learners call
+the compiled functions. Sketches call them as plain Python: the lists are short, and nothing has to be compiled.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd.linalg._compile import loops
+from robustfd.linalg.tridiagonal import EPS
+
 Floats = NDArray[np.float64]
+
+LEAST_ROWS = 4  # a stack of fewer rows has no less round-off: its rows come from earlier shrinks
 
 
 def shrunk_count(m: int, beta: float) -> int:
@@ -30,13 +39,40 @@ def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
     lam : squared singular values of the buffer, descending.
     m : the sketch size.
     j : how many of the m largest lose delta.
-    noise : values up to this are round-off. A delta made of round-off must be exactly zero: added to alpha
-        it would turn a singular Hessian into an "invertible" one.
+    noise : values up to this are round-off.
     """
-    delta = float(lam[m - 1]) if len(lam) >= m else 0.0
+    kept = [0.0] * (m - 1)
+    delta = shrink_values.py_func(lam.tolist(), m, j, noise, noise, kept)
+    found = np.array(kept)
+    return found[: np.count_nonzero(found)], delta  # they descend, so those that are zero come last
+
+
+@loops
+def shrink_values(lam: Any, m: int, j: int, noise: float, least: float, kept: Any) -> float:
+    """Fill kept (m - 1) with what is left of lam, descending, and return delta.
+
+    A delta up to `noise` is round-off and must be exactly zero: added to alpha it would turn a singular Hessian into
+    an "invertible" one. A value up to `least` is zero.
+    """
+    delta = lam[m - 1] if len(lam) >= m else 0.0
     if delta <= noise:
         delta = 0.0
-    kept = np.where(lam > noise, lam, 0.0)[: m - 1]
-    # A difference of possibly equal numbers: floored, so that no root of a negative is ever taken.
-    kept[m - j :] = np.maximum(kept[m - j :] - delta, 0.0)
-    return kept[: np.count_nonzero(kept)], delta  # they descend, so those that are zero come last
+    for i in range(m - 1):
+        value = 0.0
+        if i < len(lam) and lam[i] > least:
+            # A difference of possibly equal numbers: floored, so that no root of a negative is ever taken.
+            value = max(lam[i] - delta, 0.0) if i >= m - j else lam[i]
+        kept[i] = value
+    return delta
+
+
+@loops
+def gram_noise(size: int, largest: float) -> float:
+    """Return up to what eigenvalues of the Gram matrix of `size` rows are round-off."""
+    return 4.0 * EPS * max(size, LEAST_ROWS) * largest
+
+
+def svd_noise(size: int, sigma: float) -> float:
+    """Return up to what singular values of a stack of `size` rows are round-off."""
+    # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
+    return max(size, 32 * LEAST_ROWS) * EPS * sigma

@@ -1,4 +1,4 @@
-"""Sparse rows of the learner with nothing to tune: compiled loops over the columns that occur (_columns.py).
+"""Sparse rows of the learner with nothing to tune: compiled loops over the columns that occur (columns.py).
 
 A run of columns is a block here, because D changes after each.
 """
@@ -6,8 +6,9 @@ A run of columns is a block here, because D changes after each.
 from typing import Any
 
 from robustfd.linalg._compile import entry, loops
-from robustfd.online._columns import PIECE, Columns, end_run, enter_row, gather
 from robustfd.online._features import METRIC
+from robustfd.online.columns import PIECE, Columns, end_run, enter_row, gather
+from robustfd.online.rows import CsrRows
 
 
 @entry
@@ -24,7 +25,7 @@ def enter_rows(
         metric = table[indices[e], METRIC]
         columns.scale[columns.place[indices[e]]] = 1.0 / metric if metric > 0 else 0.0
     for i in range(len(products)):
-        enter_row(columns, data, indices, indptr[i], indptr[i + 1], products[i], gram[i])
+        enter_row(columns, CsrRows(data, indices, indptr), i, products[i], gram[i])
 
 
 @entry

@@ -6,12 +6,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from robustfd.linalg.eigen import LONG
 from robustfd.linalg.lapack import routines
-from robustfd.online import _columns, _features, _mixture, _untuned
-from robustfd.online._base import as_rows
+from robustfd.online import _features, _mixture, _untuned
+from robustfd.online import columns as _columns
 from robustfd.online._features import METRIC, Features
 from robustfd.online._mixture import FILLED, SHRINKS, Mixture, collect_steps
-from robustfd.online._shrink import LONG
+from robustfd.online.rows import as_rows
 
 Floats = NDArray[np.float64]
 
@@ -142,7 +143,7 @@ class UntunedState:
         on_b, on_x = _mixture.end_block(mix, long=self.long)
         if self.sparse:
             c = self.columns
-            which = c.feature[: c.counts[_columns.FEATURES]].copy()
+            which = c.feature[: c.run[0].features].copy()
             sums = np.zeros((3, len(which)))
             _untuned.sum_features(c, factors, c2, sums)
             r = len(mix.lam)
@@ -189,7 +190,7 @@ class UntunedState:
             wide = {
                 name: relaid(getattr(c, name)) for name in ("basis", "history", "reach", "gathered", "coefficients")
             }
-            c.counts[_columns.REACH] = 0  # to be made again, from the history
+            c.run[0].reach = 0  # to be made again, from the history
             self.columns = c._replace(**wide)
         else:
             self.basis = relaid(self.basis)

@@ -5,16 +5,15 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from robustfd.linalg.decompose import LEAST_SIZE
 from robustfd.linalg.diagonal import LowRankPlusDiagonal
-from robustfd.linalg.eigen import EPS
+from robustfd.linalg.rules import svd_noise
 from robustfd.sketch._base import View
 from robustfd.sketch._engine import State
 from robustfd.sketch._entering import EnteringRows
 from robustfd.sketch._rows import Floats
 from robustfd.sketch.frequent_directions import _FrequentDirections, documented
 
-NOISE = 8 * LEAST_SIZE * EPS  # what rounding can leave of a column of B, relative to the largest singular value
+NOISE = svd_noise(1, 1.0)  # what rounding can leave of a column of B, relative to the largest singular value
 
 
 @dataclass(frozen=True)

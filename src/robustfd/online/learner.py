@@ -9,30 +9,40 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import assert_all_finite
 
+from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.online import progress
-from robustfd.online._newton import FEW, LARGEST, scatter_rows
-from robustfd.online._snapshot import SavedLearner
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.progress import plot_progress, tally_all
+from robustfd.online.rows import (
+    CHUNK,
+    FEW,
+    FLOAT64,
+    LARGEST,
+    CsrRows,
+    Floats,
+    as_rows,
+    check_numbers,
+    scatter_rows,
+    writable,
+)
+from robustfd.online.snapshot import Parts, pack_common, unpack_common
 
-Floats = NDArray[np.float64]
-
-CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
-CACHED = 2**16  # of one of sparse rows, which are written for that
-FLOAT64 = np.dtype(np.float64)
+CACHED = 2**16  # entries of a block of sparse rows that is made dense at a time
 ONES = [np.ones(n) for n in range(FEW + 1)]  # weights of rows that come without
-
-
-RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
 
 
 class State(Protocol):
     """What a learner has learnt: arrays that its compiled loops change in place."""
 
-    sparse: bool  # which kind of rows it takes
+    @property
+    def sparse(self) -> bool:
+        """Whether it takes sparse rows, or dense ones."""
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether `learn` itself finds out that one of few rows is not finite."""
 
     def expect(self, rows: int) -> None:
         """Get ready for so many rows, which may come a few at a time."""
@@ -46,8 +56,15 @@ class State(Protocol):
     def weights(self) -> Floats:
         """Return w."""
 
+    def pack(self) -> tuple[Document, Tensors]:
+        """Return its numbers and arrays, for a snapshot."""
 
-class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
+    @classmethod
+    def unpack(cls, parts: Parts, *begun_with: Any, sparse: bool) -> "State":
+        """Return the state that was packed, given what a state of this kind is begun with."""
+
+
+class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model w that is learnt row by row; each row is judged before it is learnt.
 
     How rows are cut into batches makes no difference but round-off. After an error nothing has changed.
@@ -69,8 +86,12 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
         """Raise unless the parameters are possible."""
 
     @abstractmethod
-    def _start(self, d: int, *, sparse: bool) -> State:
-        """Return the state before the first row."""
+    def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
+        """Return the kind of state for rows of d features, and what a state of this kind is begun with."""
+
+    def _keeps_sparse(self, d: int) -> bool:
+        """Return whether the state takes sparse rows of d features as they are; else they are made dense."""
+        return True
 
     def _check_loss(self) -> Loss:
         check_choice("loss", self.loss, tuple(LOSSES))
@@ -138,13 +159,12 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
                     setattr(self, name, value)
             raise
         if anew:
-            self._state = self._start(x.shape[1], sparse=sp.issparse(x))
+            kind, begin_with = self._plan(x.shape[1])
+            self._state: State = kind(*begin_with, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
             self._progress = progress.start()
             self._frozen = self._parameters()
             self._numbers = LOSSES[self.loss].kind != "classification"
-        # Loops that take few dense rows unchecked look at them before anything else; those of a ball do not.
-        looks = not self._state.sparse and not getattr(self._state, "ball", False)
-        if self._numbers and looks and not hasattr(self, "feature_names_in_"):
+        if self._numbers and self._state.checks_rows and not hasattr(self, "feature_names_in_"):
             self._quick = x.shape[1]
         self._state.expect(x.shape[0])
         margins = np.full(x.shape[0], np.nan)
@@ -169,13 +189,14 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             step = n
         elif scattered:
             x, step = as_rows(x, sparse=True), max(1, CACHED // x.shape[1])
+            entries = CsrRows(x.data, x.indices, x.indptr)
             room = np.empty((min(step, n), x.shape[1]))
         for start in range(0, n, max(step, 1)):
             stop = min(start + step, n)
             part = slice(start, stop)
             if scattered:
                 rows = room[: stop - start]
-                scatter_rows(x.data, x.indices, x.indptr, start, rows)
+                scatter_rows(entries, start, rows)
             else:
                 rows = as_rows(x if stop - start == n else x[part], sparse=sparse)
             done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
@@ -204,6 +225,26 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
             odd = y[~np.isin(y, (-1.0, 1.0))][0]
             raise ValueError(f"y must hold -1 and +1 only for loss={self.loss!r}, got {odd:g}.")
         return y
+
+    # -- snapshots
+
+    def _pack(self) -> tuple[Document, Tensors]:
+        self._require_rows()
+        if self._frozen != self._parameters():
+            raise ValueError("The parameters were changed after rows were learnt: set them back before saving.")
+        return pack_common(self, [self._state.pack()])
+
+    def _unpack(self, document: Document, tensors: Tensors) -> None:
+        self._check_parameters()
+        (parts,) = unpack_common(self, document, tensors)
+        d, sparse = self.n_features_in_, parts.flag("sparse")
+        if sparse and not self._keeps_sparse(d):
+            raise ValueError(f"sparse rows of {d} features would have been made dense")
+        kind, begun_with = self._plan(d)
+        self._state = kind.unpack(parts, *begun_with, sparse=sparse)
+        if tensors:
+            raise ValueError(f"unknown tensors {sorted(tensors)}")
+        self._frozen, self._numbers = self._parameters(), LOSSES[self.loss].kind != "classification"
 
     # -- reading
 
@@ -281,53 +322,3 @@ class OnlineLearner(SavedLearner, BaseEstimator, metaclass=ABCMeta):
         other = progress.start()
         tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
         return float(self._progress[0, progress.LOSS] - other[0, progress.LOSS])
-
-
-def as_rows(x: Any, *, sparse: bool) -> Any:
-    """Return rows as compiled loops take them: contiguous float64, dense or in compressed form with 32-bit indices."""
-    if not sparse:
-        return writable(np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64))
-    x = sp.csr_array(x, dtype=np.float64)
-    indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
-    x.data, x.indices, x.indptr = writable(x.data), writable(indices), writable(indptr)
-    return x
-
-
-def writable(value: Any) -> Any:
-    """Return value with plain arrays in it that can be written to: for others loops would be compiled again.
-
-    Users' arrays may be locked, and a state that joblib has read from a file is in memory maps.
-    """
-    if isinstance(value, np.ndarray):
-        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
-    if isinstance(value, list):
-        return [writable(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [writable(part) for part in value]
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
-    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner
-        for name, part in vars(value).items():
-            setattr(value, name, writable(part))
-    return value
-
-
-def check_numbers(x: Any) -> None:
-    """Raise unless all numbers of x are finite and have squares."""
-    values = x.data if sp.issparse(x) else x
-    if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
-        flat = values.reshape(-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
-                return
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-    if not largest <= LARGEST:  # in this form it also catches NaN
-        assert_all_finite(x, input_name="X")
-        raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
-
-
-def check_rate(rate: Any) -> None:
-    """Raise unless rate is one of the names, or a number."""
-    if isinstance(rate, str):
-        check_choice("rate", rate, tuple(RATES))
-    else:
-        check_real("rate", rate, 0.0)

@@ -19,15 +19,23 @@ from numpy.typing import NDArray
 
 from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, fetch_row, gemm, view
+from robustfd.online.rows import CsrRows
 
 Floats = NDArray[np.float64]
 
 RUNS = 128  # runs after which all features catch up
-RUN_ROWS = 256  # rows of a run, about: blocks are not divided
-RUN_ENTRIES = 2**19  # non-zeros after which a run ends at the next block
 PIECE = 8  # entries of a feature that are kept side by side
 GROUP = 64  # features that are written back at a time: they stay in the fastest cache
-FEATURES, ENTRIES, ROWS, RUN, REACH, PIECES = range(6)  # places in Columns.counts
+
+# The counts of the run that is going on.
+RUN = np.dtype((np.record, [
+    ("number", np.int64),  # how many runs were before it since all features caught up
+    ("rows", np.int64),
+    ("entries", np.int64),
+    ("features", np.int64),  # how many are gathered
+    ("pieces", np.int64),  # how many are in use
+    ("reach", np.int64),  # up to which Columns.reach is known
+]))  # fmt: skip
 
 
 class Columns(NamedTuple):
@@ -47,7 +55,7 @@ class Columns(NamedTuple):
     row: NDArray[np.int32]  # (pieces, PIECE): their rows of the run
     before: NDArray[np.int32]  # (pieces,): the piece of the same feature before this one, or -1
     coefficients: Floats  # (r + rows, q): transposed, see above
-    counts: NDArray[np.int64]
+    run: Any  # (1,): a record RUN
 
 
 def start(d: int, q: int, r: int, rows: int) -> Columns:
@@ -67,7 +75,7 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
         row=np.zeros((64, PIECE), np.int32),
         before=np.zeros(64, np.int32),
         coefficients=np.zeros((r + rows, q)),
-        counts=np.zeros(8, np.int64),
+        run=np.zeros(1, RUN),
     )
     columns.coefficients[range(r), range(q - r, q)] = 1.0
     columns.reach[0] = columns.coefficients[:r]
@@ -82,8 +90,8 @@ def room_of(columns: Columns, rows: int) -> Floats:
 
 def with_room(columns: Columns, entries: int) -> Columns:
     """Return columns with room for so many more entries, and as many more features."""
-    pieces = int(columns.counts[PIECES]) + entries
-    features = min(int(columns.counts[FEATURES]) + entries, len(columns.age))
+    pieces = int(columns.run[0].pieces) + entries
+    features = min(int(columns.run[0].features) + entries, len(columns.age))
     of_entries = {name: getattr(columns, name) for name in ("value", "row", "before")}
     of_features = {name: getattr(columns, name) for name in ("gathered", "scale", "feature", "latest", "used")}
     room = {}
@@ -111,15 +119,15 @@ def with_features(columns: Columns, d: int) -> Columns:
 
 def discard_run(columns: Columns) -> None:
     """Forget the run that is going on."""
-    counts, r, q = columns.counts, *columns.history.shape[1:]
-    columns.place[columns.feature[: counts[FEATURES]]] = -1
-    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[PIECES] = 0
+    run, (r, q) = columns.run[0], columns.history.shape[1:]
+    columns.place[columns.feature[: run.features]] = -1
+    run.features = run.entries = run.rows = run.pieces = 0
     columns.coefficients[:r] = np.eye(r, q, q - r)
 
 
 def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
     """Return all entries of the run, in the order of rows: values, rows, and places of features."""
-    features, pieces = int(columns.counts[FEATURES]), int(columns.counts[PIECES])
+    features, pieces = int(columns.run[0].features), int(columns.run[0].pieces)
     sizes, of = np.full(pieces, PIECE), np.zeros(pieces, np.int32)
     sizes[columns.latest[:features]] = columns.used[:features]
     of[columns.latest[:features]] = np.arange(features)
@@ -134,7 +142,7 @@ def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.
 
 def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where: NDArray[np.int32]) -> None:
     """Make these, in the order of rows, the entries of a run that has none; its features are there."""
-    features = int(columns.counts[FEATURES])
+    features = int(columns.run[0].features)
     order, count = np.argsort(where, kind="stable"), np.bincount(where, minlength=features)
     pieces = -(-count // PIECE)
     first = np.cumsum(pieces) - pieces
@@ -144,34 +152,34 @@ def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where
     columns.before[piece] = np.where(number < PIECE, -1, piece - 1)
     columns.latest[:features] = np.where(count > 0, first + pieces - 1, -1)
     columns.used[:features] = np.where(count > 0, (count - 1) % PIECE + 1, PIECE)
-    columns.counts[ENTRIES], columns.counts[PIECES] = len(where), pieces.sum()
+    columns.run[0].entries, columns.run[0].pieces = len(where), pieces.sum()
 
 
 @loops
 def has_room(columns: Columns, entries: int) -> bool:
     """Return whether there is room for so many more entries, all of new features."""
-    features = min(columns.counts[FEATURES] + entries, len(columns.age))
-    return columns.counts[PIECES] + entries <= len(columns.value) and features <= len(columns.scale)
+    features = min(columns.run[0].features + entries, len(columns.age))
+    return columns.run[0].pieces + entries <= len(columns.value) and features <= len(columns.scale)
 
 
 @loops
 def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int) -> int:
     """Gather the features of entries first to last - 1 that are not in this run yet; return how many there were."""
-    counts, place, gathered = columns.counts, columns.place, columns.gathered
-    before, now = counts[FEATURES], counts[RUN]
+    run, place, gathered = columns.run[0], columns.place, columns.gathered
+    before, now = run.features, run.number
     oldest: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
     for e in range(first, last):
         j = indices[e]
         if place[j] < 0:
-            k = counts[FEATURES]
+            k = run.features
             place[j], columns.feature[k], columns.scale[k] = k, j, 1.0
             columns.latest[k], columns.used[k] = -1, PIECE
             fetch_row(columns.basis, j)
-            counts[FEATURES] += 1
+            run.features += 1
             oldest = max(oldest, now - columns.age[j])
     if oldest > 0:
         look_back(routines, columns, oldest)
-    for k in range(before, counts[FEATURES]):
+    for k in range(before, run.features):
         j = columns.feature[k]
         source, target, missed = columns.basis[j], gathered[k], now - columns.age[j]
         if missed > 0:
@@ -179,7 +187,7 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
         else:
             for i in range(len(target)):
                 target[i] = source[i]
-    return counts[FEATURES] - before
+    return run.features - before
 
 
 @loops
@@ -198,26 +206,27 @@ def right_feature(old: Any, matrix: Any, new: Any) -> None:
 @loops
 def look_back(routines: Any, columns: Columns, runs: int) -> None:
     """Make reach[0 : runs + 1] known: reach[g + 1] is what run now - g - 1 did, and after it what reach[g] says."""
-    counts, reach, history = columns.counts, columns.reach, columns.history
+    run, reach, history = columns.run[0], columns.reach, columns.history
     r, q = history.shape[1:]
-    for g in range(counts[REACH], runs):
-        old, new, then = history[counts[RUN] - g - 1], reach[g + 1], reach[g]
+    for g in range(run.reach, runs):
+        old, new, then = history[run.number - g - 1], reach[g + 1], reach[g]
         for i in range(r):
             for j in range(q):
                 new[i, j] = old[i, j] if j < q - r else 0.0
         gemm(routines, False, False, r, q, r, 1.0, at(old, q - r), q, at(then, 0), q, 1.0, at(new, 0), q)
-    counts[REACH] = max(counts[REACH], runs)
+    run.reach = max(run.reach, runs)
 
 
 @loops
-def enter_row(columns: Columns, data: Any, indices: Any, first: int, last: int, products: Any, overlaps: Any) -> None:
-    """Enter one row; fill products (q) of the basis with it and overlaps (rows) of earlier rows, and it, with it."""
-    counts = columns.counts
-    q, row, latest, used = len(products), counts[ROWS], columns.latest, columns.used
+def enter_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: Any) -> None:
+    """Enter row i; fill products (q) of the basis with it and overlaps (rows) of earlier rows, and it, with it."""
+    run, data, indices = columns.run[0], rows.data, rows.indices
+    q, row, latest, used = len(products), run.rows, columns.latest, columns.used
+    first, last = rows.indptr[i], rows.indptr[i + 1]
     for j in range(q):
         products[j] = 0.0
-    for i in range(row):
-        overlaps[i] = 0.0
+    for j in range(row):
+        overlaps[j] = 0.0
     own = 0.0
     for e in range(first, last):
         k = columns.place[indices[e]]
@@ -227,33 +236,33 @@ def enter_row(columns: Columns, data: Any, indices: Any, first: int, last: int, 
             products[j] += x * source[j]
         piece, size = latest[k], used[k]
         while piece >= 0:
-            rows, values = columns.row[piece], columns.value[piece]
-            for i in range(size):
-                overlaps[rows[i]] += x * values[i]
+            others, values = columns.row[piece], columns.value[piece]
+            for j in range(size):
+                overlaps[others[j]] += x * values[j]
             piece, size = columns.before[piece], PIECE
         own += x * data[e]
     overlaps[row] = own
     for e in range(first, last):
         k = columns.place[indices[e]]
         if used[k] == PIECE:
-            columns.before[counts[PIECES]] = latest[k]
-            latest[k], used[k] = counts[PIECES], 0
-            counts[PIECES] += 1
+            columns.before[run.pieces] = latest[k]
+            latest[k], used[k] = run.pieces, 0
+            run.pieces += 1
         columns.value[latest[k], used[k]], columns.row[latest[k], used[k]] = data[e], row
         used[k] += 1
-    counts[ENTRIES] += last - first
-    counts[ROWS] += 1
+    run.entries += last - first
+    run.rows += 1
 
 
 @loops
-def change(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any, count: int) -> None:
-    """Let W be W + on_b[:-r] B + on_x[:-r] X and B be on_b[-r:] B + on_x[-r:] X, X the last `count` rows.
+def change_columns(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any) -> None:
+    """Let W be W + on_b[:-r] B + on_x[:-r] X and B be on_b[-r:] B + on_x[-r:] X, X the last rows of the run.
 
     `room` is scratch memory, for as many numbers as `room_of` says.
     """
     c = columns.coefficients
-    q, r = on_b.shape
-    have = r + columns.counts[ROWS] - count
+    (q, r), count = on_b.shape, on_x.shape[1]
+    have = r + columns.run[0].rows - count
     old = view(room, 0, (have, r))
     for i in range(have):
         for j in range(r):
@@ -268,11 +277,11 @@ def change(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any, cou
 @loops
 def end_run(routines: Any, columns: Columns, room: Any) -> None:
     """Write the features of the run back and begin a new one; `room` is scratch memory."""
-    counts, c, gathered = columns.counts, columns.coefficients, columns.gathered
+    run, c, gathered = columns.run[0], columns.coefficients, columns.gathered
     r, q = columns.history.shape[1:]
     new = view(room, 0, (GROUP, q))
-    for first in range(0, counts[FEATURES], GROUP):
-        size = min(GROUP, counts[FEATURES] - first)
+    for first in range(0, run.features, GROUP):
+        size = min(GROUP, run.features - first)
         for i in range(size):
             for j in range(q):
                 new[i, j] = gathered[first + i, j] if j < q - r else 0.0
@@ -281,14 +290,14 @@ def end_run(routines: Any, columns: Columns, room: Any) -> None:
         _write_back(columns, first, new[:size])
     for i in range(r):
         for j in range(q):
-            columns.history[counts[RUN], i, j] = c[i, j]
+            columns.history[run.number, i, j] = c[i, j]
             c[i, j] = 1.0 if j == q - r + i else 0.0
-    counts[RUN] += 1
-    counts[FEATURES] = counts[ENTRIES] = counts[ROWS] = counts[REACH] = counts[PIECES] = 0
-    if counts[RUN] == RUNS:
+    run.number += 1
+    run.features = run.entries = run.rows = run.reach = run.pieces = 0
+    if run.number == RUNS:
         look_back(routines, columns, len(columns.history))
         _catch_up(columns, room[:q])
-        counts[RUN] = counts[REACH] = 0
+        run.number = run.reach = 0
 
 
 @loops
@@ -315,7 +324,7 @@ def _write_back(columns: Columns, first: int, new: Any) -> None:
         add_entries(columns, first + k, on_rows, source)
         target = columns.basis[feature]
         columns.place[feature] = -1
-        columns.age[feature] = columns.counts[RUN] + 1
+        columns.age[feature] = columns.run[0].number + 1
         for j in range(len(source)):
             target[j] = source[j]
 
@@ -334,7 +343,7 @@ def _catch_up(columns: Columns, right: Any) -> None:
 
 def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b: Floats, on_x: Floats) -> Floats:
     """Return the weights (indices, q - r) of features, with the steps of the last rows of the run, on_b B + on_x X."""
-    c, (p, count), rows = columns.coefficients, on_x.shape, int(columns.counts[ROWS])
+    c, (p, count), rows = columns.coefficients, on_x.shape, int(columns.run[0].rows)
     r = c.shape[1] - p
     before = r + rows - count
     steps = np.empty((r + rows, p))
@@ -349,8 +358,8 @@ def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b
 @loops
 def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, right: Any, out: Any) -> None:
     """Fill out with the weights of features; `steps` are their coefficients, `right` is scratch memory."""
-    counts, r, p = columns.counts, columns.history.shape[1], out.shape[1]
-    look_back(routines, columns, counts[RUN])
+    run, r, p = columns.run[0], columns.history.shape[1], out.shape[1]
+    look_back(routines, columns, run.number)
     for k in range(len(indices)):
         feature, target = indices[k], out[k]
         here = np.int64(columns.place[feature])
@@ -359,7 +368,7 @@ def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, rig
             for j in range(len(right)):
                 right[j] = source[j]
         else:
-            right_feature(columns.basis[feature], columns.reach[counts[RUN] - columns.age[feature]], right)
+            right_feature(columns.basis[feature], columns.reach[run.number - columns.age[feature]], right)
         for j in range(p):
             target[j] = right[j]
         for i in range(r):

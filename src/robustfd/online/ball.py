@@ -5,40 +5,41 @@ for the span of Y = [B; c X], so with unit vectors e_k in it and eigenvalues s_k
 
     w = b u + sum_k (a_k - b) (e_k'u) e_k,    a_k = (s_k + alpha)/(s_k + alpha + nu),    b = alpha/(alpha + nu).
 
-While alpha = 0 the part of u outside the span is shortened first, which is free. The factor b of u is kept apart, in
-ball[0], and the rest as additional coefficients of B (ball[1:1+r]) and of X. Beside them the block keeps the products
-of the stored w with itself and with B, so that nothing here is of length d.
+While alpha = 0 the part of u outside the span is shortened first, which is free. The factor b of u is kept apart
+(`state.factor`), and the rest as additional coefficients of B (`block.ball`) and of X (`row.extra`). Beside them the
+block keeps the products of the stored w with itself and with B (`block.overlaps`), so that nothing is of length d.
 """
 
 import numpy as np
 
-from robustfd.online._block import ALPHA, BOUND, C2, EXTRA, FILLED, SHRINKS, STEP, Block, Floats, collect_steps
+from robustfd.online.block import Block, Floats
+from robustfd.online.shrink import Change, collect_steps
 
 SMALLEST = 1e-6  # of the factor of the stored weights, before they are multiplied by it for real
 
 
-def project(settings: Floats, block: Block) -> bool:
-    """Bring w into the ball; return whether the stored weights must be multiplied by ball[0] now, and it set to 1.
+def project(block: Block) -> bool:
+    """Bring w into the ball; return whether the stored weights must be multiplied by their factor now.
 
     If that overflows w becomes nan, which is noticed at the next row.
     """
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
-            return _project(settings, block)
+            return _project(block)
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
-        block.ball[0] = np.nan
+        block.state[0].factor = np.nan
         return False
 
 
-def _project(settings: Floats, block: Block) -> bool:
+def _project(block: Block) -> bool:
     """Do as `project`, or raise an error when numbers overflow."""
-    bound, alpha = settings[BOUND], block.scalars[ALPHA]
-    n, r = int(block.counts[FILLED]), len(block.lam)
+    state, bound = block.state[0], float(block.settings[0].bound)
+    alpha, n, r = float(state.alpha), int(state.filled), len(block.lam)
     c, gram = coefficients(block), gram_of(block)
     length = float(np.sqrt(max(float(c @ gram @ c), 0.0)))
     if length <= bound:
         return False
-    y = np.append(np.ones(r if block.counts[SHRINKS] else 0), np.sqrt(block.rows[:n, C2]))  # the factors of Y
+    y = np.append(np.ones(r if state.shrinks else 0), np.sqrt(block.rows["c2"][:n]))  # the factors of Y
     rows = np.append(np.arange(1, 1 + r)[: len(y) - n], np.arange(1 + r, 1 + r + n))
     s, q = np.linalg.eigh(y[:, None] * gram[np.ix_(rows, rows)] * y)
     live = s > 1e-13 * s.max(initial=0.0)
@@ -58,33 +59,46 @@ def _project(settings: Floats, block: Block) -> bool:
         nu = brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-15, maxiter=2000)
         a, b = (s + alpha) / (s + alpha + nu), alpha / (alpha + nu)
     more = y * (q @ ((a - b) * inside))
-    block.ball[: 1 + r] *= b
-    block.rows[:n, STEP] *= b
-    block.rows[:n, EXTRA] *= b
-    block.ball[rows[: len(y) - n]] += more[: len(y) - n]
-    block.rows[:n, EXTRA] += more[len(y) - n :]
-    return bool(block.ball[0] < SMALLEST)
+    multiply_weights(block, b)
+    block.ball[: len(y) - n] += more[: len(y) - n]
+    block.rows["extra"][:n] += more[len(y) - n :]
+    return bool(state.factor < SMALLEST)
+
+
+def multiply_weights(block: Block, factor: float) -> None:
+    """Let w be that many times itself."""
+    state = block.state[0]
+    state.factor *= factor
+    block.ball[:] *= factor
+    for name in ("step", "extra"):
+        block.rows[name][: state.filled] *= factor
 
 
 def coefficients(block: Block) -> Floats:
     """Return those of w: of the stored w, of B and of the rows of the block."""
-    n, r = int(block.counts[FILLED]), len(block.lam)
-    on_b, on_x = np.zeros((1, r)), np.zeros((1, max(n, 1)))
-    collect_steps(block, np.empty(2 * n), on_b, on_x)
-    return block.ball[0] * np.concatenate([[1.0], on_b[0], on_x[0, :n]])
+    change = steps_of(block)
+    return float(block.state[0].factor) * np.concatenate([[1.0], change.on_b[0], change.on_x[0]])
 
 
-def products_after(before: Floats, on_b: Floats, on_x: Floats) -> Floats:
-    """Return the products of w and B with w after `end_block`; `before` is the Gram matrix before it."""
-    change = np.hstack([np.eye(len(on_b), 1), on_b, on_x])
-    return change @ before @ change[0]
+def steps_of(block: Block) -> Change:
+    """Return what the steps of the block have done to w so far, in terms of B and of its rows."""
+    n = int(block.state[0].filled)
+    change = Change(np.zeros((1, len(block.lam))), np.zeros((1, n)), np.empty(2 * n))
+    collect_steps(block, change.room, change.on_b, change.on_x)
+    return change
+
+
+def products_after(before: Floats, change: Change) -> Floats:
+    """Return the products of w and B with w after a change; `before` is the Gram matrix before it."""
+    all_rows = np.hstack([np.eye(len(change.on_b), 1), change.on_b, change.on_x])
+    return all_rows @ before @ all_rows[0]
 
 
 def gram_of(block: Block) -> Floats:
     """Return the Gram matrix of the stored w, B and the rows of the block."""
-    n, r = int(block.counts[FILLED]), len(block.lam)
+    n, r = int(block.state[0].filled), len(block.lam)
     gram = np.zeros((1 + r + n, 1 + r + n))
-    gram[: 1 + r, 0] = block.ball[1 + r :]
+    gram[: 1 + r, 0] = block.overlaps
     gram[range(1, 1 + r), range(1, 1 + r)] = block.lam
     gram[1 + r :, : 1 + r] = block.products[:n]
     gram[1 + r :, 1 + r :] = block.gram[:n, :n]

@@ -1,0 +1,197 @@
+"""The basis of dense rows: for every feature its weight and its entries in the rows of B, as a plain array.
+
+It lies in the extra memory of the block, and so do the rows of the block, which the shrink needs.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd._container import Tensors
+from robustfd.linalg._compile import entry, loops
+from robustfd.linalg.lapack import at, further, gemm, view
+from robustfd.online.block import LEARNT, Block, begin_rows, is_full, open_block, rows_in_block, step_rows
+from robustfd.online.rows import FEW, Batch, Floats, are_usable
+from robustfd.online.shrink import Change, end_block, open_change
+from robustfd.online.snapshot import Parts
+
+STRIP = 256  # features that are brought up to date at a time: their part of the basis stays in the cache
+
+
+class DenseBasis:
+    """w and B of dense rows. What it says lies in the memory of the block."""
+
+    sparse = False
+
+    def __init__(self, d: int, late: bool | None):
+        self.d, self.late = d, late
+
+    @staticmethod
+    def size(d: int, m: int, rows: int) -> int:
+        """Return how much memory it needs beside the block: for the basis, the rows and a strip of features."""
+        return d * (m + rows) + m * min(STRIP, d)
+
+    def learn(
+        self, routines: Any, memory: Floats, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats
+    ) -> int:
+        """Learn rows; return how many were learnt before the numbers overflowed, or -1 if one is not finite."""
+        return learn_dense(routines, memory, self.late, x, y, weight, margins, progress)
+
+    def enter(self, routines: Any, block: Block, x: Any, i: int) -> None:
+        """Take row i of x into the block."""
+        _enter_dense(routines, block, x, i, 1)
+
+    def change(self, routines: Any, block: Block, change: Change) -> None:
+        """Let w and B become what the end of a block says."""
+        basis, buffer = self._opened(block)
+        _change_dense(routines, block, basis, np.uint64(buffer.ctypes.data), change)
+
+    def weights(self, routines: Any, block: Block, steps: Change) -> Floats:
+        """Return w after these steps of the block."""
+        basis, buffer = self._opened(block)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked at later
+            moved = basis[0] + steps.on_b[0] @ basis[1:] + steps.on_x[0] @ buffer[: steps.on_x.shape[1]]
+            return block.state[0].factor * moved
+
+    def margins(self, routines: Any, block: Block, steps: Change, x: Any) -> Floats:
+        """Return w'x of rows of either kind, after these steps of the block."""
+        return np.asarray(x @ self.weights(routines, block, steps))
+
+    def multiply_weights(self, block: Block, factor: float) -> None:
+        """Let the stored w be that many times itself."""
+        self._opened(block)[0][0] *= factor
+
+    def _opened(self, block: Block) -> tuple[Floats, Floats]:
+        """Return the basis and the rows of the block as arrays."""
+        return open_dense.py_func(block, self.d)
+
+    def pack(self, block: Block) -> Tensors:
+        """Return its arrays and the rows of the block."""
+        basis, buffer = self._opened(block)
+        return {"basis": basis.T, "buffer": buffer[: block.state[0].filled]}
+
+    def unpack(self, block: Block, parts: Parts) -> None:
+        """Become what was packed; the numbers of the block are there."""
+        (basis, buffer), n = self._opened(block), int(block.state[0].filled)
+        basis[:] = parts.array("basis", *basis.T.shape).T
+        buffer[:n] = parts.array("buffer", n, self.d)
+
+
+@loops
+def open_dense(block: Block, d: int) -> Any:
+    """Return the basis and the rows of the block, which live in its extra memory."""
+    rows, q = block.products.shape
+    return view(block.extra, 0, (q, d)), view(block.extra, d * q, (rows, d))
+
+
+@loops
+def enter_dense(routines: Any, block: Block, x: Any, done: int, count: int) -> None:
+    """Take `count` rows of x into the block, from row `done` on."""
+    first = block.state[0].filled
+    basis, buffer = open_dense(block, x.shape[1])
+    keep_rows(buffer[first:], x[done : done + count])
+    if count == 1 and enter_thin(block, basis, buffer):
+        begin_rows(routines, block, first, first + 1)
+    else:
+        enter_here(routines, block, basis, at(buffer, 0), count)
+
+
+@loops
+def keep_rows(buffer: Any, x: Any) -> None:
+    """Copy rows to the beginning of the buffer."""
+    for i in range(len(x)):
+        source, target = x[i], buffer[i]
+        for j in range(len(source)):
+            target[j] = source[j]
+
+
+@loops
+def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
+    """Take the next `count` rows of those that begin at the address `rows` into the block.
+
+    The products are formed a strip of features at a time: all of it stays in the fastest cache.
+    """
+    (q, d), first, size = basis.shape, block.state[0].filled, len(block.gram)
+    last, new = first + count, further(rows, first * d)
+    products, gram = at(block.products, first * q), at(block.gram, first * size)
+    for start in range(0, d, STRIP):
+        width, keep = min(STRIP, d - start), 0.0 if start == 0 else 1.0
+        here, old = further(new, start), further(rows, start)
+        gemm(routines, False, True, count, q, width, 1.0, here, d, at(basis, start), d, keep, products, q)
+        gemm(routines, False, True, count, last, width, 1.0, here, d, old, d, keep, gram, size)
+    begin_rows(routines, block, first, last)
+
+
+@loops
+def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
+    """Take the products of one row, the last of the buffer, if few of its entries are not zero; return whether so."""
+    i = block.state[0].filled
+    row, products = buffer[i], block.products[i]
+    gram, count = block.gram[i], 0
+    for e in range(len(row)):
+        count += row[e] != 0.0
+    if 4 * count > len(row):
+        return False
+    for j in range(len(products)):
+        products[j] = 0.0
+    for j in range(i + 1):
+        gram[j] = 0.0
+    for e in range(len(row)):
+        x = row[e]
+        if x != 0.0:
+            for j in range(len(products)):
+                products[j] += x * basis[j, e]
+            for j in range(i + 1):
+                gram[j] += x * buffer[j, e]
+    return True
+
+
+@loops
+def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Change) -> None:
+    """Let w and B become what the change says; the rows of the block begin at the address `rows`."""
+    q, d = basis.shape
+    on_b, on_x = change.on_b, change.on_x
+    r, count = q - 1, on_x.shape[1]
+    strip = view(block.extra, d * (q + len(block.gram)), (q, min(STRIP, d)))
+    out, line = at(strip, 0), strip.shape[1]
+    for start in range(0, d, STRIP):
+        width, here = min(STRIP, d - start), further(rows, start)
+        gemm(routines, False, False, q, width, r, 1.0, at(on_b, 0), r, at(basis, d + start), d, 0.0, out, line)
+        gemm(routines, False, False, q, width, count, 1.0, at(on_x, 0), count, here, d, 1.0, out, line)
+        for i in range(q):
+            source, target = strip[i], basis[i, start : start + width]
+            for j in range(width):
+                target[j] = source[j] + (target[j] if i == 0 else 0.0)
+
+
+@entry
+@loops
+def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any) -> int:
+    """Learn the rows of x; return how many were learnt before the numbers overflowed, or -1 if one is not finite.
+
+    Its arguments are arrays, no records: a record takes as long to hand over as a quarter of a row.
+    """
+    block = open_block(memory)
+    batch, state = Batch(y, weight, margins), block.state[0]
+    basis, buffer = open_dense(block, x.shape[1])
+    done: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
+    if len(x) <= FEW and not are_usable(x, y):  # they come unchecked
+        return -1
+    while done < len(x) and state.status == LEARNT:
+        count, rows, before = min(rows_in_block(block) - state.filled, len(x) - done), at(buffer, 0), done
+        if count == rows_in_block(block):  # the whole block is here and need not be kept
+            rows = at(x, done * x.shape[1])
+            enter_here(routines, block, basis, rows, count)
+        else:
+            enter_dense(routines, block, x, done, count)
+        done += step_rows(block, batch, progress, done, count)
+        if is_full(block):
+            change = open_change(block)
+            if end_block(routines, block, change, late):
+                change_dense(routines, block, basis, rows, change)
+        if state.status != LEARNT and count == rows_in_block(block):  # w is made of them
+            keep_rows(buffer, x[before : before + count])
+    return done
+
+
+_enter_dense, _change_dense = entry(enter_dense), entry(change_dense)

@@ -1,0 +1,193 @@
+"""What a sketched Newton learner has learnt: the block of rows that is going on, and the basis, w and B."""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd._container import Document, Tensors
+from robustfd.linalg._compile import entry
+from robustfd.linalg.eigen import LONG, routines
+from robustfd.online import ball
+from robustfd.online import block as blocks
+from robustfd.online.block import OVERFLOW, Block, open_block, rows_in_block, rows_seen, state_of, step_rows
+from robustfd.online.dense_basis import DenseBasis
+from robustfd.online.rows import Batch, Floats
+from robustfd.online.settings import BALL, NEXT, Settings
+from robustfd.online.shrink import end_block, open_change
+from robustfd.online.snapshot import Parts
+from robustfd.online.sparse_basis import SparseBasis
+
+_step_rows, _end_block = entry(step_rows), entry(end_block)
+
+# What rows of a block leave for later rows, in the order of snapshots. The other fields of ROW are scratch.
+SAVED = ("c2", "step", "along_k", "along_n", "one_n", "kk", "kn", "nn", "extra")
+
+
+class NewtonState:
+    """The state of the methods that take rows in blocks: RFD-SON, FD-SON, PFD-SON and FULL-ON."""
+
+    def __init__(self, settings: Settings, d: int, m: int, rows: int, *, sparse: bool):
+        late = True if settings.shrink_first else None
+        self.settings, self.long = settings, False
+        self.memory = blocks.start(settings, d, m, rows, 0 if sparse else DenseBasis.size(d, m, rows))
+        self.basis: DenseBasis | SparseBasis = SparseBasis(d, m, rows, late) if sparse else DenseBasis(d, late)
+
+    @property
+    def sparse(self) -> bool:
+        """Which kind of rows it takes."""
+        return self.basis.sparse
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether `learn` itself finds out that one of few rows is not finite."""
+        return not self.basis.sparse and self.settings.domain != BALL
+
+    @property
+    def d(self) -> int:
+        """For how many features there is room."""
+        return self.basis.d
+
+    @property
+    def block(self) -> Block:
+        """The block as arrays."""
+        return open_block.py_func(self.memory)
+
+    @property
+    def alpha(self) -> float:
+        """The multiple of the identity in H."""
+        return float(state_of(self.memory).alpha)
+
+    # -- learning
+
+    def expect(self, rows: int) -> None:
+        """Get ready for so many rows: for many it pays to compile the eigenproblem."""
+        self.long = self.long or rows_seen(self.memory) + rows > LONG
+
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
+        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        if not self.long:
+            self.expect(len(y))
+        if self.settings.domain == BALL:
+            return self._learn_in_ball(x, Batch(y, weight, margins), progress)
+        return self.basis.learn(routines(self.long), self.memory, x, y, weight, margins, progress)
+
+    def _learn_in_ball(self, x: Any, batch: Batch, progress: Floats) -> int:
+        """Do as `learn`, row by row with a projection after each (or before it)."""
+        block, address = self.block, routines(self.long)
+        if block.state[0].status == OVERFLOW:
+            return 0
+        project_next, shrink_first = self.settings.projection == NEXT, bool(self.settings.shrink_first)
+        for i in range(len(batch.y)):
+            if project_next:
+                self._project(block)
+            self.basis.enter(address, block, x, i)
+            if _step_rows(block, batch, progress, i, 1) == 0:
+                return i
+            full = block.state[0].filled == rows_in_block.py_func(block)
+            if not project_next and not (full and shrink_first):
+                self._project(block)
+            if full:
+                before, change = ball.gram_of(block), open_change.py_func(block)
+                if not _end_block(address, block, change, self.basis.late):
+                    return i
+                block.overlaps[:] = ball.products_after(before, change)
+                self.basis.change(address, block, change)
+                if not project_next and shrink_first:
+                    self._project(block)
+        return len(batch.y)
+
+    def _project(self, block: Block) -> None:
+        """Bring w into the ball, and its factor into the stored weights if it has become small."""
+        if ball.project(block):
+            factor = block.state[0].factor
+            self.basis.multiply_weights(block, factor)
+            block.products[:, 0] *= factor
+            block.overlaps[:] *= factor
+            block.overlaps[0] *= factor
+            block.state[0].factor = 1.0
+
+    def widen(self, d: int) -> None:
+        """Make room for d features; only for sparse rows."""
+        if d > self.d:
+            assert isinstance(self.basis, SparseBasis)
+            self.basis.widen(max(d, 2 * self.d))
+            state_of(self.memory).features = self.d
+
+    def multiply_weights(self, factor: float) -> None:
+        """Let w be that many times itself."""
+        ball.multiply_weights(self.block, factor)
+
+    # -- reading
+
+    def weights(self) -> Floats:
+        """Return w."""
+        block = self.block
+        return self.basis.weights(routines(self.long), block, ball.steps_of(block))
+
+    def margins(self, x: Any) -> Floats:
+        """Return w'x of rows of either kind."""
+        block = self.block
+        return self.basis.margins(routines(self.long), block, ball.steps_of(block), x)
+
+    # -- snapshots (docs/snapshot-format.md)
+
+    def pack(self) -> tuple[Document, Tensors]:
+        """Return its numbers and arrays."""
+        block = self.block
+        state = block.state[0]
+        n, careful = int(state.filled), bool(state.careful)
+        if state.status == OVERFLOW:
+            raise OverflowError("The weights have overflowed, and the learner can learn no more: it cannot be saved.")
+        arrays = {
+            "products": block.products[:n],
+            "gram": np.tril(block.gram[:n, :n]),
+            "n": np.triu(block.n[:n, :n]),
+            "rows": np.column_stack([block.rows[name][:n] for name in SAVED]),
+            "lam": block.lam,
+            "scalars": np.array([state.alpha, state.delta_sum, state.delta]),
+            "ball": np.concatenate([[state.factor], block.ball, block.overlaps]),
+        }
+        if careful:
+            arrays["k"] = np.triu(block.k[:n, :n])
+        numbers = {
+            "sparse": bool(self.sparse),
+            "seen": int(state.seen),
+            "shrinks": int(state.shrinks),
+            "careful": careful,
+        }
+        return numbers, arrays | self.basis.pack(block)
+
+    @classmethod
+    def unpack(cls, parts: Parts, settings: Settings, d: int, m: int, rows: int, *, sparse: bool) -> "NewtonState":
+        """Return the state that was packed, of a learner with these settings and sizes."""
+        if parts.shape("basis", 2) != (d, m):
+            raise ValueError(f"the basis has shape {parts.shape('basis', 2)}, expected {(d, m)}")
+        self = cls(settings, d, m, rows, sparse=sparse)
+        block, n, r = self.block, parts.shape("products", 2)[0], m - 1
+        state = block.state[0]
+        state.seen, state.shrinks = parts.count("seen"), parts.count("shrinks")
+        if (most := rows - (r if state.shrinks else 0)) <= n:
+            raise ValueError(f"{n} rows in a block for {most}")
+        state.filled = n
+        block.products[:n] = parts.array("products", n, m)
+        block.gram[:n, :n] = parts.array("gram", n, n)
+        block.n[:n, :n] = parts.array("n", n, n)
+        for name, column in zip(SAVED, parts.array("rows", n, len(SAVED)).T, strict=True):
+            block.rows[name][:n] = column
+        block.lam[:] = parts.array("lam", r, least=0.0)
+        state.alpha, state.delta_sum, state.delta = parts.array("scalars", 3, least=0.0)
+        of_ball = parts.array("ball", 2 * m)
+        state.factor, block.ball[:], block.overlaps[:] = of_ball[0], of_ball[1:m], of_ball[m:]
+        if state.factor == 0.0:
+            raise ValueError("the weights are nothing")
+        state.careful = parts.flag("careful")
+        if state.careful:
+            block.k[:n, :n] = parts.array("k", n, n)
+        elif state.alpha == 0.0 and (n or state.shrinks):
+            raise ValueError("alpha is zero, but there is no K")
+        entered = np.count_nonzero((block.rows["c2"][:n] > 0) & (block.rows["along_n"][:n] != 0))
+        state.rank = np.count_nonzero(block.lam) + entered
+        state.span = np.count_nonzero(block.lam > state.alpha) + entered
+        self.basis.unpack(block, parts)
+        parts.close()
+        return self

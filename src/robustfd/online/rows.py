@@ -1,0 +1,99 @@
+"""Rows as compiled loops take them: checked, contiguous, float64."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
+
+from robustfd.linalg._compile import entry, loops
+
+Floats = NDArray[np.float64]
+
+FLOAT64 = np.dtype(np.float64)
+CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
+FEW = 8  # rows of a call that are not worth checking before it
+LARGEST = 1e150  # squares of larger numbers overflow
+
+
+class CsrRows(NamedTuple):
+    """Rows in compressed form: row i has the entries indptr[i] to indptr[i + 1] - 1 of data, in columns indices."""
+
+    data: Floats
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """What comes with rows, a number for each: labels and weights of the losses; and the margins that are filled in."""
+
+    y: Floats
+    weight: Floats
+    margins: Floats
+
+
+def as_rows(x: Any, *, sparse: bool) -> Any:
+    """Return rows as compiled loops take them: contiguous float64, dense or in compressed form with 32-bit indices."""
+    if not sparse:
+        return writable(np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64))
+    x = sp.csr_array(x, dtype=np.float64)
+    indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+    x.data, x.indices, x.indptr = writable(x.data), writable(indices), writable(indptr)
+    return x
+
+
+def writable(value: Any) -> Any:
+    """Return value with plain arrays in it that can be written to: for others loops would be compiled again.
+
+    Users' arrays may be locked, and a state that joblib has read from a file is in memory maps.
+    """
+    if isinstance(value, np.ndarray):
+        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
+    if isinstance(value, list):
+        return [writable(part) for part in value]
+    if isinstance(value, tuple):
+        parts = [writable(part) for part in value]
+        return tuple(parts) if type(value) is tuple else type(value)(*parts)
+    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner, or a part of one
+        for name, part in vars(value).items():
+            setattr(value, name, writable(part))
+    return value
+
+
+def check_numbers(x: Any) -> None:
+    """Raise unless all numbers of x are finite and have squares."""
+    values = x.data if sp.issparse(x) else x
+    if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
+        flat = values.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
+                return
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if not largest <= LARGEST:  # in this form it also catches NaN
+        assert_all_finite(x, input_name="X")
+        raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
+
+
+@entry
+@loops
+def scatter_rows(rows: CsrRows, first: int, out: Any) -> None:
+    """Fill `out`, dense, with rows from row `first` on."""
+    for i in range(len(out)):
+        target = out[i]
+        for j in range(len(target)):
+            target[j] = 0.0
+        for e in range(rows.indptr[first + i], rows.indptr[first + i + 1]):
+            target[rows.indices[e]] += rows.data[e]
+
+
+@loops
+def are_usable(x: Any, y: Any) -> bool:
+    """Return whether all numbers of dense rows and of their labels are finite and have squares."""
+    wrong = 0
+    for i in range(len(x)):
+        row = x[i]
+        for j in range(len(row)):
+            wrong += not abs(row[j]) <= LARGEST  # NaN is not
+        wrong += not abs(y[i]) <= LARGEST
+    return wrong == 0

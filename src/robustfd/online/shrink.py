@@ -1,0 +1,215 @@
+"""The shrink that ends a block: its steps and its rows become one change of w and B.
+
+The eigenvectors of the small Gram matrix of [B; c X] are the coefficients of the new rows of B. Which eigenvalues lose
+what is in linalg/rules.py.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robustfd.linalg._compile import entry, loops
+from robustfd.linalg.eigen import EIGENPAIRS, EPS, GRADED
+from robustfd.linalg.lapack import at, call, view
+from robustfd.linalg.rules import gram_noise, shrink_values
+from robustfd.online.block import OVERFLOW, SMALL, Block, Floats, moved, round_off, taken
+from robustfd.online.settings import CURRENT, SLAB
+
+TINY = 1e-12  # alpha is, relative to the largest eigenvalue, when eigenvalues must be right relative to themselves
+
+
+class Change(NamedTuple):
+    """What a block does: w becomes w + on_b[0] B + on_x[0] X and B becomes on_b[1:] B + on_x[1:] X."""
+
+    on_b: Floats  # (1 + r, r)
+    on_x: Floats  # (1 + r, rows)
+    room: Floats  # scratch memory
+
+
+@loops
+def open_change(block: Block) -> Change:
+    """Return the change that `end_block` fills, in the scratch memory of the block."""
+    rows, q = block.products.shape
+    a, b = q * (q - 1), q * (q - 1 + rows)
+    scratch = block.scratch
+    return Change(
+        view(scratch, 0, (q, q - 1)),
+        view(scratch, a, (q, block.state[0].filled)),
+        view(scratch, b, (len(scratch) - b,)),
+    )
+
+
+@loops
+def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
+    """Shrink, fill the change and begin a new block; return whether that went well.
+
+    `late` is None unless a row waits for the shrink: numba then does not compile what that takes.
+    """
+    settings, state, lam = block.settings[0], block.state[0], block.lam
+    filled, r, had = state.filled, len(lam), len(lam) if state.shrinks > 0 else 0
+    size, room = had + filled, change.room
+    collect_steps(block, room, change.on_b, change.on_x)
+    stack, c, rest = view(room, 0, (size, size)), room[size * size :], room[size * size + filled :]
+    form_stack(block, had, stack, c)
+    largest = 0.0
+    for i in range(size):
+        largest = max(largest, stack[i, i])
+    # While alpha is small so may be the eigenvalues that matter; how many there are was counted as the rows came.
+    graded, wanted = state.alpha <= TINY * largest, min(r, size)
+    rank = min(state.rank, size) if state.careful > 0 else size
+    values, vectors = rest[:size], view(rest, size, (wanted, size))
+    rank = find_eigenpairs(routines, block, graded, rank, stack, values, vectors)
+    if rank < 0:
+        state.status = OVERFLOW
+        return False
+    noise, least = gram_noise(size, values[0]), EPS * EPS * values[0]
+    delta = shrink_values(values[:rank], r + 1, settings.shrunk, noise, least, lam)
+    write_rows(lam, values, vectors, c, change)
+    state.delta = delta
+    state.delta_sum += delta
+    state.alpha += settings.added * delta
+    state.careful = state.alpha <= SMALL * (lam[0] + delta)
+    state.rank = state.span = 0
+    for j in range(r):
+        block.ball[j] = 0.0
+        state.rank += lam[j] > 0
+        state.span += lam[j] > state.alpha
+    if late is not None:
+        _late_step(block, change)
+    state.filled = 0
+    state.shrinks += 1
+    return True
+
+
+@loops
+def form_stack(block: Block, had: int, stack: Any, c: Any) -> None:
+    """Fill the lower triangle of the Gram matrix of [B; c X], B of `had` rows, and the factors c of the rows X."""
+    for i in range(had):
+        for j in range(i):
+            stack[i, j] = 0.0
+        stack[i, i] = block.lam[i]
+    for i in range(block.state[0].filled):
+        c[i] = np.sqrt(block.rows[i].c2)
+        left, right, own = stack[had + i], stack[had + i, had:], block.products[i, 1:]
+        for j in range(had):
+            left[j] = c[i] * own[j]
+        for j in range(i + 1):
+            right[j] = c[i] * c[j] * block.gram[i, j]
+
+
+@loops
+def find_eigenpairs(routines: Any, block: Block, graded: bool, rank: int, stack: Any, values: Any, vectors: Any) -> int:
+    """Fill the largest eigenvalues of the stack, of at most that rank, and their vectors; return the rank.
+
+    Return -1 if that did not work. With `graded`, small eigenvalues are right relative to themselves.
+    """
+    sizes: Any = block.sizes
+    sizes[0], sizes[1], sizes[2] = len(stack), len(vectors), rank
+    call(routines[GRADED if graded else EIGENPAIRS], (at(routines, 0), at(sizes, 0), stack, values, vectors))
+    told = sizes[2]
+    sizes[0] = sizes[1] = sizes[2] = 0  # they lie beside what two learners alike have alike
+    if graded:
+        return told
+    return rank if told == 1 else -1
+
+
+@loops
+def write_rows(lam: Any, values: Any, vectors: Any, c: Any, change: Change) -> None:
+    """Fill the last rows of the change: the new rows of B, of squared lengths lam, are eigenvectors of the stack."""
+    filled, r = change.on_x.shape[1], len(lam)
+    had = len(values) - filled
+    for j in range(r):
+        from_b, from_x = change.on_b[1 + j], change.on_x[1 + j]
+        for i in range(r):
+            from_b[i] = 0.0
+        for i in range(filled):
+            from_x[i] = 0.0
+        factor = np.sqrt(lam[j] / values[j]) if lam[j] > 0 else 0.0
+        if factor > 0:
+            left, right = vectors[j], vectors[j, had:]
+            for i in range(had):
+                from_b[i] = factor * left[i]
+            for i in range(filled):
+                from_x[i] = factor * right[i] * c[i]
+
+
+@entry
+@loops
+def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
+    """Fill the first rows of on_b and on_x: by the steps of the block w, as stored, gains on_b[0] B + on_x[0] X.
+
+    It needs room for two numbers a row, and changes nothing else: many may read w at a time.
+    """
+    lam, z, k, n, rows, state = block.lam, block.products, block.k, block.n, block.rows, block.state[0]
+    alpha, filled, careful = state.alpha, state.filled, state.careful > 0
+    # The sum is of a_j K x_j + o_j N x_j, K and N as they were at the beginning; last row first, by what it changed.
+    a, o = room[:filled], room[filled:]
+    for j in range(filled - 1, -1, -1):
+        kj, nj, row = k[j], n[j], rows[j]
+        a_k, a_n, o_n = 0.0, 0.0, 0.0
+        for i in range(j + 1, filled):
+            o_n += o[i] * nj[i]
+        if careful:
+            for i in range(j + 1, filled):
+                a_k += a[i] * kj[i]
+                a_n += a[i] * nj[i]
+        a[j] = row.step * row.along_k + row.kk * a_k + row.kn * a_n
+        o[j] = row.step * row.along_n + row.kn * a_k + row.one_n * (row.nn * a_n - o_n)
+    total = on_b[0]
+    for b in range(len(lam)):
+        total[b] = 0.0
+    for j in range(filled):
+        own = z[j, 1:]
+        for b in range(len(lam)):
+            total[b] += o[j] * own[b]
+        for b in range(len(lam) if careful else 0):
+            total[b] -= a[j] * moved(lam[b], alpha, careful) * own[b]
+    for b in range(len(lam)):
+        total[b] = (total[b] * taken(lam[b], alpha, careful) + block.ball[b]) / state.factor
+    for j in range(filled):
+        on_x[0, j] = (rows[j].extra - o[j]) / state.factor
+
+
+@loops
+def _late_step(block: Block, change: Change) -> None:
+    """Take the step of the last row with H after the shrink, as the fast algorithm of the appendix prints it."""
+    settings, state, lam, z = block.settings[0], block.state[0], block.lam, block.products
+    on_b, on_x = change.on_b, change.on_x
+    alpha, last, careful, b = state.alpha, state.filled - 1, state.careful > 0, change.room
+    r, squares, row = len(lam), block.gram[last, last], block.rows[last]
+    kappa, free = 0.0, squares
+    for j in range(r):
+        b[j] = 0.0
+        for i in range(r):
+            b[j] += on_b[1 + j, i] * z[last, 1 + i]
+        for i in range(last + 1):
+            b[j] += on_x[1 + j, i] * block.gram[last, i]
+        share = b[j] * taken(lam[j], alpha, careful) * b[j]
+        free -= share
+        kappa += share * moved(lam[j], alpha, careful)
+    free = max(free, 0.0)
+    if careful:
+        lost = round_off(lam, alpha, state.delta, len(block.gram), squares, b)
+        if free <= lost or state.span == state.features:
+            free = 0.0
+    # Along K x and along N x.
+    on_k = row.gradient
+    on_n = on_k / alpha if alpha > 0 and (free > 0 or not careful) else 0.0
+    q, bound = row.margin - on_k * kappa - on_n * free, settings.bound
+    if settings.domain == SLAB and settings.projection == CURRENT and abs(q) > bound:
+        over = q - np.copysign(bound, q)
+        if free > 0:
+            over /= alpha * kappa + free
+            on_k, on_n = on_k + over * alpha, on_n + over
+        elif kappa > 0:
+            on_k += over / kappa
+    on_k, on_n = on_k / state.factor, on_n / state.factor
+    # In terms of the new B and of x; the new B is then written in terms of the old one and X.
+    for j in range(r):
+        # In this order: the first two factors alone go with the fourth power of the scale of the rows, and overflow.
+        c = (on_n - on_k * moved(lam[j], alpha, careful)) * (taken(lam[j], alpha, careful) * b[j])
+        for i in range(r):
+            on_b[0, i] += c * on_b[1 + j, i]
+        for i in range(last + 1):
+            on_x[0, i] += c * on_x[1 + j, i]
+    on_x[0, last] -= on_n

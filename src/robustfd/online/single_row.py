@@ -1,0 +1,130 @@
+"""What the methods without blocks share: ADAGRAD, gradient descent, RP-SON and Oja-SON take row by row.
+
+What a method has learnt is its model, a named tuple of arrays, its settings among them. The compiled loops take rows in
+compressed form, array by array, since a named tuple takes long to hand over. Dense rows go in as their flat values,
+with all columns for `indices` and an empty `indptr`. A slope that is round-off is none (settings.py). A projected w has
+the margin +-bound at its row.
+"""
+
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from robustfd._container import Document, Tensors
+from robustfd.linalg._compile import entry, inner
+from robustfd.online.progress import tally_all
+from robustfd.online.rows import FEW, CsrRows, Floats, are_usable
+from robustfd.online.settings import Settings
+from robustfd.online.snapshot import Parts
+
+OUTSIDE = 1e-11  # of its squared length that a row must have outside the span of others to count as outside
+REFRESH = 1024  # sums kept by updates are formed again after this many rows, or as many as there are columns
+NOT_NEGATIVE = ("squares", "energy")  # arrays of models
+
+_are_usable = entry(are_usable)
+
+
+class Row(NamedTuple):
+    """The columns of a row that are not zero, and their values."""
+
+    columns: Any
+    values: Any
+
+
+@inner
+def row_of(rows: CsrRows, i: int) -> Row:
+    """Return row i."""
+    indptr = rows.indptr
+    if len(indptr) == 0:
+        d = len(rows.indices)
+        return Row(rows.indices, rows.data[i * d : (i + 1) * d])
+    return Row(rows.indices[indptr[i] : indptr[i + 1]], rows.data[indptr[i] : indptr[i + 1]])
+
+
+@lru_cache(maxsize=8)
+def _all_columns(d: int) -> Any:
+    """Return the indices and the indptr that dense rows go in with."""
+    return np.arange(d, dtype=np.int32), np.empty(0, np.int64)
+
+
+class RowState:
+    """What their states share. The model has fields `settings` (an array) and `seen` (how many rows) beside its own."""
+
+    model: Any
+    # The shapes of the model's own arrays: a letter is a length, d features, m rows of the sketch, k of min(m, d).
+    shapes: ClassVar[dict[str, str]]
+
+    def __init__(self, settings: Settings, d: int, *, sparse: bool):
+        self.settings, self.sparse, self.d = settings, sparse, d
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether `learn` itself finds out that one of few rows is not finite."""
+        return not self.sparse
+
+    @property
+    def alpha(self) -> float:
+        """The multiple of the identity in H."""
+        return self.settings.alpha0
+
+    def expect(self, rows: int) -> None:
+        """Do nothing: there is nothing to get ready."""
+
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
+        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        if sp.issparse(x):
+            data, indices, indptr = x.data, x.indices, x.indptr
+        elif len(y) <= FEW and not _are_usable(x, y):  # they come unchecked
+            return -1
+        else:
+            data, (indices, indptr) = x.ravel(), _all_columns(self.d)
+        done = len(y)
+        if self._learn(data, indices, indptr, y, weight, margins):
+            done = int(np.argmin(np.isfinite(margins)))
+        s = self.settings
+        tally_all(s.loss, s.delta, margins[:done], y[:done], weight[:done], progress)
+        return done
+
+    def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        """Learn rows and fill their margins; return 0, or 1 if the numbers ceased to be finite."""
+        raise NotImplementedError
+
+    def weights(self) -> Floats:
+        """Return w."""
+        raise NotImplementedError
+
+    def margins(self, x: Any) -> Floats:
+        """Return w'x of rows of either kind."""
+        return np.asarray(x @ self.weights())
+
+    # -- snapshots (docs/snapshot-format.md)
+
+    def pack(self) -> tuple[Document, Tensors]:
+        """Return its numbers and arrays."""
+        arrays = {name: getattr(self.model, name) for name in self.shapes}
+        return {"sparse": bool(self.sparse), "seen": int(self.model.seen[0])}, arrays
+
+    @classmethod
+    def unpack(cls, parts: Parts, settings: Settings, d: int, m: int = 0, *more: Any, sparse: bool) -> "RowState":
+        """Return the state that was packed, of a learner with these settings and sizes."""
+        lengths = {"d": d, "m": m, "k": min(m, d), "2": 2}
+        shapes = {name: tuple(lengths[letter] for letter in letters) for name, letters in cls.shapes.items()}
+        for name, shape in shapes.items():  # before there is memory for any of them
+            if parts.shape(name, len(shape)) != shape:
+                raise ValueError(f"{name} has shape {parts.shape(name, len(shape))}, expected {shape}")
+        # Begun with one feature, so that little is done in vain.
+        self = cls(settings, 1, *((m, *more) if more else ()), sparse=sparse)
+        arrays = {
+            name: parts.array(name, *shape, least=0.0 if name in NOT_NEGATIVE else -np.inf)
+            for name, shape in shapes.items()
+        }
+        self.model, self.d = self.model._replace(**arrays), d
+        self.model.seen[0] = parts.count("seen")
+        self._unpack_more(parts)
+        parts.close()
+        return self
+
+    def _unpack_more(self, parts: Parts) -> None:
+        """Take out what a state has beside its model."""
