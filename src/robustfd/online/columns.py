@@ -117,14 +117,6 @@ def with_features(columns: Columns, d: int) -> Columns:
     )
 
 
-def discard_run(columns: Columns) -> None:
-    """Forget the run that is going on."""
-    run, (r, q) = columns.run[0], columns.history.shape[1:]
-    columns.place[columns.feature[: run.features]] = -1
-    run.features = run.entries = run.rows = run.pieces = 0
-    columns.coefficients[:r] = np.eye(r, q, q - r)
-
-
 def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
     """Return all entries of the run, in the order of rows: values, rows, and places of features."""
     features, pieces = int(columns.run[0].features), int(columns.run[0].pieces)

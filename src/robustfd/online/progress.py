@@ -111,3 +111,26 @@ def plot_progress(
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "frameon": False}
     ax.legend(handles=lines, fontsize="small", ncols=2 if classes else 1, **place)
     return ax
+
+
+def two_panels() -> Any:
+    """Return the axes of a large panel and of a small one below it, with the same rows."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
+    figure = plt.figure(figsize=(6.4, 5.6), layout="constrained")
+    return figure.subplots(2, 1, height_ratios=[2, 1])
+
+
+def plot_drift(drift: dict[str, NDArray[Any]], ax: Any) -> None:
+    """Draw the share of experts that forget against the number of rows."""
+    rows, share = drift["rows"], drift["share"]
+    ax.stairs(share, np.concatenate([[0], rows]), fill=True, alpha=0.3, color="C0")
+    ax.stairs(share, np.concatenate([[0], rows]), baseline=None, color="C0")
+    ax.set_ylim(0.0, 1.0)
+    ax.set_xlim(0, rows[-1])
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.set_xlabel("rows seen")
+    ax.set_ylabel("share of experts\nthat forget")
+    ax.grid(alpha=0.3)

@@ -25,6 +25,22 @@ class CsrRows(NamedTuple):
     indptr: NDArray[np.int64]
 
 
+def part_of(rows: CsrRows, part: slice) -> CsrRows:
+    """Return a copy of some rows."""
+    indptr = rows.indptr[part.start : part.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    return CsrRows(rows.data[entries].copy(), rows.indices[entries].copy(), indptr - indptr[0])
+
+
+def join(parts: list[CsrRows]) -> CsrRows:
+    """Return rows one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([np.diff(rows.indptr) for rows in parts])
+    data, indices = (np.concatenate([getattr(rows, name) for rows in parts]) for name in ("data", "indices"))
+    return CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+
+
 class Batch(NamedTuple):
     """What comes with rows, a number for each: labels and weights of the losses; and the margins that are filled in."""
 

@@ -118,5 +118,5 @@ def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Part
 
 def _within(array: NDArray[Any], least: float = -np.inf, most: float = np.inf) -> bool:
     """Return whether all numbers are finite, and between least and most."""
-    low, high = (array.min(), array.max()) if array.size else (0, 0)  # of NaN, and so false
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)  # of NaN, and so false
     return array.size == 0 or bool(max(least, -BIG) <= low and high <= min(most, BIG))

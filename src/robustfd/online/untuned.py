@@ -1,243 +1,528 @@
-"""The learner with nothing to tune: its state, from the first rows on."""
+"""The learner with nothing to tune: its state, from the first rows on, and which Hessians it pays for."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from robustfd.linalg.eigen import LONG
-from robustfd.linalg.lapack import routines
-from robustfd.online import _features, _mixture, _untuned
-from robustfd.online import columns as _columns
-from robustfd.online._features import METRIC, Features
-from robustfd.online._mixture import FILLED, SHRINKS, Mixture, collect_steps
-from robustfd.online.rows import as_rows
+from robustfd._validation import check_choice
+from robustfd.linalg.threads import one_blas_thread
+from robustfd.online import diagonal, exact, experts, feature_stats, low_rank, mixture
+from robustfd.online.experts import Diagonal, Experts
+from robustfd.online.feature_stats import Features
+from robustfd.online.lanes import padded
+from robustfd.online.mixture import Mixture
+from robustfd.online.rows import Batch, CsrRows, join, part_of
+from robustfd.online.untuned_snapshot import MIXTURE, as_numbers, unpack_features, unpack_mixture, unpack_rows
 
 Floats = NDArray[np.float64]
+Form = Literal["diagonal", "exact", "sketch"]
 
-RATES = np.array([0.25, 1.0, 4.0, 16.0, 64.0])
-RATES_OF_NUMBERS = np.array([0.0625, 0.25, 1.0, 4.0, 16.0])
+EDITION = 2  # of the state in a file
+COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
+FIRST = 64  # rows that are learnt again whenever their number doubles
+PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
+AT_ONCE = 1024  # features up to which a better Hessian is there before all of the first rows are
+ALWAYS_EXACT = 32  # features up to which the exact Hessian costs next to nothing
+TWO_MEMORIES = 64  # features up to which there is one for recent rows, too
+OFFER_EXACT = 256  # features up to which it may pay
+OFFER_SKETCH = 32  # a sketch may pay if there are at most so many features for each entry of a row
+SKETCH = 20  # rows of the first sketch
+LARGEST_SKETCH = 320
+FIRST_LOOK = 1024  # rows after which a better Hessian is judged for the first time
+AGAIN = 8  # it is tried again when there are so many times the rows
+KEEP, GROW = 0.005, 0.02  # the least gain in loss for which it is kept, or made larger
+RENEW = 8  # an exact Hessian of few features is renewed when there are 1/8 more rows, others more rarely
+OFTEN = 256  # and after so many rows, if it forgets
+
+# Rates of the experts, and whether they are linear: those that never forget, and those that do.
+RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
+LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
+FEW = [1, 2, 4, 6]  # one of each pair of these, for each of several classes: all would take long
+RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 
 
 class UntunedState:
-    """The block that is going on, the basis, what is known of the features, and the first rows while they are few.
+    """Experts, the first rows while they are few, and when to look at the better Hessian next."""
 
-    The first `first` rows fill the first block. At 1, 2, 4, ... of them, and when there are all, everything is
-    thrown away, the scales are taken from all rows so far, and they are learnt again: a prediction is always the
-    one made when its row was first seen.
-    """
-
-    def __init__(self, d: int, m: int, outputs: int, *, sparse: bool, huber: float | None = None):
-        rows, r = 4 * m, m - 1
-        rates = RATES if huber is None else RATES_OF_NUMBERS
-        q = outputs * len(rates) + r
-        self.d, self.sparse, self.first, self.seen, self.long = d, sparse, rows, 0, False
-        self.mix: Mixture = _mixture.start(rows, r, outputs, rates, huber=huber)
-        self.features: Features = _features.start(d)
-        self.shifted = np.empty(0, np.int32)
-        self.factors = np.zeros(rows)
-        # For every feature its weights times D and its entries in B; dense rows keep the rows of the block beside.
-        self.columns: Any = _columns.start(d + 1, q, r, rows) if sparse else None
-        self.basis: Floats = np.zeros((0 if sparse else d + 1, q))
-        self.rows: Floats = np.zeros((0 if sparse else rows, d + 1))
-        self.offset = 0.0  # of targets that are numbers: their mean over the first rows
+    def __init__(self, d: int, outputs: int, *, sketch: int | None = None, huber: float | None = None):
+        self.d, self.outputs, self.sketch, self.huber = d, outputs, sketch, huber
+        self.first = FIRST  # rows that are learnt again; none if a file does not have them
+        self.seen = self.entries = 0  # rows, and the most entries that a row had
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
+        self.form: Form = "diagonal"
+        self.size = 0  # rows of the sketch
+        self.renew_at = self.look_at = 0
+        self.renewed_at = 0
+        self.gain = 0.0
+        numbers = huber is not None
+        prior = PRIOR_OF_NUMBERS if numbers else PRIOR
+        self.experts = self._fresh(feature_stats.start(d, prior=prior, by_density=not numbers))
+        self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
+        self.make_room()
+
+    def _fresh(self, features: Features, before: Mixture | None = None, weights: Any = None) -> Experts:
+        """Return experts that know nothing but the features; the trace of the mixture before goes on.
+
+        `weights` are zeros of the right shape, if there are any yet.
+        """
+        rates, linear = self._lanes()
+        mix = mixture.start(self.outputs, rates, linear, huber=self.huber)
+        if before is not None:
+            mix = mix._replace(trace=before.trace)
+            mix.targets["stride"] = before.targets["stride"]
+        count = rates.shape[1]
+        width = 2 * padded(self.outputs * count)
+        if weights is None or weights.shape[1] != width:
+            weights = feature_stats.aligned(self.d + 1, np.float32, width)
+        none = exact.start(0, 0, self.outputs, count), low_rank.start(0, 0, self.outputs, count)
+        return Experts(features, mix, weights, *none)
+
+    def _lanes(self) -> tuple[Floats, Floats]:
+        """Return rates and whether they are linear, of the slow and of the fast experts."""
+        if self.huber is not None:
+            return RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
+        if self.outputs == 1:
+            return RATES, LINEAR
+        return RATES[:, FEW], LINEAR[:, FEW]
+
+    def make_room(self) -> None:
+        """Make scratch memory for rows of `entries` entries."""
+        e = self.experts
+        wide = max(len(e.exact.block), len(e.low_rank.lam))
+        entries = self.entries + len(e.features.centred)
+        self.work = mixture.work_for(e.mix, entries, e.weights.shape[1], wide)
 
     # -- learning
 
-    def expect(self, rows: int) -> None:
-        """Get ready for so many rows: for many it pays to compile the eigenproblem."""
-        self.long = self.long or self.seen + rows > LONG
-
-    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        """Learn rows and fill margins (n, outputs); return how many were learnt before the numbers overflowed."""
-        done, n = 0, len(y)
-        self.expect(n)
-        while done < n and self.seen < self.first:
-            upto = min(1 << self.seen.bit_length(), self.first)
-            part = slice(done, done + min(upto - self.seen, n - done))
-            rows = as_rows(x[part].copy(), sparse=self.sparse)  # they may change outside
-            self.kept.append((rows, y[part].copy(), weight[part].copy()))
-            self._learn(rows, y[part], weight[part], margins[part], close=False)
-            self.seen += part.stop - done
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
+        """Learn rows, dense or sparse, and fill margins (n, outputs) with predictions made before."""
+        x, done, n = _plain_rows(x), 0, len(y)
+        while done < n:
+            if self.seen < self.first:
+                until = 1 << self.seen.bit_length()
+                part = slice(done, min(done + until - self.seen, n))
+                rows = part_of(x, part) if isinstance(x, CsrRows) else x[part].copy()
+                self.kept.append((rows, y[part].copy(), weight[part].copy()))
+                self._learn(x, Batch(y, weight, margins), part)
+                self.seen += part.stop - done
+                if self.seen == until:
+                    self._learn_again()
+            else:
+                part = slice(done, min(done + self._until() - self.seen, n))
+                self._learn(x, Batch(y, weight, margins), part)
+                self.seen += part.stop - done
+                self._attend()
             done = part.stop
-            if self.seen == upto:
-                self._learn_again()
-        if done < n:
-            rest = as_rows(x[done:], sparse=self.sparse) if done else x
-            learnt = self._learn(rest, y[done:], weight[done:], margins[done:], close=True)
-            self.seen += learnt
-            done += learnt
-        return done
+
+    def _check_room(self, x: Any, part: slice) -> None:
+        """Make more scratch memory if there are rows with more entries than before."""
+        if isinstance(x, CsrRows):
+            entries = int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
+        else:
+            entries = x.shape[1]
+        if entries > self.entries:
+            self.entries = entries
+            self.make_room()
+
+    def _learn(self, x: Any, batch: Batch, part: slice, note: bool = True) -> None:
+        """Learn rows between two events."""
+        done, stop = part.start, part.stop
+        self._check_room(x, part)
+        while done < stop:
+            if self.form == "sketch" and self.experts.low_rank.filled[0] == len(self.experts.low_rank.buffer):
+                with one_blas_thread():
+                    low_rank.shrink(self.experts.low_rank)
+            rest = slice(done, stop)
+            if isinstance(x, CsrRows):
+                learn, some = experts.learn_sparse, x._replace(indptr=x.indptr[done : stop + 1])
+            else:
+                learn, some = experts.learn_dense, x[rest]
+            done += learn(*self._parts(x), self.work, some, Batch(*(each[rest] for each in batch)), note)
+
+    def _parts(self, x: Any) -> tuple[Diagonal, Any, Any]:
+        """Return what compiled loops take: the experts, None for a better Hessian that will hardly come into use."""
+        e = self.experts
+        whole = e.exact if self.sketch is None and self.d <= OFFER_EXACT else None
+        sketched = self.sketch is None and self.d > OFFER_EXACT and not isinstance(x, CsrRows)
+        low = e.low_rank if self.sketch or sketched or self.form == "sketch" else None
+        return Diagonal(e.features, e.mix, e.weights), whole, low
 
     def _learn_again(self) -> None:
-        """Begin anew with the scales of all rows so far."""
+        """Begin again with the statistics of all rows so far."""
+        x, y, weight = self._first_rows()
+        self.kept, n = [(x, y, weight)], len(y)
+        weights = self.experts.weights
+        weights[x.indices + 1 if isinstance(x, CsrRows) else slice(None)] = 0.0  # those of others are 0 already
+        weights[0] = 0.0
+        fresh = self._fresh(self.experts.features, self.experts.mix, weights)
+        self.experts = fresh._replace(features=feature_stats.learn_first(fresh.features, x, n))
+        if self.huber is not None:
+            self._learn_targets(y, weight)
+        self.form, self.size = "diagonal", 0
+        if n == FIRST or self.d <= AT_ONCE:
+            self.begin_form((len(x.data) if isinstance(x, CsrRows) else np.count_nonzero(x)) / n)
+        self.make_room()
+        batch, done = Batch(y, weight, np.empty((n, self.outputs))), 0
+        while done < n:
+            stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
+            self._learn(x, batch, slice(done, stop), note=False)
+            done = stop
+            if self.form != "diagonal" and done >= self.renew_at:
+                self._renew(done)
+        if n == FIRST:
+            self.kept = []
+            self.look_at = FIRST_LOOK
+            self._reset_gain()
+
+    def _first_rows(self) -> tuple[Any, Floats, Floats]:
+        """Return the first rows, sparse if any were, their targets and weights."""
         x: Any = [rows for rows, _, _ in self.kept]
-        if self.sparse:
-            same = [sp.csr_array((r.data, r.indices, r.indptr), shape=(r.shape[0], self.d)) for r in x]
-            x = as_rows(sp.vstack(same, format="csr"), sparse=True)
+        if any(isinstance(rows, CsrRows) for rows in x):
+            x = join([rows if isinstance(rows, CsrRows) else _plain_rows(sp.csr_array(rows)) for rows in x])
         else:
             x = np.vstack(x)
         y, weight = (np.concatenate([each[k] for each in self.kept]) for k in (1, 2))
-        mix = self.mix
-        mix.counts[FILLED], mix.losses[:] = 0, 0.0
-        if mix.counts[_mixture.NUMBERS]:
-            self.offset = float(np.average(y, weights=weight))
-            spread = float(np.average(np.square(y - self.offset), weights=weight))
-            mix.scalars[:2] = spread, float(spread > 0)
-        if self.sparse:
-            _columns.discard_run(self.columns)
-        self.shifted = _features.learn_first(self.features, x, linear=bool(mix.counts[_mixture.NUMBERS]))
-        self._learn(x, y, weight, np.empty((len(y), int(mix.counts[_mixture.OUTPUTS]))), close=False)
-        self.kept = [(x, y, weight)]
-        if self.seen == self.first:
-            self.kept = []
-            self._end_block()
+        return x, y, weight
 
-    def _learn(self, x: Any, y: Any, weight: Floats, margins: Floats, *, close: bool) -> int:
-        """Learn rows; return how many. Without `close` a full block is left as it is."""
-        mix, done, n = self.mix, 0, len(y)
-        y = y - self.offset
-        step = _mixture.step_numbers if mix.counts[_mixture.NUMBERS] else _mixture.step_classes
-        while done < n:
-            stop = min(done + self._room(), n)
-            part = slice(done, stop)
-            self._enter(x, part)
-            if not step(routines(), mix, y[part], weight[part], margins[part]):
-                raise np.linalg.LinAlgError("I + M is not positive definite.")
-            done = stop
-            if close and self._room() == 0:
-                self._end_block()
-        margins[:done] += self.offset
-        return done
+    def _learn_targets(self, y: Floats, weight: Floats) -> None:
+        """Set offset and unit of the targets from the first ones, outliers cut."""
+        cut = feature_stats.robust_cut(y[:, None])[:, 0]
+        offset = float(np.average(cut, weights=weight))
+        spread = float(np.average(np.square(cut - offset), weights=weight))
+        targets = self.experts.mix.targets
+        targets["offset"] = offset
+        targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(offset), 1e-300)
+        targets["spread"] = targets["spread_weight"] = float(spread > 0)
 
-    def _enter(self, x: Any, part: slice) -> None:
-        """Take rows into the block: their products with the basis and with each other, in the metric of D."""
-        mix, first = self.mix, int(self.mix.counts[FILLED])
-        last = first + part.stop - part.start
-        if self.sparse:
-            values, which, starts, factors = _features.prepare_sparse(self.features, self.shifted, x, part, learn=True)
-            self.columns = _columns.with_room(self.columns, len(values))
-            out = (mix.products[first:last], mix.gram[first:last])
-            _untuned.enter_rows(routines(), self.columns, self.features.table, values, which, starts, *out)
-            self.factors[first:last] = factors
+    # -- the better Hessian
+
+    def set_form(self, form: Form, size: int = 0, rows: int = 0) -> None:
+        """Take a form of the Hessian in use, its experts beginning where the mixture of the diagonal ones is."""
+        e = self.experts
+        self.form, self.size = form, size
+        memories = self._memories(form)
+        mix = mixture.with_better(e.mix, memories)
+        same = self.outputs, self.count
+        whole = exact.start(self.d + 1, memories if form == "exact" else 0, *same)
+        low = low_rank.start(self.d + 1, size if form == "sketch" else 0, *same)
+        better = whole.weights if form == "exact" else low.weights
+        if form != "diagonal":
+            better[:] = self._begin_weights(memories)
+        self.experts = e._replace(mix=mix, exact=whole, low_rank=low)
+        self.renewed_at = self.renew_at = rows
+        if form != "diagonal":
+            self._renew(rows)
+
+    def _memories(self, form: Form) -> int:
+        """Return in how many memories, slow and fast, there are experts with that form."""
+        return {"diagonal": 0, "sketch": 1, "exact": 2 if self.d <= TWO_MEMORIES else 1}[form]
+
+    def _begin_weights(self, memories: int) -> Floats:
+        """Return weights (features, experts) of a better form: of each kind of scaling the mean of its experts."""
+        w = self._diagonal_weights()  # (features, outputs, 2 L)
+        mix, n = self.experts.mix, memories * self.count
+        out = np.zeros((len(w), self.outputs, n))
+        for linear in (0.0, 1.0):
+            share = mix.plain * (mix.linear[: 2 * self.count] == linear)
+            total = share.sum(axis=1, keepdims=True)
+            mean = np.einsum("fok,ok->fo", w, np.divide(share, total, out=np.zeros_like(share), where=total > 0))
+            out[:, :, mix.linear[:n] == linear] = mean[:, :, None]
+        parts = out.reshape(len(w), self.outputs, memories, self.count)
+        return parts.transpose(0, 2, 1, 3).reshape(len(w), -1)
+
+    def _diagonal_weights(self) -> Floats:
+        """Return the weights (features, outputs, 2 L) of the diagonal experts, of features in their units."""
+        w, half = self.experts.weights.astype(np.float64), self.experts.weights.shape[1] // 2
+        used = self.outputs * self.count
+        parts = [w[:, m * half : m * half + used].reshape(len(w), self.outputs, self.count) for m in (0, 1)]
+        return np.concatenate(parts, axis=2)
+
+    def begin_form(self, entries: float) -> None:
+        """Decide which better Hessian to try for rows of so many entries in the mean."""
+        if self.sketch is not None:
+            if self.sketch > 0:
+                self.set_form("sketch", self.sketch)
+        elif self.d <= OFFER_EXACT:
+            if self.d <= TWO_MEMORIES or self.seen >= FIRST:  # for more features it takes long to renew
+                self.set_form("exact")
+        elif self.d <= OFFER_SKETCH * entries:
+            self.set_form("sketch", SKETCH)
+
+    def _renew(self, rows: int) -> None:
+        """Renew the better Hessian after so many rows, and set when to do so next."""
+        table, e = self.experts.features.table, self.experts
+        with one_blas_thread():
+            if self.form == "exact":
+                exact.renew(e.exact, table["prior"], experts.GAMMA ** (rows - self.renewed_at))
+            else:
+                low_rank.renew(e.low_rank, table["prior"], table["slow"])
+        self.renewed_at = rows
+        more = max(rows // RENEW, 1)
+        if self.form == "sketch":
+            more = max(rows // 4, 1)
+        elif self.d > TWO_MEMORIES:  # it takes long
+            more = max(rows // 2, self.d // 8)
+        self.renew_at = rows + (min(more, OFTEN) if self.form == "exact" and len(e.exact.past) > 1 else more)
+
+    def _until(self) -> int:
+        """Return the number of rows at which something is to be done."""
+        if self.form == "diagonal":
+            return max(self.look_at, self.seen + 1) if self.sketch is None and self._offered() else 2**62
+        if self.sketch is None:
+            return max(min(self.renew_at, self.look_at), self.seen + 1)
+        return max(self.renew_at, self.seen + 1)
+
+    def _offered(self) -> bool:
+        return self.d <= OFFER_EXACT or self.size > 0
+
+    def _attend(self) -> None:
+        """Do what is to be done after so many rows."""
+        if self.form != "diagonal" and self.seen >= self.renew_at:
+            self._renew(self.seen)
+        if self.sketch is None and self.seen >= self.look_at:
+            self._look()
+
+    def _look(self) -> None:
+        """Keep the better Hessian, make it larger, drop it, or try it again."""
+        targets = self.experts.mix.targets[0]
+        if self.form == "diagonal":
+            if self._offered():
+                self.set_form("exact" if self.d <= OFFER_EXACT else "sketch", self.size, self.seen)
+                self.make_room()
+                self.look_at = self.seen + FIRST_LOOK
         else:
-            rows, metric = self.rows[first:last], self.features.table[:, METRIC]
-            _features.prepare_dense(self.features, x[part], True, rows, self.factors[first:last], np.empty((3, self.d)))
-            scaled = rows / np.where(metric > 0, metric, 1.0)
-            np.matmul(scaled, self.basis, out=mix.products[first:last])
-            np.matmul(scaled, self.rows[:last].T, out=mix.gram[first:last, :last])
+            gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
+            self.look_at = 2 * self.seen
+            if gain < KEEP and self.d > ALWAYS_EXACT:
+                size = self.size
+                self.set_form("diagonal")
+                self.size = size
+                self.make_room()
+                self.look_at = AGAIN * self.seen
+            elif self.form == "sketch" and gain > self.gain + GROW and self.size < LARGEST_SKETCH:
+                self.gain = gain
+                self._grow(2 * self.size)
+        self._reset_gain()
 
-    def _room(self) -> int:
-        """Return how many rows the block can take: after the first shrink those of B have places of the buffer."""
-        mix = self.mix
-        return int(len(mix.gram) - mix.counts[FILLED] - (len(mix.lam) if mix.counts[SHRINKS] else 0))
+    def _grow(self, size: int) -> None:
+        """Make the sketch larger."""
+        self.size = size
+        with one_blas_thread():
+            low = low_rank.with_size(self.experts.low_rank, size)
+        self.experts = self.experts._replace(low_rank=low)
+        self.make_room()
+        self._renew(self.seen)
 
-    def _end_block(self) -> None:
-        """Shrink, and bring everything up to date."""
-        mix, features, p = self.mix, self.features, self.mix.steps.shape[1]
-        new = bool(mix.counts[SHRINKS])  # the first rows were counted when their scales were taken
-        n = int(mix.counts[FILLED])
-        c2, factors = mix.curvature[:n], self.factors[:n]
-        on_b, on_x = _mixture.end_block(mix, long=self.long)
-        if self.sparse:
-            c = self.columns
-            which = c.feature[: c.run[0].features].copy()
-            sums = np.zeros((3, len(which)))
-            _untuned.sum_features(c, factors, c2, sums)
-            r = len(mix.lam)
-            c.coefficients[:r], c.coefficients[r : r + n] = on_b.T, on_x.T
-            _untuned.end_rows(routines(), c, _columns.room_of(c, 0))
-            basis = c.basis
-        else:
-            rows, which = self.rows[:n], np.arange(self.d + 1, dtype=np.int32)
-            basis = self.basis[:, p:] @ on_b.T + rows.T @ on_x.T
-            basis[:, :p] += self.basis[:, :p]
-            self.basis = basis
-            sums = np.empty((3, len(which)))
-            _features.sum_dense(features.table, rows, factors, c2, sums)
-        if new:
-            features.totals[_features.ROWS] += n
-        if not _features.renew(features, which, sums, new, basis, mix.m):
-            raise FloatingPointError("weights are not finite")
+    def _reset_gain(self) -> None:
+        self.experts.mix.targets["loss"] = self.experts.mix.targets["plain_loss"] = 0.0
+
+    # -- classes and features that appear later
 
     def add_outputs(self, outputs: int) -> None:
         """Make room for classes that appeared; what is known of the others stays, two classes becoming two outputs."""
-        before, mix, rates = self.outputs, self.mix, len(self.mix.rates)
-        if self.seen >= self.first and mix.counts[FILLED] > 0:
-            self._end_block()
-        p, r = mix.steps.shape[1], len(mix.lam)
-        new = _mixture.start(len(mix.gram), r, outputs, mix.rates)
-        for name in ("m", "lam"):
-            getattr(new, name)[:] = getattr(mix, name)
-        new.counts[SHRINKS] = mix.counts[SHRINKS]
-
-        def relaid(old: Floats) -> Floats:
-            """Return an array whose last axis holds weights and then entries of B, with more weights."""
-            out = np.zeros((*old.shape[:-1], outputs * rates + r))
-            out[..., -r:] = old[..., p:]
-            if before == 1:  # of the second class, against the first
-                out[..., :rates], out[..., rates : 2 * rates] = -old[..., :p], old[..., :p]
-            else:
-                out[..., :p] = old[..., :p]
-            return out
-
-        new.losses[: 2 if before == 1 else before] = mix.losses
-        self.mix = new
-        if self.sparse:
-            c = self.columns
-            wide = {
-                name: relaid(getattr(c, name)) for name in ("basis", "history", "reach", "gathered", "coefficients")
-            }
-            c.run[0].reach = 0  # to be made again, from the history
-            self.columns = c._replace(**wide)
-        else:
-            self.basis = relaid(self.basis)
-        if self.seen < self.first and self.kept:
+        old, form, memories = self.experts, self.form, self._memories(self.form)
+        if form == "sketch":
+            low_rank.fold(old.low_rank)
+        weights, share = self._all_weights(), old.mix.share
+        if self.outputs == 1:
+            weights, share = _merge_pairs(weights, share)
+        self.outputs = outputs
+        new = self._fresh(old.features, old.mix)
+        self.count = new.mix.plain.shape[1] // 2
+        weights = _with_outputs(weights, outputs).reshape(len(weights), outputs, -1, self.count).transpose(0, 2, 1, 3)
+        half, used = new.weights.shape[1] // 2, outputs * self.count
+        for memory in (0, 1):
+            new.weights[:, memory * half : memory * half + used] = weights[:, memory].reshape(len(weights), -1)
+        known = 2 if len(share) == 1 else len(share)
+        plain = share[:, : 2 * self.count]
+        new.mix.plain[:known] = plain / plain.sum(axis=1, keepdims=True)
+        mix = mixture.with_better(new.mix, memories)
+        mix.share[:known] = share
+        mix.follow[:known] = old.mix.follow
+        if len(share) == 1:
+            mix.follow[0, 0] *= -1.0
+        better = np.ascontiguousarray(weights[:, 2:].reshape(len(weights), -1))
+        whole, low = new.exact, new.low_rank
+        if form == "exact":
+            whole = old.exact._replace(weights=better)
+        elif form == "sketch":
+            low = old.low_rank._replace(weights=better, along=np.zeros((len(old.low_rank.lam), better.shape[1])))
+        self.experts = new._replace(mix=mix, exact=whole, low_rank=low)
+        self.make_room()
+        if self.kept:
             self._learn_again()
 
+    def _all_weights(self) -> Floats:
+        """Return the weights (features, outputs, experts) of all experts, of features in their units."""
+        e, w = self.experts, self._diagonal_weights()
+        if self.form == "diagonal":
+            return w
+        better = e.exact.weights if self.form == "exact" else e.low_rank.weights + e.low_rank.u @ e.low_rank.along
+        parts = better.reshape(len(w), -1, self.outputs, self.count).transpose(0, 2, 1, 3)
+        return np.concatenate([w, parts.reshape(len(w), self.outputs, -1)], axis=2)
+
     def widen(self, d: int) -> None:
-        """Make room for d features; only for sparse rows."""
-        if d > self.d:
-            d = max(d, 2 * self.d)
-            columns = _columns.with_features(self.columns, d + 1)  # may fail: there may be no memory for it
-            self.features = _features.with_features(self.features, d + 1)
-            self.columns, self.d = columns, d
+        """Make room for d features."""
+        if d <= self.d:
+            return
+        d = max(d, 2 * self.d)
+        e, more = self.experts, d - self.d
+        weights = feature_stats.aligned(d + 1, np.float32, e.weights.shape[1])
+        weights[: self.d + 1] = e.weights
+        whole, low = e.exact, e.low_rank
+        if self.form == "exact" and d > OFFER_EXACT:
+            self.set_form("diagonal")
+            whole, e = self.experts.exact, self.experts
+        elif self.form == "exact":
+            whole = exact.with_features(whole, more)
+        elif self.form == "sketch":
+            low = low_rank.with_features(low, more)
+        features = feature_stats.with_features(e.features, d)
+        self.experts = e._replace(features=features, weights=weights, exact=whole, low_rank=low)
+        self.d = d
+        self.make_room()
+
+    # -- snapshots: only features that were seen
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return numbers and arrays from which `unpack` makes this state again."""
+        e = self.experts
+        table = e.features.table
+        which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0)).astype(np.int32)
+        numbers = {"edition": EDITION, "features": self.d, "outputs": self.outputs, "form": self.form}
+        numbers |= {name: getattr(self, name) for name in COUNTS} | {"gain": self.gain}
+        arrays = {"feature": which, "weights": e.weights[which], "table": as_numbers(table[which])}
+        arrays |= {
+            "totals": as_numbers(e.features.totals),
+            "centre": e.features.centre,
+            "targets": as_numbers(e.mix.targets),
+        }
+        arrays |= {name: getattr(e.mix, name) for name in MIXTURE}
+        if self.form == "exact":
+            arrays |= {f"exact.{name}": getattr(e.exact, name) for name in e.exact._fields}
+        elif self.form == "sketch":
+            arrays |= {f"sketch.{name}": array for name, array in low_rank.pack(e.low_rank, which).items()}
+        if self.kept:
+            x, y, weight = self._first_rows()
+            x = x if isinstance(x, CsrRows) else _plain_rows(sp.csr_array(x))
+            arrays |= {"kept.data": x.data, "kept.indices": x.indices, "kept.indptr": x.indptr}
+            arrays |= {"kept.y": y, "kept.weight": weight}
+        return numbers, arrays
+
+    @classmethod
+    def unpack(cls, parts: Any, check: Callable[[int, int], None], **settings: Any) -> "UntunedState":
+        """Return the state that was packed; what is impossible is an error.
+
+        `check` raises if there cannot be so many features and outputs; `settings` are those of a new state.
+        """
+        if parts.count("edition") != EDITION:
+            raise ValueError("the state is of an unknown edition")
+        d, outputs, form = parts.count("features"), parts.count("outputs"), parts.text("form")
+        check_choice("form", form, ("diagonal", "exact", "sketch"))
+        check(d, outputs)  # before memory is taken
+        state = cls(d, outputs, **settings)
+        for name in COUNTS:
+            setattr(state, name, parts.count(name))
+        state.form, state.gain = form, parts.number("gain")
+        if state.first not in (0, FIRST):
+            raise ValueError(f"{state.first} first rows")
+        which = parts.array("feature", n := parts.shape("feature", 1)[0], dtype=np.int32, least=0, most=d)
+        if n < 1 or which[0] != 0 or np.any(which[1:] <= which[:-1]):
+            raise ValueError("the features are not ascending")
+        e = state.experts
+        e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
+        features = unpack_features(parts, e.features, which)
+        mix = unpack_mixture(parts, e.mix, state._memories(form), int(features.totals["rows"][0]))
+        state.experts = e._replace(features=features, mix=mix)
+        state._unpack_form(parts, which)
+        if 0 < state.seen < state.first:
+            state.kept = [unpack_rows(parts, state.seen, d)]
+        parts.close()
+        state.make_room()
+        return state
+
+    def _unpack_form(self, parts: Any, which: NDArray[np.int32]) -> None:
+        """Take the better Hessian out of a file."""
+        if self.form == "exact":
+            if self.d > OFFER_EXACT:
+                raise ValueError(f"an exact Hessian of {self.d} features")
+            whole = exact.start(self.d + 1, self._memories("exact"), self.outputs, self.count)
+            for name, array in whole._asdict().items():
+                array[:] = parts.array(f"exact.{name}", *array.shape)
+            self.experts = self.experts._replace(exact=whole)
+        elif self.form == "sketch":
+            if self.size < 2 or self.sketch not in (None, self.size):
+                raise ValueError(f"a sketch of {self.size} rows")
+            low = low_rank.unpack(parts, which, self.d + 1, self.size, self.outputs * self.count)
+            self.experts = self.experts._replace(low_rank=low)
 
     # -- reading
 
-    @property
-    def outputs(self) -> int:
-        """One for two classes, else the number of classes."""
-        return int(self.mix.counts[_mixture.OUTPUTS])
+    def linear_model(self) -> tuple[Floats, Floats]:
+        """Return weights (d, outputs) and intercepts (outputs,): the mean effect of features in their own units.
 
-    def weights(self, which: NDArray[np.int32] | None = None) -> Floats:
-        """Return the mixed weights (features, outputs) of all features, the intercept first, or of some."""
-        mix = self.mix
-        p, filled, rates = mix.steps.shape[1], int(mix.counts[FILLED]), len(mix.rates)
-        on_b, on_x = collect_steps(mix)
-        if which is None:
-            which = np.arange(self.d + 1, dtype=np.int32)
-        if self.sparse:
-            w = _columns.weights_of(routines(), self.columns, which, on_b, on_x)
+        For numbers that is the model itself; experts on classes may divide each row by its length, and here all rows
+        have the mean length.
+        """
+        e, mix = self.experts, self.experts.mix
+        table, totals, targets = e.features.table, e.features.totals[0], mix.targets[0]
+        w = self._all_weights()
+        f = np.where(mix.linear > 0, totals["length"], totals["norm"])
+        effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * targets["unit"]
+        own = diagonal.INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
+        intercept = targets["offset"] + targets["unit"] * (
+            own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1])
+        )
+        centred = e.features.centred
+        intercept = intercept - e.features.centre[0] @ effect[centred - 1]
+        return effect, intercept
+
+    def drift(self) -> dict[str, NDArray[Any]]:
+        """Return arrays "rows" and "share": the share of experts that forget, by windows of rows that end there."""
+        stride, rows = int(self.experts.mix.targets["stride"][0]), self.seen
+        ends = np.minimum(np.arange(1, -(-rows // stride) + 1) * stride, rows)
+        counts = np.diff(ends, prepend=0)
+        return {"rows": ends, "share": self.experts.mix.trace[: len(ends)] / counts}
+
+    def margins(self, x: Any, n: int | None = None) -> Floats:
+        """Return the predictions (n, outputs) of n rows, by default as many as their shape says."""
+        n, x = x.shape[0] if n is None else n, _plain_rows(x)
+        self._check_room(x, slice(0, n))
+        out = np.empty((n, self.outputs))
+        if isinstance(x, CsrRows):
+            experts.read_sparse(*self._parts(x), self.work, x, out)
         else:
-            basis, rows = self.basis[which], self.rows[:filled, which]
-            w = basis[:, :p] + basis[:, p:] @ on_b.T + rows.T @ on_x.T
-        metric = self.features.table[which, METRIC]
-        w /= np.where(metric > 0, metric, 1.0)[:, None]
-        share = np.exp(mix.losses.min(axis=1, keepdims=True) - mix.losses)
-        share /= share.sum(axis=1, keepdims=True)
-        return np.einsum("fce,ce->fc", w.reshape(len(which), self.outputs, rates), share)
+            experts.read_dense(*self._parts(x), self.work, x, out)
+        return out
 
-    def margins(self, x: Any) -> Floats:
-        """Return the margins (n, outputs) of rows of the kind that is learnt."""
-        if not self.sparse:
-            rows = np.empty((len(x), self.d + 1))
-            _features.prepare_dense(self.features, x, False, rows, np.empty(len(x)), np.empty((3, self.d)))
-            return rows @ self.weights() + self.offset
-        whole = slice(0, x.shape[0])
-        values, which, starts, _ = _features.prepare_sparse(self.features, self.shifted, x, whole, learn=False)
-        some, place = np.unique(which, return_inverse=True)
-        rows = sp.csr_array((values, place, starts), shape=(x.shape[0], len(some)))
-        return np.asarray(rows @ self.weights(some)) + self.offset
+
+def _plain_rows(x: Any) -> Any:
+    """Return sparse rows as compiled loops take them, and dense rows as they are."""
+    if not sp.issparse(x):
+        return x
+    return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
+
+
+def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """Return weights (features, outputs, experts) and shares (outputs, experts) of half as many experts.
+
+    Experts that are neighbours become one, with the mean of their weights by their shares: the mixture is the same.
+    """
+    both = share.reshape(len(share), -1, 2)
+    total = both.sum(axis=2)
+    part = np.divide(both, total[:, :, None], out=np.full_like(both, 0.5), where=total[:, :, None] > 0)
+    return np.einsum("fokp,okp->fok", weights.reshape(len(weights), len(share), -1, 2), part), total
+
+
+def _with_outputs(weights: Any, outputs: int) -> Any:
+    """Return weights (features, outputs, experts) of more outputs, those of new classes 0.
+
+    One output, of the second class against the first, becomes two.
+    """
+    known = np.concatenate([-weights, weights], axis=1) if weights.shape[1] == 1 else weights
+    out = np.zeros((len(known), outputs, known.shape[2]), known.dtype)
+    out[:, : known.shape[1]] = known
+    return out

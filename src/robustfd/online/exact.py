@@ -1,0 +1,170 @@
+"""The exact Hessian, for few features: H = diag(P) + the sum of c^2 x x', and its inverse, renewed as rows come.
+
+Between two renewals, which come after an eighth more rows, the inverse stays as it is: a step differs little from
+that of the Hessian of the row before, and a row costs one product with a matrix.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from robustfd.linalg._compile import loops
+from robustfd.online.diagonal import INTERCEPT
+from robustfd.online.mixture import Mixture, Row, Work, set_kappa
+
+Floats = NDArray[np.float64]
+
+
+class Exact(NamedTuple):
+    """The Hessian in one or two memories, slow and fast; empty arrays if it is not in use. D is d + 1."""
+
+    inverse: Floats  # (memories, D, D): of H at the last renewal
+    past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last renewal
+    block: Floats  # (D, D): and since; the lower triangle
+    weights: Floats  # (D, memories outputs L)
+
+
+def start(size: int, memories: int, outputs: int, count: int) -> Exact:
+    """Return the Hessian of no rows for `size` features with the intercept; of 0 memories it is not in use."""
+    size = size if memories else 0
+    return Exact(
+        inverse=np.zeros((memories, size, size)),
+        past=np.zeros((memories, size, size)),
+        block=np.zeros((size, size)),
+        weights=np.zeros((size, memories * outputs * count)),
+    )
+
+
+def with_features(exact: Exact, more: int) -> Exact:
+    """Return the same with more features, of which nothing is known."""
+    wide = ((0, 0), (0, more), (0, more))
+    new = exact._replace(
+        inverse=np.pad(exact.inverse, wide),
+        past=np.pad(exact.past, wide),
+        block=np.pad(exact.block, wide[1:]),
+        weights=np.pad(exact.weights, ((0, more), (0, 0))),
+    )
+    for j in range(len(exact.block), len(new.block)):
+        new.inverse[:, j, j] = 1.0
+    return new
+
+
+def renew(exact: Exact, prior: Floats, faded: float) -> None:
+    """Take the rows of the block into H, after the fast memory is multiplied by `faded`, and invert it."""
+    block = _symmetric(exact.block)
+    for memory in range(len(exact.past)):
+        past = exact.past[memory]
+        if memory == 1:
+            past *= faded
+        past += block
+        h = past.T.copy()
+        h.flat[:: len(h) + 1] += np.where(prior > 0, prior, 1.0)  # of a feature never seen nothing is known
+        factor, failed = dpotrf(h.T, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("The Hessian is not positive definite.")
+        exact.inverse[memory] = _symmetric(dpotri(factor, lower=1, overwrite_c=1)[0])
+    exact.block[:] = 0.0
+
+
+def _symmetric(lower: Floats) -> Floats:
+    """Return the symmetric matrix of which this is the lower triangle, with zeros above."""
+    whole = lower + lower.T
+    whole.flat[:: len(whole) + 1] *= 0.5
+    return whole
+
+
+@loops
+def meet(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
+    """Fill kappa and margins of the exact experts, and for each memory the direction H^-1 zeta."""
+    weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
+    sums, width = work.better[0], exact.weights.shape[1]
+    for i in range(width):
+        sums[i] = 0.0
+    for e in range(row.size):
+        zeta, source = work.value[e], weights[work.feature[e]]
+        for i in range(width):
+            sums[i] += zeta * source[i]
+    for memory in range(len(exact.inverse)):
+        inverse, g = exact.inverse[memory], work.direction[memory]
+        for i in range(size):
+            g[i] = 0.0
+        for e in range(row.size):
+            zeta, column = work.value[e], inverse[work.feature[e]]
+            for i in range(size):
+                g[i] += zeta * column[i]
+        kappa, cross, own = 0.0, 2.0 * INTERCEPT * g[0], INTERCEPT * INTERCEPT * inverse[0, 0]
+        for e in range(row.size):
+            kappa += work.value[e] * g[work.feature[e]]
+        first = after + memory * count
+        norm, length = row.norm * (cross + row.norm * kappa), row.length * (cross + row.length * kappa)
+        set_kappa(mix, work, first, first + count, own + norm, own + length)
+        for c in range(len(work.margin)):
+            start = (memory * len(work.margin) + c) * count
+            for k in range(count):
+                f = row.length if mix.linear[first + k] > 0 else row.norm
+                work.margin[c, first + k] = f * sums[start + k] + INTERCEPT * weights[0, start + k]
+
+
+@loops
+def move(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
+    """Take the steps of the exact experts, and add the curvature c2 of the row to the block."""
+    weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
+    outputs, steps, scaled = len(work.margin), work.better[1], work.better[2]
+    for memory in range(len(exact.inverse)):
+        first = after + memory * count
+        for c in range(outputs):
+            start = (memory * outputs + c) * count
+            for k in range(count):
+                steps[start + k] = INTERCEPT * work.step[c, first + k]
+                f = row.length if mix.linear[first + k] > 0 else row.norm
+                scaled[start + k] = f * work.step[c, first + k]
+        start, width = memory * outputs * count, outputs * count
+        g, intercept, steps_here, scaled_here = (
+            work.direction[memory],
+            exact.inverse[memory, 0],
+            steps[start:],
+            scaled[start:],
+        )
+        for i in range(size):
+            target, along, across = weights[i, start:], g[i], intercept[i]
+            for k in range(width):
+                target[k] += along * scaled_here[k] + across * steps_here[k]
+    x, block = work.direction[2], exact.block  # the row with its zeros, for loops in vector registers
+    for i in range(size):
+        x[i] = 0.0
+    x[0] = INTERCEPT
+    for e in range(row.size):
+        x[work.feature[e]] = row.curve * work.value[e]
+    for i in range(size):
+        if x[i] != 0.0:
+            target, scale = block[i], c2 * x[i]
+            for j in range(i + 1):
+                target[j] += scale * x[j]
+
+
+@loops
+def rescale(exact: Exact, j: int, change: float) -> None:
+    """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
+    size = len(exact.block)
+    for i in range(size):
+        exact.block[j, i] /= change
+        exact.block[i, j] /= change
+        for memory in range(len(exact.inverse)):
+            exact.past[memory, j, i] /= change
+            exact.past[memory, i, j] /= change
+            exact.inverse[memory, j, i] *= change
+            exact.inverse[memory, i, j] *= change
+    for k in range(exact.weights.shape[1]):
+        exact.weights[j, k] *= change
+
+
+@loops
+def move_centre(exact: Exact, mix: Mixture, j: int, norm: float, length: float) -> None:
+    """Add the weights of feature j to the intercepts, times `length` for linear experts and `norm` for others."""
+    count, outputs = mix.plain.shape[1] // 2, len(mix.share)
+    for i in range(exact.weights.shape[1]):
+        memory = i // (outputs * count)
+        linear = mix.linear[mix.plain.shape[1] + memory * count + i % count] > 0
+        exact.weights[0, i] += (length if linear else norm) * exact.weights[j, i]

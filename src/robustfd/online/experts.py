@@ -1,0 +1,312 @@
+"""The learner with nothing to tune, row by row: experts side by side, and the loops over rows.
+
+An expert is a linear model. Experts differ in
+
+- rate: how long their steps are,
+- memory: their Hessian sums the curvature of all rows (slow) or of recent rows (fast),
+- scaling: each row is divided by its own length, or all rows are multiplied by the same number (linear),
+- form of the Hessian: diagonal (diagonal.py), exact (exact.py) or diagonal plus sketch (low_rank.py).
+
+A row meets all experts, their mixture predicts (mixture.py), and each takes its step. Then the statistics of its
+features are brought up to date (feature_stats.py). Every row is learnt on its own, so how they come does not matter.
+
+Compiled functions take None in place of `whole`, the exact Hessian, or `low`, the one with a sketch, if it cannot come
+into use: numba then does not compile what they would do with it, which takes seconds.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd.linalg._compile import entry, loops
+from robustfd.linalg.lapack import fetch_row
+from robustfd.online import diagonal, exact, low_rank, mixture
+from robustfd.online.diagonal import INTERCEPT
+from robustfd.online.exact import Exact
+from robustfd.online.feature_stats import (
+    MOVE,
+    ROUND_OFF,
+    WINDOW,
+    Features,
+    is_regular,
+    meet_feature,
+    note_value,
+    renew_scale,
+)
+from robustfd.online.low_rank import LowRank
+from robustfd.online.mixture import Mixture, Row, Work, note_shares, predict
+from robustfd.online.rows import Batch, CsrRows
+
+Floats = NDArray[np.float64]
+
+GAMMA = 0.999  # what the curvature of a row counts a row later, in the fast memory
+LONGEST = 1e100  # a value in units of its feature is cut there, so that it has a square
+HEAVIEST = 1e12  # a row of more weight counts as this
+FADED = 1e-200  # a fade below this is set back to 1
+FAR = 100.0  # the square of how many times as long as usual a row may be for linear experts
+HUGE = 1e30  # a row whose squares sum to more is made shorter first, since weights are float32
+
+
+class Diagonal(NamedTuple):
+    """The diagonal experts, and what all experts share."""
+
+    features: Features
+    mix: Mixture
+    weights: NDArray[np.float32]  # (d + 1, memories outputs L)
+
+
+class Experts(NamedTuple):
+    """All that a row meets; empty arrays for a better Hessian that is not in use."""
+
+    features: Features
+    mix: Mixture
+    weights: NDArray[np.float32]
+    exact: Exact
+    low_rank: LowRank
+
+
+@loops
+def take_dense(features: Features, x: Any, work: Work) -> int:
+    """List what is not zero in a dense row, the centred features first; return how many entries there are."""
+    many = len(features.centred)
+    for k in range(many):
+        j = features.centred[k]
+        work.feature[k], work.raw[k] = j, x[j - 1]
+    n = many
+    if many < len(x):
+        for j in range(len(x)):
+            if x[j] != 0.0 and features.table[j + 1]["number"] == 0:
+                work.feature[n], work.raw[n] = j + 1, x[j]
+                n += 1
+    return n
+
+
+@loops
+def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
+    """Do as `take_dense` for row i of sparse rows."""
+    many = len(features.centred)
+    for k in range(many):
+        work.feature[k], work.raw[k] = features.centred[k], 0.0
+    n = many
+    for e in range(rows.indptr[i], rows.indptr[i + 1]):
+        j, x = np.int64(rows.indices[e]) + 1, rows.data[e]
+        number = features.table[j]["number"]
+        if number > 0:
+            work.raw[number - 1] += x
+        elif x != 0.0:
+            work.feature[n], work.raw[n] = j, x
+            n += 1
+    return n
+
+
+@loops
+def scale_row(shared: Diagonal, work: Work, n: int, learn: bool) -> Row:
+    """Fill work.value with zeta and return what the row is; with `learn`, new features are known afterwards."""
+    features, totals, total, slow, fast = shared.features, shared.features.totals[0], 0.0, 0.0, 0.0
+    fade, logarithms, met = totals["fade"], 0.0, 0.0
+    for e in range(n):
+        j = work.feature[e]
+        row, z = features.table[j], work.raw[e]
+        number = row["number"]
+        if number > 0:
+            centre = features.centre[0, number - 1]
+            z -= centre
+            if abs(z) <= ROUND_OFF * abs(centre):
+                z = 0.0
+        fetch_row(shared.weights, j)
+        if row["inverse"] == 0.0 and z * z > 0.0:
+            if learn:
+                meet_feature(row, totals, z * z)
+                logarithms += math.log(z * z)
+                met += 1.0
+            elif totals["log_weight"] > 0:  # as long as it would be
+                total += z * z / math.exp(totals["logarithms"] / totals["log_weight"])
+            else:
+                total += 1.0
+        zeta = min(max(z * row["inverse"], -LONGEST), LONGEST)
+        work.value[e] = work.step_slow[e] = work.step_fast[e] = 0.0
+        if zeta * zeta > 0.0:
+            total += zeta * zeta
+            work.value[e] = zeta
+            work.step_slow[e] = zeta / (row["prior"] + row["slow"])
+            work.step_fast[e] = zeta / (row["prior"] + row["fast"] * fade)
+            slow += zeta * work.step_slow[e]
+            fast += zeta * work.step_fast[e]
+    totals["logarithms"] += logarithms
+    totals["log_weight"] += met
+    if total > HUGE:
+        shorter = math.sqrt(HUGE / total)
+        for e in range(n):
+            work.value[e] *= shorter
+            work.step_slow[e] *= shorter
+            work.step_fast[e] *= shorter
+        total, slow, fast = HUGE, slow * shorter * shorter, fast * shorter * shorter
+    length = totals["length"]
+    if total > FAR * n:
+        length *= math.sqrt(FAR * n / total)
+    norm = math.sqrt(2.0 / (total + n)) if n > 0 else 1.0
+    return Row(n, norm, length, length if shared.mix.targets[0]["numbers"] else norm, slow, fast)
+
+
+@loops
+def meet_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int, learn: bool) -> Row:
+    """Fill work with what the row is to the experts, and the prediction; return what it is."""
+    row = scale_row(shared, work, n, learn)
+    diagonal.meet(shared.weights, shared.features, shared.mix, row, work)
+    if whole is not None and len(whole.block) > 0:
+        exact.meet(whole, shared.mix, row, work)
+    if low is not None and len(low.diagonal) > 0:
+        low_rank.meet(low, shared.features, shared.mix, row, work)
+    predict(shared.mix, work)
+    return row
+
+
+@loops
+def learn_row(
+    shared: Diagonal, whole: Any, low: Any, work: Work, row: Row, y: float, weight: float, note: bool
+) -> None:
+    """Take the steps of a row that was met; with `note`, also bring the statistics of its features up to date."""
+    features, mix, totals = shared.features, shared.mix, shared.features.totals[0]
+    weight = min(weight, HEAVIEST)
+    if totals["rows"] == 0.0:
+        totals["weight"] = weight
+    if note:
+        note_shares(mix, int(totals["rows"]))
+    if mix.targets[0]["numbers"]:
+        c2 = mixture.learn_number(mix, work, y, weight, weight / totals["weight"])
+    else:
+        c2 = mixture.learn_classes(mix, work, y, weight, weight / totals["weight"])
+    diagonal.move(shared.weights, features, mix, row, work, c2)
+    if whole is not None and len(whole.block) > 0:
+        exact.move(whole, mix, row, work, c2)
+    if low is not None and len(low.diagonal) > 0:
+        low_rank.move(low, mix, row, work, c2, int(totals["rows"]))
+    totals["fade"] *= GAMMA
+    if totals["fade"] < FADED:
+        for j in range(len(features.table)):
+            features.table[j]["fast"] *= totals["fade"]
+        totals["fade"] = 1.0
+    if note:
+        totals["rows"] += 1.0
+        totals["norm"] += (row.norm - totals["norm"]) / min(totals["rows"], WINDOW)
+        totals["weight"] += (weight - totals["weight"]) / min(totals["rows"], WINDOW)
+        note_row(shared, whole, low, work, row.size)
+
+
+@loops
+def note_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int) -> None:
+    """Bring the statistics of the features of a row up to date; in which order they come does not matter."""
+    features, totals, logarithms, more = shared.features, shared.features.totals[0], 0.0, 0.0
+    for e in range(n):
+        j = work.feature[e]
+        row = features.table[j]
+        if row["inverse"] == 0.0:
+            continue
+        due, number = note_value(features, row, work.raw[e]), row["number"]
+        if number > 0:
+            away = (features.centre[1, number - 1] - features.centre[0, number - 1]) * row["inverse"]
+            if due or abs(away) > MOVE:
+                move_centre(shared, whole, low, j, away)
+                features.centre[0, number - 1] = features.centre[1, number - 1]
+        if due:
+            change = renew_scale(row, totals)
+            if change != 1.0:
+                rescale(shared, whole, low, j, change)
+            if number == 0 and is_regular(row["count"]):
+                logarithms += 0.75 * row["count"] * math.log(row["square"])
+                more += 0.75 * row["count"]
+    totals["logarithms"] += logarithms
+    totals["log_weight"] += more
+
+
+@loops
+def move_centre(shared: Diagonal, whole: Any, low: Any, j: int, away: float) -> None:
+    """Let the intercepts take up that the centre of feature j moves by `away`, in units of the feature."""
+    weights, mix, totals = shared.weights, shared.mix, shared.features.totals[0]
+    count, outputs, half = mix.plain.shape[1] // 2, len(mix.share), weights.shape[1] // 2
+    norm, length = totals["norm"] * away / INTERCEPT, totals["length"] * away / INTERCEPT
+    for memory in range(2):
+        for c in range(outputs):
+            for k in range(count):
+                i = memory * half + c * count + k
+                weights[0, i] += (length if mix.linear[memory * count + k] > 0 else norm) * weights[j, i]
+    if whole is not None and len(whole.block) > 0:
+        exact.move_centre(whole, mix, j, norm, length)
+    if low is not None and len(low.diagonal) > 0:
+        low_rank.move_centre(low, mix, j, norm, length)
+
+
+@loops
+def rescale(shared: Diagonal, whole: Any, low: Any, j: int, change: float) -> None:
+    """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
+    for k in range(shared.weights.shape[1]):
+        shared.weights[j, k] *= change
+    if whole is not None and len(whole.block) > 0:
+        exact.rescale(whole, j, change)
+    if low is not None and len(low.diagonal) > 0:
+        low_rank.rescale(low, j, change)
+
+
+@loops
+def write_output(mix: Mixture, work: Work, out: Any) -> None:
+    """Fill out with the prediction, numbers in the units they came in."""
+    targets = mix.targets[0]
+    for c in range(len(out)):
+        out[c] = targets["offset"] + targets["unit"] * work.output[c]
+
+
+@loops
+def is_full(low: Any) -> bool:
+    """Return whether the sketch must shrink before the next row."""
+    if low is not None:
+        return len(low.diagonal) > 0 and low.filled[0] == len(low.buffer)
+    return False
+
+
+@entry
+@loops
+def learn_dense(shared: Diagonal, whole: Any, low: Any, work: Work, x: Any, batch: Batch, note: bool) -> int:
+    """Learn rows and fill their margins (n, outputs), those before; return how many, until a sketch is full.
+
+    Without `note` the statistics of features stay as they are.
+    """
+    for i in range(len(batch.y)):
+        if is_full(low):
+            return i
+        row = meet_row(shared, whole, low, work, take_dense(shared.features, x[i], work), True)
+        write_output(shared.mix, work, batch.margins[i])
+        learn_row(shared, whole, low, work, row, batch.y[i], batch.weight[i], note)
+    return len(batch.y)
+
+
+@entry
+@loops
+def learn_sparse(shared: Diagonal, whole: Any, low: Any, work: Work, rows: CsrRows, batch: Batch, note: bool) -> int:
+    """Do as `learn_dense` for sparse rows."""
+    for i in range(len(batch.y)):
+        if is_full(low):
+            return i
+        row = meet_row(shared, whole, low, work, take_sparse(shared.features, rows, i, work), True)
+        write_output(shared.mix, work, batch.margins[i])
+        learn_row(shared, whole, low, work, row, batch.y[i], batch.weight[i], note)
+    return len(batch.y)
+
+
+@entry
+@loops
+def read_dense(shared: Diagonal, whole: Any, low: Any, work: Work, x: Any, out: Any) -> None:
+    """Fill out (n, outputs) with predictions."""
+    for i in range(len(out)):
+        meet_row(shared, whole, low, work, take_dense(shared.features, x[i], work), False)
+        write_output(shared.mix, work, out[i])
+
+
+@entry
+@loops
+def read_sparse(shared: Diagonal, whole: Any, low: Any, work: Work, rows: CsrRows, out: Any) -> None:
+    """Fill out (n, outputs) with predictions."""
+    for i in range(len(out)):
+        meet_row(shared, whole, low, work, take_sparse(shared.features, rows, i, work), False)
+        write_output(shared.mix, work, out[i])

@@ -1,0 +1,228 @@
+"""What is known of each feature without labels: how often it occurs, its centre, its scale, its curvature so far.
+
+Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is seldom zero in the first rows is
+centred. All learning happens in units of the features: with z = x - centre for a centred feature and z = x for
+another, the learner sees zeta = z / S. With V the moving mean square of z and rho = count / rows the density,
+
+    S^2 = V for a centred feature, else g (V/g)^min(1, 2 rho), g the geometric mean of V over all non-zeros
+    prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
+
+or, for targets that are numbers, P = 16 a0 if not centred. S and P are renewed when a feature has occurred 4, 16, 64,
+... times, and when V has left [1/4, 4] times what it was at the last renewal. If S changes fourfold or more, the
+feature has come in another unit: its weights, which are of zeta, stay. Otherwise the estimate of S became better: the
+weights of z stay, so those of zeta change. The centre moves to the mean of recent rows when S is renewed and when the
+mean is half a standard deviation away; the intercepts of experts take up the difference.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd.linalg._compile import entry, loops
+from robustfd.online.rows import CsrRows
+
+Floats = NDArray[np.float64]
+
+RAREST = 1.0 / 64.0  # lower densities count as this
+SPARSE = 16.0  # for numbers, how many times as large the prior of a feature that is not centred is
+CENTRE = 0.75  # a feature that is not zero in more than this share of the first rows is centred
+ROUND_OFF = 1e-9  # a constant column differs from its mean by this much of it, at most
+WINDOW = 1000.0  # rows that the moving mean square and the mean look back
+MOVE = 0.5  # the centre moves when the mean over recent rows is so many standard deviations away
+CUT = 4.0  # a value moves the mean as if it were this many standard deviations away, at most
+UNIT = 4.0  # S^2 that changes by more than this factor is a change of unit
+
+# One line of the cache each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, c^2 the curvature of the loss: over all
+# rows, and over recent ones, divided by `fade` (Totals). `number` is 1, 2, ... for a centred feature, else 0.
+FEATURE = np.dtype(
+    [
+        ("count", "f8"), ("square", "f8"), ("reference", "f8"), ("inverse", "f8"), ("prior", "f8"),
+        ("slow", "f8"), ("fast", "f8"), ("number", "i8"),
+    ]
+)  # fmt: skip
+# Of all rows: how many there were; gamma^rows; for g the weighted sum of log V and the sum of weights; what a row is
+# multiplied by if all are alike, and the mean of that if each is scaled on its own; the mean weight of rows; a0, and
+# whether it depends on the density.
+TOTALS = np.dtype(
+    [
+        ("rows", "f8"), ("fade", "f8"), ("logarithms", "f8"), ("log_weight", "f8"), ("length", "f8"),
+        ("norm", "f8"), ("weight", "f8"), ("prior", "f8"), ("by_density", "f8"),
+    ]
+)  # fmt: skip
+
+
+class Features(NamedTuple):
+    """The statistics of features, and which of them are centred."""
+
+    table: Any  # (d + 1,) of FEATURE
+    totals: Any  # (1,) of TOTALS
+    centred: NDArray[np.int64]  # the centred features
+    centre: Floats  # (2, centred): the centre of each, and its mean over recent rows, where the centre will move
+
+
+def start(d: int, *, prior: float, by_density: bool) -> Features:
+    """Return what is known of d features before the first row."""
+    table, totals = aligned(d + 1, FEATURE), np.zeros(1, TOTALS)
+    totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
+    totals["norm"] = totals["length"] = totals["weight"] = 1.0
+    table["inverse"][0], table["prior"][0] = 1.0, prior
+    return Features(table, totals, np.zeros(0, np.int64), np.zeros((2, 0)))
+
+
+def aligned(n: int, dtype: Any, width: int = 1) -> Any:
+    """Return zeros of shape (n,), or (n, width), whose first byte begins a line of the cache."""
+    size = n * width * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    array = memory[begin : begin + size].view(dtype)
+    return array if width == 1 else array.reshape(n, width)
+
+
+def with_features(features: Features, d: int) -> Features:
+    """Return features with more of them, of which nothing is known."""
+    table = aligned(d + 1, FEATURE)
+    table[: len(features.table)] = features.table
+    return features._replace(table=table)
+
+
+def learn_first(features: Features, x: Any, n: int) -> Features:
+    """Return the statistics of the first n rows x, sparse or dense, before which no others were seen.
+
+    Of features that are to be centred, values further than ten robust standard deviations from the median are cut.
+    """
+    table, totals = features.table, features.totals.copy()
+    seen, count, square, columns = _columns_of(x, n)
+    chosen = (count > CENTRE * n) & (n > 1)
+    values = robust_cut(np.ascontiguousarray(columns(chosen)))  # numpy adds in the order that the memory has
+    mean = values.mean(axis=0)
+    off = values - mean
+    off[np.abs(off) <= ROUND_OFF * np.abs(mean)] = 0.0
+    square = np.divide(square, count, out=np.zeros(len(seen)), where=count > 0)
+    square[chosen] = np.square(off).sum(axis=0) / max(n - 1, 1)
+    rows = np.zeros(len(seen), FEATURE)
+    rows["count"], rows["square"] = np.where(chosen, n, count), square
+    rows["number"][chosen] = np.arange(1, np.count_nonzero(chosen) + 1)
+    table[seen + 1] = rows
+    table[0] = np.zeros(1, FEATURE)[0]
+    table["inverse"][0], table["prior"][0], table["count"][0] = 1.0, totals["prior"][0], n
+    rest = ~chosen & (square > 0)
+    totals["rows"], totals["fade"] = n, 1.0
+    totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
+    entries = rows["count"].sum()
+    totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
+    features = Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
+    first_scales(features, seen + 1)
+    return features
+
+
+def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Any]:
+    """Return which features occur, how often, the sums of their squares, and a function that returns some columns."""
+    if not isinstance(x, CsrRows):
+        seen = np.arange(x.shape[1])
+        return seen, np.count_nonzero(x, axis=0).astype(float), np.square(x).sum(axis=0), lambda some: x[:, some]
+    seen, place = np.unique(x.indices, return_inverse=True)
+
+    def columns(some: Any) -> Floats:
+        out, which, inside = np.zeros((n, np.count_nonzero(some))), np.cumsum(some) - 1, some[place]
+        row = np.repeat(np.arange(n), np.diff(x.indptr))
+        out[row[inside], which[place[inside]]] = x.data[inside]
+        return out
+
+    count = np.bincount(place, x.data != 0.0, len(seen))
+    squares = np.bincount(place, x.data * x.data, len(seen))
+    return seen.astype(np.int64), count.astype(np.float64), squares.astype(np.float64), columns
+
+
+def robust_cut(values: Floats) -> Floats:
+    """Return values (n, k), each column cut at ten robust standard deviations from its median; from 9 rows on."""
+    if len(values) < 9:
+        return values
+    median = np.median(values, axis=0)
+    spread = 10.0 * 1.4826 * np.median(np.abs(values - median), axis=0)
+    spread = np.where(spread > 0, spread, np.inf)  # of a column that is mostly constant nothing is known
+    return np.clip(values, median - spread, median + spread)
+
+
+# ------------------------------------------------------------ compiled
+
+
+@loops
+def scale_square(row: Any, totals: Any) -> float:
+    """Return S^2 of a feature from its statistics."""
+    square = row["square"]
+    if row["number"] > 0 or totals["log_weight"] <= 0 or square <= 0:
+        return square
+    power = 2.0 * row["count"] / max(totals["rows"], 1.0)
+    if power >= 1.0:
+        return square
+    g = totals["logarithms"] / totals["log_weight"]
+    return math.exp(g + power * (math.log(square) - g) if power > 0.0 else g)
+
+
+@loops
+def prior_of(row: Any, totals: Any) -> float:
+    """Return P of a feature from its statistics."""
+    if row["number"] > 0:
+        return totals["prior"]
+    if totals["by_density"] == 0.0:
+        return SPARSE * totals["prior"]
+    return totals["prior"] * math.sqrt(max(min(row["count"] / max(totals["rows"], 1.0), 1.0), RAREST))
+
+
+@entry
+@loops
+def first_scales(features: Features, which: Any) -> None:
+    """Set S and P of features from their statistics."""
+    totals = features.totals[0]
+    for k in range(len(which)):
+        row = features.table[which[k]]
+        if row["square"] > 0:
+            row["inverse"] = 1.0 / math.sqrt(scale_square(row, totals))
+            row["prior"] = prior_of(row, totals)
+            row["reference"] = row["square"]
+
+
+@loops
+def meet_feature(row: Any, totals: Any, square: float) -> None:
+    """Set what is known of a feature after its first value, whose square is given; `totals` do not know it yet."""
+    row["square"] = row["reference"] = square
+    row["count"] = 0.0
+    row["inverse"] = 1.0 / math.sqrt(scale_square(row, totals))
+    row["prior"] = prior_of(row, totals)
+
+
+@loops
+def note_value(features: Features, row: Any, x: float) -> bool:
+    """Take note of a value of a feature that was seen before; return whether it is time to renew its scale."""
+    row["count"] += 1.0
+    count, square, number, off = row["count"], row["square"], row["number"], x
+    if number > 0:
+        mean, most = features.centre[1], CUT * math.sqrt(square)
+        off = x - mean[number - 1]
+        mean[number - 1] += min(max(off, -most), most) / min(count, WINDOW)
+    new = min(square + (off * off - square) * max(1.0 / count, 1.0 / WINDOW), 2.0 * square)
+    row["square"] = new
+    return (is_regular(count) or new > UNIT * row["reference"] or UNIT * new < row["reference"]) and new > 0.0
+
+
+@loops
+def is_regular(count: float) -> bool:
+    """Return whether a count is 4, 16, 64, ..."""
+    whole = int(count)
+    return whole & (whole - 1) == 0 and whole & 0x5555555555555554 != 0
+
+
+@loops
+def renew_scale(row: Any, totals: Any) -> float:
+    """Renew S and P; return what the weights are to be multiplied by: 1 if the feature came in another unit."""
+    old, square = row["inverse"], scale_square(row, totals)
+    row["reference"], row["prior"] = row["square"], prior_of(row, totals)
+    row["inverse"] = 1.0 / math.sqrt(square)
+    change = square * old * old
+    if row["count"] > 4.0 and (change > UNIT or UNIT * change < 1.0):
+        return 1.0
+    row["slow"] /= change
+    row["fast"] /= change
+    return math.sqrt(change)
