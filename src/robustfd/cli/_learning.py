@@ -160,4 +160,6 @@ def about_learner(model: Any) -> dict[str, Any]:
     for name in ("progressive_loss", "progressive_error"):
         if hasattr(model, f"{name}_"):
             result[name] = float(getattr(model, f"{name}_"))
+    if hasattr(model, "hessian_"):
+        result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_}
     return result

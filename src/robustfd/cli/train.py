@@ -25,7 +25,13 @@ def train(
     ] = Learner.newton,
     sketch_size: Annotated[
         int | None,
-        typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch, 20 by default.", show_default=False),
+        typer.Option(
+            "-m",
+            "--sketch-size",
+            min=0,
+            help="Rows of the sketch, 0 for none. By default what pays.",
+            show_default=False,
+        ),
     ] = None,
     loss: Annotated[Loss, typer.Option(help="Of regression; huber for targets with outliers.")] = Loss.squared,
     classes: Annotated[

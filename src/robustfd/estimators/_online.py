@@ -174,8 +174,11 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             rows = {"dicts": "dicts", "pairs": "pairs (indices, values)", "rows": "rows of fixed width"}
             raise ValueError(f"This model was begun with {rows[mine]} and cannot take {rows[kind]}.")
 
-    def _row_of(self, x: Any, kind: Kind) -> tuple[Any, dict[Any, int]]:
-        """Return a dict or a pair as a sparse row, as wide as it takes, and the names that are new."""
+    def _row_of(self, x: Any, kind: Kind, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
+        """Return a dict or a pair as a sparse row, as wide as it takes, and the names that are new.
+
+        With `known_only`, features that were never seen are left out.
+        """
         self._check_kind(kind)
         new: dict[Any, int] = {}
         if kind == "dicts":
@@ -188,7 +191,15 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
                 f"x has the index {indices[-1]}, but {type(self).__name__} is expecting {self.n_features_in_} features."
             )
         check_numbers(values)
-        return sp.csr_array((values, indices, np.array([0, len(indices)])), shape=(1, width)), new
+        if known_only and width > self.n_features_in_:
+            width = self.n_features_in_
+            known = int(np.searchsorted(indices, width))
+            indices, values = indices[:known], values[:known]
+        return self._single_row(values, indices, width), new
+
+    def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
+        """Return a single row with these entries as `_learn_rows` and `_margins` take it."""
+        return sp.csr_array((values, indices, np.array([0, len(indices)])), shape=(1, width))
 
     def _margins_of_one(self, x: Any) -> Floats:
         """Return the margins (outputs,) of a row that is only to be judged; features never seen do not count."""
@@ -198,9 +209,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             row = check_rows(self, _flat(x)[None], reset=False)
             check_numbers(row)
         else:
-            row, _ = self._row_of(x, kind)
-            if row.shape[1] > self.n_features_in_:
-                row = row[:, : self.n_features_in_]
+            row, _ = self._row_of(x, kind, known_only=True)
         return self._finite_margins(row)[0]
 
     # -- reading

@@ -10,6 +10,7 @@ Floats = NDArray[np.float64]
 Kind = Literal["dicts", "pairs", "rows"]
 
 LAST = 2**31 - 2  # indices are of 32 bits
+PLAIN = {float, bool, np.float64}
 
 
 def kind_of(x: Any) -> Kind:
@@ -24,6 +25,14 @@ def entries_of_dict(x: Mapping[Any, Any], known: Mapping[Any, int]) -> tuple[NDA
 
     New names get theirs in alphabetical order: the order of a dict does not matter, not even for rounding.
     """
+    if PLAIN.issuperset(map(type, x.values())):  # known names of plain numbers: a fifth of the time
+        places = list(map(known.get, x))
+        if None not in places:
+            indices, numbers = np.array(places, np.int32), np.array(list(x.values()), np.float64)
+            if np.all(indices[1:] > indices[:-1]):
+                return indices, numbers, {}
+            order = np.argsort(indices)
+            return indices[order], numbers[order], {}
     named: dict[Any, float] = {}
     for name, value in x.items():
         if isinstance(value, str):

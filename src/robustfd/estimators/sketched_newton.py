@@ -1,8 +1,10 @@
-"""Online classification and regression with nothing to tune: implicit Newton steps at several rates on one sketch."""
+"""Online classification and regression with nothing to tune: experts side by side, mixed by what they earn."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import log_expit
 from sklearn.base import ClassifierMixin, RegressorMixin
 
@@ -11,15 +13,21 @@ from robustfd._validation import check_choice, check_integer
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
-from robustfd.online._features import INTERCEPT, LENGTH, MEAN
-from robustfd.online.rows import as_rows
+from robustfd.online import first_edition, progress
+from robustfd.online.rows import CsrRows, as_rows
 from robustfd.online.snapshot import Parts
 from robustfd.online.untuned import UntunedState
-from robustfd.online.untuned_snapshot import pack_untuned, sizes_of_untuned, unpack_untuned
 
-NARROW = 8  # features up to which a smaller sketch, as exact, serves
-HUBER = 2.0  # residuals of late, from where on they count in proportion only
-DENSE = 512  # features up to which sparse rows are made dense, a few at a time
+HUBER = {"squared": 8.0, "huber": 2.0}  # recent residuals, from where on one counts in proportion only
+
+
+class SingleRow(NamedTuple):
+    """A sparse row; scipy would take longer to make it than the model to learn it."""
+
+    data: Floats
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+    shape: tuple[int, int]
 
 
 class _Untuned(OnlineEstimator):
@@ -31,88 +39,114 @@ class _Untuned(OnlineEstimator):
     n_features_in_: int
 
     def _check_parameters(self) -> None:
-        if not (isinstance(self.sketch_size, str) and self.sketch_size == "auto"):
-            check_integer("sketch_size", self.sketch_size, 2)
+        if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
+            return
+        if check_integer("sketch_size", self.sketch_size, 0) == 1:
+            raise ValueError("sketch_size must be 'auto', 0 (no sketch) or an integer of at least 2, got 1.")
 
-    def _begin_model(self, d: int, outputs: int, *, sparse: bool, growing: bool, huber: float | None = None) -> None:
-        m = self.sketch_size
-        if isinstance(m, str):
-            m = 10 if d <= NARROW and not growing else 20
-        self._model = UntunedState(d, int(m), outputs, sparse=growing or (sparse and d > DENSE), huber=huber)
+    def _begin_model(self, d: int, outputs: int) -> None:
+        sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
+        self._model = UntunedState(d, outputs, sketch=sketch, huber=HUBER.get(getattr(self, "loss", "")))
+
+    def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
+        return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
         """Learn rows and return their margins."""
-        model = self._model
-        margins = np.empty((x.shape[0], model.outputs))
-        model.expect(x.shape[0])
-        for part, rows in blocks(x, sparse=model.sparse):
-            rows = as_rows(rows, sparse=model.sparse)
-            try:
-                with np.errstate(over="raise", invalid="raise"):
-                    model.learn(rows, y[part].astype(np.float64), weight[part], margins[part])
-                fine = bool(np.isfinite(margins[part]).all())
-            except (FloatingPointError, np.linalg.LinAlgError):
-                fine = False
-            if not fine:
-                model.mix.losses[:] = np.nan  # so that nothing is learnt or predicted any more
-                raise OverflowError(
-                    f"The numbers of {type(self).__name__} overflowed, and it can learn no more: there are features, "
-                    "weights or targets of too different sizes."
-                )
+        margins = np.empty((x.shape[0], self._model.outputs))
+        if isinstance(x, SingleRow):
+            self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
+            return margins
+        for part, rows in blocks(x, sparse=sp.issparse(x)):
+            rows = as_rows(rows, sparse=sp.issparse(x))
+            self._model.learn(rows, y[part].astype(np.float64), weight[part], margins[part])
         return margins
 
     def _margins(self, x: Any) -> Floats:
+        if isinstance(x, SingleRow):
+            return self._model.margins(CsrRows(*x[:3]), 1)
         margins = np.empty((x.shape[0], self._model.outputs))
-        for part, rows in blocks(x, sparse=self._model.sparse):
-            margins[part] = self._model.margins(as_rows(rows, sparse=self._model.sparse))
+        for part, rows in blocks(x, sparse=sp.issparse(x)):
+            margins[part] = self._model.margins(as_rows(rows, sparse=sp.issparse(x)))
         return margins
 
     def _widen(self, d: int) -> None:
         self._model.widen(d)
 
-    def _weights(self) -> Floats:
+    def _linear_model(self) -> tuple[Floats, Floats]:
+        """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
         self._require_rows()
-        return self._model.weights()[: 1 + self.n_features_in_]
+        weights, intercepts = self._model.linear_model()
+        return weights[: self.n_features_in_], intercepts
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        return [pack_untuned(self._model)]
+        return [self._model.pack()]
 
     def _unpack_states(self, states: list[Parts]) -> None:
         (parts,) = states
-        d, m, outputs = sizes_of_untuned(parts)
-        self._check_sizes(d, outputs, sparse=(sparse := parts.flag("sparse")))
-        if self.sketch_size not in ("auto", m):
-            raise ValueError(f"{m} rows in a sketch of {self.sketch_size}")
-        huber = {None: None, "squared": np.inf, "huber": HUBER}[getattr(self, "loss", None)]
-        self._model = UntunedState(d, m, outputs, sparse=sparse, huber=huber)
-        unpack_untuned(self._model, parts)
+
+        def check(d: int, outputs: int) -> None:
+            self._check_sizes(d, outputs, sparse=True)
+            if d > 2 * self.n_features_in_:
+                raise ValueError(f"room for {d} features, of which {self.n_features_in_} were seen")
+
+        sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
+        unpack = first_edition.unpack if first_edition.is_first_edition(parts) else UntunedState.unpack
+        self._model = unpack(parts, check, sketch=sketch, huber=HUBER.get(getattr(self, "loss", "")))
+
+    @property
+    def hessian_(self) -> str:
+        """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal and a sketch."""
+        self._require_rows()
+        return self._model.form
+
+    @property
+    def sketch_size_(self) -> int:
+        """The rows of the sketch in use, 0 if there is none."""
+        self._require_rows()
+        return self._model.size if self._model.form == "sketch" else 0
 
     @property
     def singular_values_(self) -> Floats:
-        """The lengths (sketch_size - 1,) of the rows of the sketch, of scaled rows, after the last shrink; 0 before."""
+        """The lengths of the rows of the sketch after its last shrink, in units of the features; none without one."""
         self._require_rows()
-        return np.sqrt(self._model.mix.lam)
+        return np.sqrt(self._model.experts.low_rank.lam)
 
     @property
-    def offset_(self) -> Floats:
-        """What is subtracted from each feature."""
-        self._weights()
-        return self._model.features.table[1 : 1 + self.n_features_in_, MEAN].copy()
+    def drift_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows" and "share": the share of experts that forget, mean over all rows since the entry before.
+
+        It is near 0.5 or below while the past is a good guide, and rises when the stream changes.
+        """
+        self._require_rows()
+        return self._model.drift()
+
+    def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw `progressive_` against the number of rows, and `drift_` below; return the axes of the former.
+
+        With `ax` given only `progressive_` is drawn, to it.
+        """
+        if ax is not None:
+            return super().plot_progress(ax=ax, label=label)
+        upper, lower = progress.two_panels()
+        progress.plot_drift(self.drift_, lower)
+        return super().plot_progress(ax=upper, label=label)
 
 
 class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     r"""A linear classifier learnt in one pass, with nothing to tune.
 
-    Logistic loss, one against the rest for more than two classes. Features are scaled, and those that are seldom
-    zero centred, by what was seen of them; the Hessian of the loss is kept as
+    Logistic loss, one against the rest for more than two classes. Linear experts learn side by side. They differ in
+    the rate of their steps, in how much of the past their Hessian H remembers, and in how they scale rows. For every
+    row each takes a step :math:`w \leftarrow w + s \eta H^{-1} x` that is implicit, so that none can overshoot. The
+    prediction is the mean of the experts by the shares they have earned, which follow a stream that changes.
 
-    .. math:: H = D + B'B,
+    H is the diagonal for all streams. Experts with a better Hessian are added where they pay: the exact one for few
+    features, and for more a diagonal plus a Frequent Directions sketch, :math:`H = D + B'B`. The model looks at what
+    they gain when the number of rows doubles, and drops them or makes the sketch larger.
 
-    B a Frequent Directions sketch of the rows, weighted by the curvature of the loss, and D a diagonal to which
-    shrinks put back what they take away, where they took it: the diagonal of H is exact at all times. For every row
-    the steps :math:`w \leftarrow w + s \eta H^{-1} x` are implicit, so that none can overshoot, and are taken at
-    five rates eta side by side; the prediction is their mixture, by exponential weights of their recent losses. See
-    docs/mathematics.md. The sketch pays where features are correlated; on sparse text the diagonal does nearly as well.
+    Features are scaled by what was seen of them, and those that are seldom zero are centred. Outliers, and features
+    that change their unit, do no lasting harm. See docs/online-mathematics.md.
 
     Probabilities are logistic. For more than two classes they are a mixture, by the log losses so far, of three ways
     to make them of margins, from logistic ones divided by their sum to the softmax.
@@ -120,17 +154,21 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        m, rows of the sketch: 20, or 10 for up to 8 features. A row costs O(m) for each of its non-zeros and
-        O(m^2), whatever the number of features.
+        By default the model decides which Hessian pays. An integer m of at least 2 fixes a sketch of m rows, and 0 the
+        diagonal alone. A row costs O(1) for each of its non-zeros, and O(m) with a sketch.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     coef_ : array of shape (1 or n_classes, n_features)
     intercept_ : array of shape (1 or n_classes,)
-        Of rows as they are scaled and centred: `decision_function` is r (x - offset_)'coef_ + intercept_, with a
-        scale r of the row that is about 1 over its length in units of the features.
-    offset_ : array of shape (n_features,)
+        The mean effect of each feature, in its own unit: `X @ coef_.T + intercept_` is what `decision_function` would
+        be if all rows had the usual length. Some of the experts divide each row by its length, so the two differ.
+    hessian_ : {"diagonal", "exact", "sketch"}
+    sketch_size_ : int
+        The Hessian in use, and the rows of its sketch, 0 if there is none.
+    drift_ : dict
+        The share of the experts that forget over time: it rises when the stream changes.
     progressive_loss_, progressive_error_ : float
         Log loss and share of errors over all rows so far, each judged before it was learnt.
     progressive_ : dict
@@ -139,9 +177,8 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
 
     Notes
     -----
-    Beyond Luo et al. 2019: its regret bounds do not cover the diagonal, nor the mixture. What the first rows are
-    (four times the size of the sketch) is learnt again a few times while they come, each time with the scales of all
-    of them so far.
+    Beyond Luo et al. 2019: its regret bounds do not cover the mixture. The first 64 rows are learnt again whenever
+    their number doubles, each time with the statistics of all of them so far; each is judged when it first comes.
 
     Examples
     --------
@@ -158,7 +195,7 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
-        self._begin_model(d, outputs, sparse=sparse, growing=growing)
+        self._begin_model(d, outputs)
         self._calibration = np.zeros(len(SHARPNESS))
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
@@ -191,36 +228,37 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
 
     @property
     def coef_(self) -> Floats:
-        """The weights (1 or n_classes, n_features) of centred rows."""
-        return np.ascontiguousarray(self._weights()[1:].T)
+        """The mean effects (1 or n_classes, n_features) of features, in their own units."""
+        return np.ascontiguousarray(self._linear_model()[0].T)
 
     @property
     def intercept_(self) -> Floats:
-        """The intercepts (1 or n_classes,)."""
-        return INTERCEPT * self._weights()[0]
+        """The intercepts (1 or n_classes,) that go with `coef_`."""
+        return self._linear_model()[1]
 
 
 class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
     r"""A linear regression learnt in one pass, with nothing to tune: no rates, no scales of features or targets.
 
-    As `SketchedNewtonClassifier`, with the squared loss: residuals are judged in units of those of late, so that
-    targets a million times as large, or with any number added, have predictions a million times as large, or with
-    that number added.
+    As `SketchedNewtonClassifier`, with the squared loss. Residuals are judged in units of recent ones, so targets that
+    are a million times as large, or have any number added, have predictions to match. Predictions stay near the targets
+    seen: at most a tenth of their range outside it.
 
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        m, rows of the sketch: 20, or 10 for up to 8 features.
+        As for `SketchedNewtonClassifier`.
     loss : {"squared", "huber"}, default="squared"
-        With "huber" residuals beyond twice the usual count, and pull, only in proportion: for targets with outliers.
+        A residual of more than eight times the usual size pulls like one of eight times: one wild target does no
+        harm. With "huber" that begins at twice the usual size, for targets with many outliers.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,)
     intercept_ : float
-    offset_ : array of shape (n_features,)
-        `predict` is (x - offset_)'coef_ + intercept_. Where most numbers of the first rows are zero, rows are also
-        scaled each on its own: see `SketchedNewtonClassifier`.
+        `predict` is `X @ coef_ + intercept_`, but for rows far outside what was seen: those are kept near it.
+    hessian_, sketch_size_, drift_
+        As of `SketchedNewtonClassifier`.
     progressive_loss_ : float
         Mean squared error over all rows so far, each predicted before it was learnt.
     progressive_ : dict
@@ -246,8 +284,7 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
         super()._check_parameters()
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        huber = np.inf if self.loss == "squared" else HUBER
-        self._begin_model(d, 1, sparse=sparse, growing=growing, huber=huber)
+        self._begin_model(d, 1)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         residuals = y - self._learn_margins(x, y, weight)[:, 0]
@@ -259,11 +296,10 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
 
     @property
     def coef_(self) -> Floats:
-        """The weights (n_features,) of centred rows."""
-        length = self._model.features.totals[LENGTH]
-        return self._weights()[1:, 0] * (length if length > 0 else 1.0)
+        """The weights (n_features,)."""
+        return np.ascontiguousarray(self._linear_model()[0][:, 0])
 
     @property
     def intercept_(self) -> float:
         """The intercept."""
-        return float(INTERCEPT * self._weights()[0, 0] + self._model.offset)
+        return float(self._linear_model()[1][0])
