@@ -1,239 +1,326 @@
-"""Slow, literal transcription of the learner with nothing to tune (docs/mathematics.md), for the tests to compare with.
+"""A slow transcription of the learner with nothing to tune: one expert after another, dense, float64, no loops shared.
 
-Dense float64, one row at a time, an explicit d x d solve with H for every row; only the shrink is a sketch. The
-intercept is the last feature. `learn` returns the margins (or predictions) as they stood before each row.
+It follows docs/online-mathematics.md. It differs from `robustfd.online` by intention: all numbers are float64.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
 
-from tests.reference import Array
+Array = np.ndarray[Any, np.dtype[np.float64]]
 
-RATES, RATES_OF_NUMBERS = np.array([0.25, 1.0, 4.0, 16.0, 64.0]), np.array([0.0625, 0.25, 1.0, 4.0, 16.0])
-PRIOR, INTERCEPT, RAREST, CENTRE = 1 / 8, 1 / 4, 1 / 32, 0.75
-FORGET, FORGET_SPREAD = 0.998, 0.99
-
-
-def sigmoid(z: float) -> float:
-    return float(1 / (1 + np.exp(-z)) if z >= 0 else np.exp(z) / (1 + np.exp(z)))
-
-
-def implicit_step(z: float, a: float) -> float:
-    """The s in (0, sigmoid(-z)] with s = sigmoid(-(z + a s)), by bisection."""
-    low, high = 0.0, sigmoid(-z)
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle > sigmoid(-(z + a * middle)):
-            high = middle
-        else:
-            low = middle
-    return (low + high) / 2
+FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64
+SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
+FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
+FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 
 
-class Untuned:
-    """What classifier and regressor share: scales, the Hessian, the first rows."""
+def root(z: float, a: float) -> float:
+    """Return the root of s = sigmoid(-(z + a s))."""
+    high = float(expit(-z))
+    if a * high < 1e-12:
+        return high
+    return float(brentq(lambda s: s - expit(-(z + a * s)), 0.0, high, xtol=1e-300, rtol=1e-12))
 
-    linear = False
 
-    def __init__(self, d: int, outputs: int, rates: Array, m: int):
-        self.d, self.outputs, self.rates, self.m = d, outputs, rates, m
-        self.first_rows = 4 * m
-        self.length = 0.0  # of all rows, or 0 if each has its own
-        self.t = 0
-        self.rows: list[Array] = []
-        self.labels: list[float] = []
-        self.weights: list[float] = []
-        self.count, self.square, self.n = np.zeros(d), np.zeros(d), 0
-        self.mean, self.centred = np.zeros(d), np.zeros(d, bool)
-        self.scale = np.zeros(d)  # S^2, 0 before a feature has been seen
-        self.metric = np.append(np.zeros(d), PRIOR)  # D
-        self.reset()
+def implicit(z: float, a: float) -> float:
+    """Return the root nearly: two iterations of Newton's for u = z + a s, and s by its first order there."""
+    far = np.log(a / 2) - z
+    low = np.log(a / 2) - 4 * (far**0.25 - 1) if far > 1 else z
+    u = max(z, 0.0, low) if z + a / 2 > 0 else min(0.0, z + a)
+    for _ in range(2):
+        s = expit(-u)
+        move = (u - z - a * s) / (1 + a * s * (1 - s))
+        u -= move
+    s += s * (1 - s) * move
+    return float(min(s, (u - z) / a) if a > 0.01 else s)
 
-    def reset(self) -> None:
-        self.W = np.zeros((self.outputs, len(self.rates), self.d + 1))
-        self.losses = np.zeros((self.outputs, len(self.rates)))
-        self.B = np.zeros((0, self.d + 1))
-        self.diagonal = np.zeros(self.d + 1)
 
-    def shifted(self, x: Array) -> Array:
-        z = x - self.mean
-        return np.where(np.abs(z) <= 1e-9 * np.abs(self.mean), 0.0, z)
+class Feature:
+    """What is known of one feature."""
 
-    def interpolated(self, v: Array, density: Array) -> Array:
-        seen = (self.square > 0) & ~self.centred
-        if not seen.any():
-            return v
-        log_g = (self.count[seen] * np.log(self.square[seen] / self.count[seen])).sum() / self.count[seen].sum()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(v > 0, np.exp(log_g + (np.log(v) - log_g) * np.minimum(1, 2 * density)), v)
+    def __init__(self) -> None:
+        self.count = self.square = self.reference = self.scale = self.prior = 0.0
+        self.slow = self.fast = 0.0
+        self.centred, self.centre, self.mean = False, 0.0, 0.0
 
-    def renew(self, which: Array) -> None:
-        """S^2 and D of these features, and of the intercept."""
-        count = np.maximum(self.count, 1)
-        density = np.where(self.centred, 1.0, np.minimum(count / max(self.n, 1), 1))
-        v = self.square / count
-        v = np.where(self.centred, v, self.interpolated(v, density))
-        self.scale = np.where(which & (v > 0), v, self.scale)
-        rest = np.maximum(self.diagonal - (self.B**2).sum(axis=0), 0)
-        prior = PRIOR * np.sqrt(np.maximum(density, RAREST)) * self.scale
-        self.metric[:-1] = np.where(which, prior + rest[:-1], self.metric[:-1])
-        self.metric[-1] = PRIOR + rest[-1]
 
-    def start_again(self) -> None:
-        """Scales from all rows so far."""
-        X = np.array(self.rows)
-        self.n = len(X)
-        nonzero = (X != 0).sum(axis=0).astype(float)
-        self.centred = nonzero > CENTRE * self.n if self.n > 1 else np.zeros(self.d, bool)
-        self.mean = np.where(self.centred, X.mean(axis=0), 0.0)
-        spread = np.array([self.shifted(x) ** 2 for x in X]).sum(axis=0)
-        spread = np.where(self.centred, spread * self.n / max(self.n - 1, 1), spread)
-        self.count = np.where(spread > 0, np.where(self.centred, self.n, nonzero), 0.0)
-        self.square = spread
-        whole, rest = self.n * self.centred.sum(), nonzero[~self.centred].sum()
-        self.length = float(np.sqrt(self.n / (whole + rest))) if self.linear and whole > rest else 0.0
-        self.reset()
-        self.scale = np.zeros(self.d)
-        self.renew(np.ones(self.d, bool))
+class Learner:
+    """Diagonal experts, and exact ones if asked for; two classes, or numbers if `huber` is given."""
 
-    def prepared(self, x: Array, *, learn: bool) -> Array:
-        z = self.shifted(x)
-        new = (self.scale == 0) & (z != 0)
-        scale = np.where(new, self.interpolated(z**2, np.zeros(self.d)), self.scale)
-        total = np.where(z != 0, z**2 / np.where(scale > 0, scale, 1), 0).sum()
-        count = ((z != 0) | self.centred).sum()
-        if learn:
-            self.scale = scale
-            first = PRIOR * np.sqrt(max(1 / max(self.n, 1), RAREST)) * scale
-            self.metric[:-1] = np.where(new, first, self.metric[:-1])
-        factor = np.sqrt(2 / (total + count)) if total + count > 0 else 1.0
-        if self.length:
-            factor = self.length * min(1.0, np.sqrt(1e4 * count / total)) if total > 0 else self.length
-        return np.append(z * factor, INTERCEPT)
+    def __init__(self, d: int, *, exact: bool = False, huber: float | None = None):
+        self.d, self.exact, self.huber = d, exact, huber
+        rates = [SLOW, FAST]
+        if huber is not None:
+            rates = [[(4.0**k, 1) for k in range(-2, 6)], [(4.0**k, 1) for k in range(-3, 5)]]
+        diagonal = [(rate, linear, memory, False) for memory in (0, 1) for rate, linear in rates[memory]]
+        self.experts = diagonal + ([(r, l, m, True) for r, l, m, _ in diagonal] if exact else [])
+        self.a0 = 3 / 16 if huber is None else 0.5
+        self.kept: list[tuple[Array, float]] = []
+        self.features = [Feature() for _ in range(d)]
+        self.seen, self.rows, self.norm = 0, 0.0, 1.0
+        self.start()
 
-    def shrink(self) -> None:
-        scaled = np.where(self.metric > 0, self.B / np.sqrt(np.where(self.metric > 0, self.metric, 1)), 0)
-        u, s, _ = np.linalg.svd(scaled, full_matrices=False)
-        s = np.append(s, np.zeros(self.m))
-        kept = np.sqrt((s[: self.m - 1] - s[self.m - 1]) * (s[: self.m - 1] + s[self.m - 1]))
-        k = min(self.m - 1, u.shape[1])
-        ratio = np.where(s[:k] > 0, kept[:k] / np.where(s[:k] > 0, s[:k], 1), 0)
-        self.B = np.vstack([ratio[:, None] * (u[:, :k].T @ self.B), np.zeros((self.m - 1 - k, self.d + 1))])
+    # -- beginning
 
-    def learn(self, X: Any, y: Any, weight: Any = None) -> Array:
-        weight = np.ones(len(X)) if weight is None else weight
-        return np.array([self.learn_row(np.asarray(x, float), t, s) for x, t, s in zip(X, y, weight, strict=True)])
+    def start(self) -> None:
+        n = len(self.experts)
+        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
+        self.share = np.full(n, 1.0 / n)
+        if self.exact:
+            self.share = np.repeat([(1 - OFFERED) / 16, OFFERED / 16], 16)
+        self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
+        self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
+        self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
+        self.block = np.zeros((1 + self.d, 1 + self.d))
+        self.inverse = [np.eye(1 + self.d) for _ in (0, 1)]
+        self.offset, self.unit, self.low, self.high = 0.0, 1.0, np.inf, -np.inf
+        self.spread = self.spread_weight = 0.0
+        self.logs = self.log_weight = 0.0
+        if not self.kept:
+            self.length = 1.0
+        self.renewed, self.renew_at = 0, 0
 
-    def learn_row(self, x: Array, y: float, weight: float) -> Any:
-        first = self.t < self.first_rows
-        out = self.step(x, y, weight)
-        self.rows.append(x)
-        self.labels.append(y)
-        self.weights.append(weight)
-        self.t += 1
-        power_of_two = self.t & (self.t - 1) == 0
-        if first and (power_of_two or self.t == self.first_rows):
-            self.start_again()
-            self.start_labels()
-            for each in zip(self.rows, self.labels, self.weights, strict=True):
-                self.step(*each)
-        if len(self.B) == self.first_rows:
-            X, known = np.array(self.rows), self.t == self.first_rows
-            z = np.array([self.shifted(row) for row in X])
-            occurred = ((z != 0) | self.centred).any(axis=0)
-            self.shrink()
-            if not known:
-                self.n += len(X)
-                self.count = self.count + np.where(self.centred, len(X), (z != 0).sum(axis=0))
-                self.square = self.square + (z**2).sum(axis=0)
-            self.renew(occurred)
-            self.rows, self.labels, self.weights = [], [], []
+    def first_statistics(self) -> None:
+        X, y = np.array([x for x, _ in self.kept]), np.array([t for _, t in self.kept])
+        n = len(X)
+        self.rows, entries = float(n), 0.0
+        for j in range(self.d):
+            f = self.features[j] = Feature()
+            x, count = X[:, j], np.count_nonzero(X[:, j])
+            if n > 1 and count > 0.75 * n:
+                x = cut_off(x)
+                f.centred, f.count, f.centre, f.mean = True, n, x.mean(), x.mean()
+                off = x - x.mean()
+                off[np.abs(off) <= 1e-9 * abs(x.mean())] = 0
+                f.square = np.sum(off**2) / (n - 1)
+            elif count:
+                f.count, f.square = count, np.sum(x**2) / count
+                self.logs += count * np.log(f.square)
+                self.log_weight += count
+            entries += f.count
+        for f in self.features:
+            if f.square > 0:
+                self.set_scale(f)
+        self.length = self.norm = np.sqrt(n / entries) if entries else 1.0
+        if self.huber is not None:
+            y = cut_off(y)
+            self.offset, spread = y.mean(), np.mean((y - y.mean()) ** 2)
+            self.unit = np.sqrt(spread) if spread > 0 else max(abs(self.offset), 1e-300)
+            self.spread = self.spread_weight = float(spread > 0)
+
+    def set_scale(self, f: Feature) -> None:
+        density = min(f.count / max(self.rows, 1.0), 1.0)
+        square = f.square
+        if not f.centred and self.log_weight > 0 and 2 * f.count / max(self.rows, 1.0) < 1:
+            g = self.logs / self.log_weight
+            square = np.exp(g + 2 * f.count / max(self.rows, 1.0) * (np.log(square) - g))
+        f.scale, f.reference = np.sqrt(square), f.square
+        f.prior = self.a0
+        if not f.centred:
+            f.prior *= np.sqrt(max(density, RAREST)) if self.huber is None else 16.0
+
+    # -- rows
+
+    def zeta(self, x: Array, *, learn: bool) -> tuple[Array, float, float]:
+        """Return zeta, and what the row is multiplied by: on its own, and as all rows."""
+        z, total, count, logs, met = np.zeros(self.d), 0.0, 0, 0.0, 0
+        for j, f in enumerate(self.features):
+            off = x[j] - f.centre if f.centred else x[j]
+            if f.centred and abs(off) <= 1e-9 * abs(f.centre):
+                off = 0.0
+            if f.centred or x[j] != 0:
+                count += 1
+            if f.scale == 0 and off != 0:
+                if learn:
+                    f.square, f.count = off**2, 0.0
+                    self.set_scale(f)
+                    logs, met = logs + np.log(off**2), met + 1
+                else:
+                    total += off**2 / np.exp(self.logs / self.log_weight) if self.log_weight > 0 else 1
+            z[j] = off / f.scale if f.scale > 0 else 0.0
+        self.logs, self.log_weight = self.logs + logs, self.log_weight + met
+        total += z @ z
+        length = self.length * (np.sqrt(100 * count / total) if total > 100 * count else 1.0)
+        return z, (np.sqrt(2 / (total + count)) if count else 1.0), length
+
+    def hessian(self, memory: int) -> Array:
+        """Return the diagonal of the Hessian, the intercept first."""
+        H = [self.a0 + self.own[memory]]
+        for f in self.features:
+            H.append((f.prior + (f.slow, f.fast)[memory]) if f.scale > 0 else 1.0)
+        return np.array(H)
+
+    def meet(self, x: Array, *, learn: bool) -> tuple[Array, Array, list[Array], float]:
+        """Return margins, kappas and directions of all experts, and the factor of the row in the Hessian."""
+        z, norm, length = self.zeta(x, learn=learn)
+        margins, kappas, directions = [], [], []
+        for e, (_, linear, memory, exact) in enumerate(self.experts):
+            row = np.concatenate([[INTERCEPT], (length if linear else norm) * z])
+            h = self.inverse[memory] @ row if exact else row / self.hessian(memory)
+            margins.append(self.W[e] @ row)
+            kappas.append(row @ h)
+            directions.append(h)
+        self.row = np.concatenate([[INTERCEPT], (norm if self.huber is None else length) * z])
+        return np.array(margins), np.array(kappas), directions, norm
+
+    def predict(self, margins: Array) -> float:
+        low, high = self.bounds()
+        return float(np.clip(self.share @ np.clip(margins, low, high) + self.beta @ self.b, low, high))
+
+    def bounds(self) -> tuple[float, float]:
+        if self.huber is None or self.low > self.high:
+            return -np.inf, np.inf
+        slack = 0.1 * (self.high - self.low)
+        return self.low - slack, self.high + slack
+
+    def step(self, x: Array, y: float, *, note: bool) -> float:
+        margins, kappas, directions, norm = self.meet(x, learn=True)
+        p = self.predict(margins)
+        learn = self.step_class if self.huber is None else self.step_number
+        c2 = learn(p, y, margins, kappas, directions)
+        self.own = [self.own[0] + c2 * INTERCEPT**2, GAMMA * (self.own[1] + c2 * INTERCEPT**2)]
+        for j, f in enumerate(self.features):
+            f.slow += c2 * self.row[1 + j] ** 2
+            f.fast = GAMMA * (f.fast + c2 * self.row[1 + j] ** 2)
+        self.block += c2 * np.outer(self.row, self.row)
+        if note:
+            self.rows += 1
+            self.norm += (norm - self.norm) / min(self.rows, 1000)
+            self.later = [0.0, 0.0]  # of logarithms, and their weight
+            for j in range(self.d):
+                self.note(j, x[j])
+            self.logs, self.log_weight = self.logs + self.later[0], self.log_weight + self.later[1]
+        return self.offset + self.unit * p
+
+    def earn(self, chance: Array) -> None:
+        self.share *= chance
+        deal = np.full(len(self.share), 1 / 16)
+        if self.exact:
+            deal *= 0.5
+        self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * deal
+
+    def step_class(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
+        sign = 2 * y - 1
+        for e, (rate, *_) in enumerate(self.experts):
+            self.W[e] += sign * rate * implicit(sign * margins[e], rate * kappas[e]) * directions[e]
+        base = p - self.beta @ self.b
+        self.earn(expit(sign * margins))
+        good = expit(sign * (base + self.b))
+        self.b += FOLLOW * sign * (1 - good)
+        self.beta = (1 - SHARED) * self.beta * good / (self.beta @ good) + SHARED * FOLLOW_SHARE
+        return float(expit(p) * expit(-p))
+
+    def step_number(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
+        y = (y - self.offset) / self.unit
+        spread = self.spread / self.spread_weight if self.spread_weight else 0.0
+        largest = self.huber * np.sqrt(spread) if spread > 0 else np.inf
+        for e, (rate, *_) in enumerate(self.experts):
+            slope = np.clip((y - margins[e]) / (1 + rate * kappas[e]), -largest, largest)
+            self.W[e] += rate * slope * directions[e]
+        low, high = self.bounds()
+        if spread > 0:
+            base = p - self.beta @ self.b
+            losses = self.loss(y - np.clip(margins, low, high), spread)
+            self.earn(np.exp(losses.min() - losses))
+            residual = y - base - self.b
+            losses = self.loss(residual, spread)
+            chance = np.exp(losses.min() - losses)
+            self.b += 0.2 * FOLLOW * np.clip(residual, -largest, largest)
+            self.beta = (1 - SHARED) * self.beta * chance / (self.beta @ chance) + SHARED * FOLLOW_SHARE
+        residual = np.clip(y - p, -largest, largest)
+        self.spread, self.spread_weight = 0.99 * self.spread + residual**2, 0.99 * self.spread_weight + 1
+        self.low, self.high = min(self.low, p + residual), max(self.high, p + residual)
+        return 1.0
+
+    def loss(self, residual: Array, spread: float) -> Array:
+        u = residual**2 / spread
+        return 0.5 * np.where(u > self.huber**2, self.huber * (2 * np.sqrt(u) - self.huber), u)
+
+    # -- statistics
+
+    def note(self, j: int, x: float) -> None:
+        f = self.features[j]
+        if f.scale == 0 or not (f.centred or x != 0):
+            return
+        f.count += 1
+        off = x
+        if f.centred:
+            off, most = x - f.mean, 4 * np.sqrt(f.square)
+            f.mean += np.clip(off, -most, most) / min(f.count, 1000)
+        f.square = min(f.square + (off**2 - f.square) * max(1 / f.count, 1 / 1000), 2 * f.square)
+        regular = f.count in 4.0 ** np.arange(1, 30)
+        due = (regular or f.square > 4 * f.reference or 4 * f.square < f.reference) and f.square > 0
+        if f.centred:
+            away = (f.mean - f.centre) / f.scale
+            if due or abs(away) > 0.5:
+                for e, (_, linear, *_) in enumerate(self.experts):
+                    factor = self.length if linear else self.norm
+                    self.W[e, 0] += factor * away / INTERCEPT * self.W[e, 1 + j]
+                f.centre = f.mean
+        if due:
+            if not f.centred and regular:
+                self.later[0] += 0.75 * f.count * np.log(f.square)
+                self.later[1] += 0.75 * f.count
+            old = f.scale
+            self.set_scale(f)
+            change = (f.scale / old) ** 2
+            if not (f.count > 4 and (change > 4 or 4 * change < 1)):
+                self.rescale(j, change)
+
+    def rescale(self, j: int, change: float) -> None:
+        f, root = self.features[j], np.sqrt(change)
+        f.slow, f.fast = f.slow / change, f.fast / change
+        self.W[:, 1 + j] *= root
+        for matrix in (*self.past, self.block):
+            matrix[1 + j] /= root
+            matrix[:, 1 + j] /= root
+        for matrix in self.inverse:
+            matrix[1 + j] *= root
+            matrix[:, 1 + j] *= root
+
+    # -- the stream
+
+    def renew(self, rows: int) -> None:
+        for memory in (0, 1):
+            if memory == 1:
+                self.past[1] *= GAMMA ** (rows - self.renewed)
+            self.past[memory] += self.block
+            prior = [self.a0] + [f.prior if f.prior > 0 else 1.0 for f in self.features]
+            self.inverse[memory] = np.linalg.inv(self.past[memory] + np.diag(prior))
+        self.block[:] = 0
+        self.renewed, self.renew_at = rows, rows + min(max(rows // 8, 1), 256)
+
+    def learn(self, X: Array, y: Array) -> Array:
+        out = np.empty(len(y))
+        for i in range(len(y)):
+            if self.seen < FIRST:
+                self.kept.append((X[i], y[i]))
+            out[i] = self.step(X[i], y[i], note=True)
+            self.seen += 1
+            if self.seen <= FIRST and self.seen & (self.seen - 1) == 0:
+                self.start()
+                self.first_statistics()
+                if self.exact:
+                    self.renew(0)
+                for k, (x, target) in enumerate(self.kept):
+                    self.step(x, target, note=False)
+                    if self.exact and k + 1 >= self.renew_at:
+                        self.renew(k + 1)
+            elif self.exact and self.seen >= FIRST and self.seen >= self.renew_at:
+                self.renew(self.seen)
         return out
 
-    def hessian_solve(self, x: Array) -> tuple[Array, float]:
-        live = self.metric > 0
-        h = np.zeros(self.d + 1)
-        B = self.B[:, live]
-        h[live] = np.linalg.solve(np.diag(self.metric[live]) + B.T @ B, x[live])
-        return h, float(x @ h)
-
-    def enter(self, x: Array, c2: float) -> None:
-        self.B = np.vstack([self.B, np.sqrt(c2) * x])
-        self.diagonal = self.diagonal + c2 * x * x
-
-    def shares(self, c: int) -> Array:
-        e = np.exp(self.losses[c].min() - self.losses[c])
-        return np.asarray(e / e.sum())
-
-    def decision(self, X: Any) -> Array:
-        w = np.array([self.shares(c) @ self.W[c] for c in range(self.outputs)])
-        return np.array([w @ self.prepared(np.asarray(x, float), learn=False) for x in X])
-
-    def start_labels(self) -> None:
-        """What depends on the labels of the first rows."""
-
-    def step(self, x: Array, y: float, weight: float) -> Any:
-        raise NotImplementedError
+    def decision(self, X: Array) -> Array:
+        return np.array([self.offset + self.unit * self.predict(self.meet(x, learn=False)[0]) for x in X])
 
 
-class Classifier(Untuned):
-    """Classes 0, 1, ...; of two classes the output is that of class 1."""
-
-    def __init__(self, d: int, classes: int, m: int):
-        super().__init__(d, 1 if classes == 2 else classes, RATES, m)
-
-    def step(self, x: Array, y: float, weight: float) -> Any:
-        x = self.prepared(x, learn=True)
-        h, kappa = self.hessian_solve(x)
-        margins = np.array([self.shares(c) @ (self.W[c] @ x) for c in range(self.outputs)])
-        v = np.array([sigmoid(p) * (1 - sigmoid(p)) for p in margins])
-        for c in range(self.outputs):
-            sign = 1.0 if y == (1 if self.outputs == 1 else c) else -1.0
-            for e, rate in enumerate(self.rates):
-                z = sign * (self.W[c, e] @ x)
-                self.W[c, e] += sign * weight * rate * implicit_step(z, weight * rate * kappa) * h
-                self.losses[c, e] = FORGET * (self.losses[c, e] + weight * np.logaddexp(0, -z))
-        self.enter(x, weight * (v @ v) / v.sum() if v.sum() > 0 else 0.0)
-        return margins
-
-
-class Regressor(Untuned):
-    """Targets are numbers; `huber` is in units of the residuals of late."""
-
-    linear = True
-
-    def __init__(self, d: int, m: int, huber: float = np.inf):
-        super().__init__(d, 1, RATES_OF_NUMBERS, m)
-        self.huber, self.offset, self.spread, self.spread_weight = huber, 0.0, 0.0, 0.0
-
-    def start_labels(self) -> None:
-        y = np.array(self.labels)
-        self.offset = float(y.mean())
-        self.spread = float(np.mean((y - self.offset) ** 2))
-        self.spread_weight = float(self.spread > 0)
-
-    def step(self, x: Array, y: float, weight: float) -> Any:
-        x = self.prepared(x, learn=True)
-        h, kappa = self.hessian_solve(x)
-        target, offset = y - self.offset, self.offset
-        prediction = float(self.shares(0) @ (self.W[0] @ x))
-        s2 = self.spread / self.spread_weight if self.spread_weight > 0 else 0.0
-        largest = self.huber * np.sqrt(s2) if s2 > 0 else np.inf
-        for e, rate in enumerate(self.rates):
-            residual = target - self.W[0, e] @ x
-            self.W[0, e] += weight * rate * np.clip(residual / (1 + weight * rate * kappa), -largest, largest) * h
-            if s2 > 0:
-                u = residual**2 / s2
-                u = self.huber * (2 * np.sqrt(u) - self.huber) if u > self.huber**2 else u
-                self.losses[0, e] = FORGET * (self.losses[0, e] + weight * u / 2)
-        residual = np.clip(target - prediction, -largest, largest)
-        self.spread = FORGET_SPREAD * self.spread + residual**2
-        self.spread_weight = FORGET_SPREAD * self.spread_weight + 1
-        self.enter(x, weight)
-        return prediction + offset
-
-    def predict(self, X: Any) -> Array:
-        return self.decision(X)[:, 0] + self.offset
+def cut_off(x: Array) -> Array:
+    """Return values cut at ten robust standard deviations from the median, from nine on."""
+    if len(x) < 9:
+        return x
+    median = np.median(x)
+    spread = 14.826 * np.median(np.abs(x - median))
+    return np.clip(x, median - spread, median + spread) if spread > 0 else x

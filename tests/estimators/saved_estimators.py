@@ -71,8 +71,12 @@ def assert_same(one, two):
         for name in ("basis", "rows", "memory"):
             if isinstance(getattr(ours, name, None), np.ndarray):
                 assert getattr(ours, name).flags.c_contiguous == getattr(theirs, name).flags.c_contiguous
-    assert one.coef_.tobytes() == two.coef_.tobytes()
-    assert np.asarray(one.intercept_).tobytes() == np.asarray(two.intercept_).tobytes()
+    if hasattr(one, "_model"):  # sums over experts: how numpy adds depends on where the arrays begin in memory
+        np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(one.intercept_, two.intercept_, rtol=1e-12, atol=1e-12)
+    else:
+        assert one.coef_.tobytes() == two.coef_.tobytes()
+        assert np.asarray(one.intercept_).tobytes() == np.asarray(two.intercept_).tobytes()
     assert one._progress.tobytes() == two._progress.tobytes()
     assert one.to_bytes() == two.to_bytes()
 
@@ -85,9 +89,9 @@ def healthy(which):
     name, _, form = which.partition("@")
     model = clone(MODELS[name])
     if form == "dicts":
-        for i, row in enumerate(dicts(26)):
+        for i, row in enumerate(dicts(70)):
             model.learn_one(row, ["a", "b", "c"][i % 3] if is_classifier(model) else float(i))
         return model
-    n = 7 if form == "first" else 30
+    n = 7 if form == "first" else 100
     X, y = stream(model, "wide" if form == "wide-first" else form.replace("first", "dense"), n)
     return learn(model, X, y, slice(0, n if form != "wide-first" else 7))

@@ -70,7 +70,6 @@ def test_learn_one_goes_on_where_batches_end(make, classification):
 def test_sparse_equals_dense(make, classification, density, wide, monkeypatch):
     X, y = targets(classification, density=density)
     if not wide:
-        monkeypatch.setattr("robustfd.estimators.sketched_newton.DENSE", 0)
         monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
     else:
         X = np.hstack([X, np.zeros((200, 600))])

@@ -40,7 +40,6 @@ def by_appearance(X):
 @every_face
 def test_a_stream_of_dicts_is_its_rows_in_order_of_appearance(make, classification, monkeypatch):
     """The same model as of a matrix that has all columns from the start; classes that come in time are the same too."""
-    monkeypatch.setattr("robustfd.estimators.sketched_newton.DENSE", 0)
     monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
     X, y = text_like(classification)
     if classification and "RFD" in str(make()):
@@ -90,7 +89,7 @@ def test_zeros_and_what_is_not_there_are_the_same(make, classification):
         full.learn_one({f"f{j}": value for j, value in enumerate(row)}, target)
     for row in X[:20]:
         one, two = sparse.predict_one(as_dict(row)), full.predict_one(as_dict(row))
-        assert one == pytest.approx(two, abs=1e-6)
+        assert one == pytest.approx(two, abs=1e-5)  # weights are float32
 
 
 @every_face

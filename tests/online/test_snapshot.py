@@ -268,7 +268,19 @@ def assert_close(ours, theirs):
 def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
     learner = rf.load(V1 / f"{name}.rfd")
     found = json.loads(json.dumps(make_v1["numbers_of_learner"](name, learner)))
-    assert_close(found, RECORDED[name])
+    if not name.startswith("untuned"):
+        assert_close(found, RECORDED[name])
+        return
+    # The second edition of that learner predicts what the first did, in float32, and goes on in its own way.
+    before = RECORDED[name]
+    for part in ("kind", "params", "feature_names", "classes", "vocabulary"):
+        assert found[part] == before[part]
+    for part in ("n_samples_seen", "progressive_loss", "loss_by_rows"):
+        assert_close(found["now"][part], before["now"][part])
+    (predicted,) = {"margins", "predictions", "chances"} & found["now"].keys()
+    np.testing.assert_allclose(found["now"][predicted], before["now"][predicted], rtol=1e-4, atol=1e-4)
+    assert found["later"]["n_samples_seen"] == before["later"]["n_samples_seen"]
+    assert np.isfinite(found["later"][predicted]).all()
 
 
 def test_the_files_of_version_1_are_all_there():
