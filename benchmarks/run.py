@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import big_file, command_line, many, online_speed, reading, sketch_speed, untuned
+from benchmarks import big_file, command_line, drift, many, online_speed, reading, sketch_speed, untuned, untuned_speed
 
 CASES = {
     "wide": sketch_speed.wide,
@@ -14,7 +14,9 @@ CASES = {
     "vowpal": online_speed.against_vowpal,
     "linear_online": online_speed.linear_online,
     "untuned": untuned.untuned,
+    "untuned_speed": untuned_speed.untuned_speed,
     "many": many.many,
+    "drift": drift.drift,
     "command_line": command_line.command_line,
     "price": command_line.price,
     "big_file": big_file.big_file,

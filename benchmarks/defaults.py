@@ -1,0 +1,140 @@
+"""Vowpal Wabbit, River and scikit-learn's SGD at their defaults: what they predict of rows before they learn them."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks import vowpal
+
+Predictions = Iterator[tuple[str, Any]]
+_LOG, _HINGE, _SQUARED = range(3)
+
+
+def predictions(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+    """Yield the name of each peer and its prediction for every row: the class 0, 1, ... or the number.
+
+    Only the first `learnt` rows are learnt. River only sees streams that it does not take minutes for, and it and SGD
+    get numbers standardised as the stream goes, which both need.
+    """
+    if vowpal.available():
+        yield from _vowpal(x, y, learnt, numbers=numbers)
+    if x.shape[1] <= 1000:
+        yield from _sgd(x.toarray() if sp.issparse(x) else x, y, learnt, numbers=numbers)
+    if x.shape[0] <= 32000 and x.shape[1] <= 45:
+        yield from _river(x, y, learnt, numbers=numbers)
+
+
+def _vowpal(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+    classes = 0 if numbers else int(y.max()) + 1
+    oja = "--OjaNewton --sketch_size 10"
+    if numbers:
+        labels = [f"{value:.9g} " for value in y]
+        modes = {"VW squared": "", "VW coin": "--coin", "VW ftrl": "--ftrl", "VW oja": oja}
+    else:
+        labels = [f"{label + 1 if classes > 2 else 2 * label - 1} " for label in y]
+        modes = {"VW log": "", "VW coin": "--coin", "VW ftrl": "--ftrl"} | ({"VW oja": oja} if classes == 2 else {})
+        modes = {name: f"{options} --loss_function logistic" for name, options in modes.items()} | {"VW squared": ""}
+    several = f" --oaa {classes}" if classes > 2 else ""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows"
+        with open(path, "w") as file:
+            for i, line in enumerate(vowpal.lines(x)):
+                file.write(f"{labels[i] if i < learnt else ''}{line}\n")
+        for name, options in modes.items():
+            p = vowpal.run(
+                options + several, x.shape[1] * (8 * classes if classes > 2 else 1), path,
+                predictions=Path(directory) / "p",
+            )[1]  # fmt: skip
+            yield name, p if numbers else p.astype(int) - 1 if classes > 2 else (p > 0).astype(int)
+
+
+def _river(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+    try:
+        from river import linear_model, multiclass, optim, preprocessing
+    except ImportError:
+        return
+    linear: Callable[..., Any] = linear_model.LinearRegression if numbers else linear_model.LogisticRegression
+    models = {
+        "River SGD": linear(),
+        "River AdaGrad": linear(optim.AdaGrad()),
+        "River Adam": linear(optim.Adam()),
+        "River PA": linear_model.PARegressor() if numbers else linear_model.PAClassifier(),
+    }
+    if not numbers:
+        models["River Perceptron"] = linear_model.Perceptron()
+        if y.max() > 1:
+            models = {name: multiclass.OneVsRestClassifier(model) for name, model in models.items()}
+    labels = y.tolist() if numbers or y.max() > 1 else (y > 0).tolist()
+    # One scaler for all of them, as each would have one of its own: it learns a row between prediction and step.
+    scaler, found = preprocessing.StandardScaler(), {name: np.full(len(y), np.nan) for name in models}
+    for i, values in enumerate((x.toarray() if sp.issparse(x) else x).tolist()):
+        row = dict(enumerate(values))
+        scaled = scaler.transform_one(row)
+        for name, model in models.items():
+            p = model.predict_one(scaled)
+            found[name][i] = np.nan if p is None else p
+        if i < learnt:
+            scaler.learn_one(row)
+            scaled = scaler.transform_one(row)
+            for model in models.values():
+                model.learn_one(scaled, labels[i])
+    yield from found.items()
+
+
+def _sgd(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    outputs = 1 if numbers or y.max() < 2 else int(y.max()) + 1
+    if numbers:
+        yield "SGD squared", _descend(x, y.astype(float)[:, None], learnt, _SQUARED)[:, 0]
+        return
+    signs = np.where(y[:, None] == (np.arange(outputs) if outputs > 1 else 1), 1.0, -1.0)
+    for name, loss in (("SGD log", _LOG), ("SGD hinge", _HINGE)):
+        margins = _descend(x, signs, learnt, loss)
+        yield name, margins.argmax(axis=1) if outputs > 1 else (margins[:, 0] > 0).astype(int)
+
+
+@numba.njit(cache=True)
+def _descend(x: Any, targets: Any, learnt: int, loss: int) -> Any:
+    """Return margins before each step of SGDClassifier (loss "log_loss" or "hinge") or SGDRegressor ("squared_error").
+
+    The rule of scikit-learn with its defaults, an epoch of one pass, over rows that are standardised as they come.
+    """
+    (n, d), outputs, alpha = x.shape, targets.shape[1], 1e-4
+    # "optimal": eta = 1/(alpha (t0 + t - 1)), t0 such that the first step is of the size of typical weights.
+    t0 = alpha**0.25 / alpha
+    w, b, margins = np.zeros((outputs, d)), np.zeros(outputs), np.zeros((n, outputs))
+    mean, squares, z = np.zeros(d), np.zeros(d), np.zeros(d)
+    for i in range(n):
+        for j in range(d):
+            spread = np.sqrt(squares[j] / min(i, learnt)) if i > 0 else 0.0
+            z[j] = (x[i, j] - mean[j]) / spread if spread > 0 else 0.0
+        for k in range(outputs):
+            margins[i, k] = w[k] @ z + b[k]
+        if i >= learnt:
+            continue
+        for j in range(d):
+            step = x[i, j] - mean[j]
+            mean[j] += step / (i + 1)
+            squares[j] += step * (x[i, j] - mean[j])
+            spread = np.sqrt(squares[j] / (i + 1))
+            z[j] = (x[i, j] - mean[j]) / spread if spread > 0 else 0.0
+        eta = 0.01 / (i + 1) ** 0.25 if loss == _SQUARED else 1 / (alpha * (t0 + i))
+        for k in range(outputs):
+            y, p = targets[i, k], w[k] @ z + b[k]
+            if loss == _SQUARED:
+                slope = p - y
+            elif loss == _HINGE:
+                slope = -y if y * p <= 1 else 0.0
+            else:
+                slope = -y / (1 + np.exp(y * p))
+            slope = min(max(slope, -1e12), 1e12)
+            w[k] *= max(0.0, 1 - eta * alpha)
+            for j in range(d):
+                w[k, j] -= eta * slope * z[j]
+            b[k] -= eta * slope
+    return margins
