@@ -1,6 +1,7 @@
 """The learner with nothing to tune against its transcription, and what it promises."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -222,6 +223,16 @@ def test_files_hold_only_features_that_were_seen():
     assert sum(array.nbytes for array in state.pack()[1].values()) < 100_000
     held = state.experts.features.table.nbytes + state.experts.weights.nbytes
     assert held <= 128 * (2**20 + 1)
+
+
+def test_many_threads_may_read_at_a_time():
+    X, y, _ = stream(9, 2000, 40)
+    state = UntunedState(40, 1)
+    learn(state, X[:1000], y[:1000])
+    expected = state.margins(X)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: state.margins(X), range(40)):
+            np.testing.assert_array_equal(found, expected)
 
 
 # -- anything

@@ -13,7 +13,7 @@ from robustfd.online import diagonal, exact, experts, feature_stats, low_rank, m
 from robustfd.online.experts import Diagonal, Experts
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import padded
-from robustfd.online.mixture import Mixture
+from robustfd.online.mixture import Mixture, Work
 from robustfd.online.rows import Batch, CsrRows, join, part_of
 from robustfd.online.untuned_snapshot import MIXTURE, as_numbers, unpack_features, unpack_mixture, unpack_rows
 
@@ -89,11 +89,14 @@ class UntunedState:
         return RATES[:, FEW], LINEAR[:, FEW]
 
     def make_room(self) -> None:
-        """Make scratch memory for rows of `entries` entries."""
+        """Make scratch memory for learning rows of `entries` entries."""
+        self.work = self._work_for(self.entries)
+
+    def _work_for(self, entries: int) -> Work:
+        """Return scratch memory for rows of so many entries."""
         e = self.experts
         wide = max(len(e.exact.block), len(e.low_rank.lam))
-        entries = self.entries + len(e.features.centred)
-        self.work = mixture.work_for(e.mix, entries, e.weights.shape[1], wide)
+        return mixture.work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], wide)
 
     # -- learning
 
@@ -119,10 +122,7 @@ class UntunedState:
 
     def _check_room(self, x: Any, part: slice) -> None:
         """Make more scratch memory if there are rows with more entries than before."""
-        if isinstance(x, CsrRows):
-            entries = int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
-        else:
-            entries = x.shape[1]
+        entries = _most_entries(x, part)
         if entries > self.entries:
             self.entries = entries
             self.make_room()
@@ -490,13 +490,20 @@ class UntunedState:
     def margins(self, x: Any, n: int | None = None) -> Floats:
         """Return the predictions (n, outputs) of n rows, by default as many as their shape says."""
         n, x = x.shape[0] if n is None else n, _plain_rows(x)
-        self._check_room(x, slice(0, n))
-        out = np.empty((n, self.outputs))
-        if isinstance(x, CsrRows):
-            experts.read_sparse(*self._parts(x), self.work, x, out)
-        else:
-            experts.read_dense(*self._parts(x), self.work, x, out)
+        work, out = (
+            self._work_for(_most_entries(x, slice(0, n))),
+            np.empty((n, self.outputs)),
+        )  # many may read at a time
+        read = experts.read_sparse if isinstance(x, CsrRows) else experts.read_dense
+        read(*self._parts(x), work, x, out)
         return out
+
+
+def _most_entries(x: Any, part: slice) -> int:
+    """Return the most entries that one of these rows has."""
+    if isinstance(x, CsrRows):
+        return int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
+    return int(x.shape[1])
 
 
 def _plain_rows(x: Any) -> Any:
