@@ -181,6 +181,17 @@ def test_a_better_hessian_is_kept_where_it_pays_and_dropped_where_not():
     assert dropped.form == "diagonal"
 
 
+def test_an_exact_hessian_that_begins_late_knows_the_diagonal_and_is_renewed_soon():
+    X, y = rotated(3000, 100)
+    state = UntunedState(100, 1, sketch=0)
+    learn(state, X, y)
+    before, state.sketch = state.margins(X), None
+    state.set_form("exact", rows=state.seen)
+    table = state.experts.features.table
+    np.testing.assert_allclose(np.diag(state.experts.exact.inverse[0]), 1 / (table["prior"] + table["slow"]))
+    assert apart(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
+
+
 def test_a_sketch_grows_while_it_gains():
     X, y = rotated(9000, 300)
     state = UntunedState(300, 1)

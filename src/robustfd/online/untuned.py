@@ -211,6 +211,10 @@ class UntunedState:
         better = whole.weights if form == "exact" else low.weights
         if form != "diagonal":
             better[:] = self._begin_weights(memories)
+        # Of the rows before, an exact Hessian that begins later knows the diagonal.
+        past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
+        for matrix, diagonal_of_past in zip(whole.past, past):
+            np.fill_diagonal(matrix, diagonal_of_past)
         self.experts = e._replace(mix=mix, exact=whole, low_rank=low)
         self.renewed_at = self.renew_at = rows
         if form != "diagonal":
@@ -259,13 +263,16 @@ class UntunedState:
                 exact.renew(e.exact, table["prior"], experts.GAMMA ** (rows - self.renewed_at))
             else:
                 low_rank.renew(e.low_rank, table["prior"], table["slow"])
+        soon = max(2 * (rows - self.renewed_at), FIRST)  # one that began late takes in its first rows soon
         self.renewed_at = rows
         more = max(rows // RENEW, 1)
         if self.form == "sketch":
             more = max(rows // 4, 1)
         elif self.d > TWO_MEMORIES:  # it takes long
             more = max(rows // 2, self.d // 8)
-        self.renew_at = rows + (min(more, OFTEN) if self.form == "exact" and len(e.exact.past) > 1 else more)
+        if self.form == "exact" and len(e.exact.past) > 1:
+            soon = min(soon, OFTEN)
+        self.renew_at = rows + min(more, soon)
 
     def _until(self) -> int:
         """Return the number of rows at which something is to be done."""
