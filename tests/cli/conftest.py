@@ -28,8 +28,8 @@ class Done(NamedTuple):
 @pytest.fixture
 def run(monkeypatch, capfd):
     """The command in this process: arguments in, exit status and both outputs back."""
+    from robustfd import _compile
     from robustfd.cli import main
-    from robustfd.linalg import _compile
 
     monkeypatch.setattr(_compile._watch, "made", True)  # what is compiled when depends on the tests before
 

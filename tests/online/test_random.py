@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from robustfd.linalg._compile import entry
+from robustfd._compile import entry
 from robustfd.online.losses import LOSSES
 from robustfd.online.oja import OjaModel, learn_oja
 from robustfd.online.random_projection import ProjectionModel, Room, learn_projection, solve_projection

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustfd.linalg._compile import entry
+from robustfd._compile import entry
 from robustfd.online import lanes, low_rank, untuned
 from robustfd.online.rows import as_rows
 from robustfd.online.untuned import UntunedState

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from robustfd._compile import compile_seconds
 from robustfd.comparison.problem import Problem, Rows
-from robustfd.linalg._compile import compile_seconds
 from robustfd.online import progress
 from robustfd.online.progress import tally_judged
 

@@ -15,8 +15,8 @@ from numba import carray
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
+from robustfd._compile import compiled, compiled_routine, entry, loops
 from robustfd.linalg import lapack
-from robustfd.linalg._compile import compiled, compiled_routine, entry, loops
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm, view
 from robustfd.linalg.tridiagonal import EPS as EPS
 from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors

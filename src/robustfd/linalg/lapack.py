@@ -17,7 +17,7 @@ from numba.extending import get_cython_function_address, intrinsic, lower_builti
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 
 GEMM, SYTRD, ORMTR, SYEVD, PSTRF, GEJSV, COUNT = range(7)  # COUNT of them
 F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.linalg.tridiagonal import EPS
 
 Floats = NDArray[np.float64]

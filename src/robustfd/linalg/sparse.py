@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from robustfd.linalg._compile import compiled
+from robustfd._compile import compiled
 
 Floats = NDArray[np.float64]
 

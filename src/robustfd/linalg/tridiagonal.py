@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 
 EPS = 2.220446049250313e-16
 TINY = 1e-200  # stands for a pivot that vanishes; the matrix has norm about 1

@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from robustfd._compile import compiled, loops
 from robustfd._validation import check_choice, check_real
-from robustfd.linalg._compile import compiled, loops
 from robustfd.linalg.lapack import view_as
 from robustfd.online.learner import OnlineLearner
 from robustfd.online.rows import Batch, CsrRows, Floats

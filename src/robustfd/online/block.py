@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.linalg.eigen import EPS, INDEPENDENT
 from robustfd.linalg.lapack import at, gemm, view, view_as
 from robustfd.online.progress import tally

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 from robustfd.linalg.lapack import at, fetch_row, gemm, view
 from robustfd.online.rows import CsrRows
 

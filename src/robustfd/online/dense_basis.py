@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from robustfd._compile import entry, loops
 from robustfd._container import Tensors
-from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, further, gemm, view
 from robustfd.online.block import LEARNT, Block, begin_rows, is_full, open_block, rows_in_block, step_rows
 from robustfd.online.rows import FEW, Batch, Floats, are_usable

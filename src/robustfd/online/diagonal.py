@@ -6,7 +6,7 @@ feature fill one line of the cache.
 
 from typing import Any
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import add_multiple
 from robustfd.online.mixture import Mixture, Row, Work, set_kappa

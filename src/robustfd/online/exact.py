@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.mixture import Mixture, Row, Work, set_kappa
 

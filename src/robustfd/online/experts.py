@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 from robustfd.linalg.lapack import fetch_row
 from robustfd.online import diagonal, exact, low_rank, mixture
 from robustfd.online.diagonal import INTERCEPT

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 
 STRIP = 8  # float32 numbers of a vector
 # Constants of float32: with others numba would compute in float64, in half as many numbers at a time.

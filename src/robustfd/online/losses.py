@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, log1p
 from typing import Any, Literal
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 
 # Within this distance of a kink the slope is 0: a margin that a projection has put on the label, or on the edge of
 # the hinge, is there only up to rounding, and the slope on either side of it is +-1.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.feature_stats import Features

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.online.lanes import implicit_steps, sigmoid
 
 Floats = NDArray[np.float64]

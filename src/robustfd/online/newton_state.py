@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from robustfd._compile import entry
 from robustfd._container import Document, Tensors
-from robustfd.linalg._compile import entry
 from robustfd.linalg.eigen import LONG, routines
 from robustfd.online import ball
 from robustfd.online import block as blocks

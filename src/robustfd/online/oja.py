@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, inner
+from robustfd._compile import compiled, inner
 from robustfd.linalg.lapack import view_as
 from robustfd.online.random_basis import (
     Direction,

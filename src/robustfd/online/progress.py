@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 from robustfd.online.losses import loss_value
 
 Floats = NDArray[np.float64]

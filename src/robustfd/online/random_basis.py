@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 from robustfd.online.settings import CURRENT, SLAB
 from robustfd.online.single_row import Row
 

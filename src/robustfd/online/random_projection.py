@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robustfd._compile import compiled, inner
 from robustfd._container import Document, Tensors
-from robustfd.linalg._compile import compiled, inner
 from robustfd.linalg.lapack import view_as
 from robustfd.online.random_basis import (
     Direction,

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 
 Floats = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._compile import loops
 from robustfd._validation import check_choice, check_real
-from robustfd.linalg._compile import loops
 from robustfd.online.losses import loss_slope
 
 Floats = NDArray[np.float64]

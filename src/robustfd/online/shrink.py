@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.linalg._compile import entry, loops
+from robustfd._compile import entry, loops
 from robustfd.linalg.eigen import EIGENPAIRS, EPS, GRADED
 from robustfd.linalg.lapack import at, call, view
 from robustfd.linalg.rules import gram_noise, shrink_values

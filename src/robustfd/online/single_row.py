@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from robustfd._compile import entry, inner
 from robustfd._container import Document, Tensors
-from robustfd.linalg._compile import entry, inner
 from robustfd.online.progress import tally_all
 from robustfd.online.rows import FEW, CsrRows, Floats, are_usable
 from robustfd.online.settings import Settings

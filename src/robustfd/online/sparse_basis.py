@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from robustfd._compile import entry, loops
 from robustfd._container import Tensors
-from robustfd.linalg._compile import entry, loops
 from robustfd.linalg.lapack import at, gemm, view
 from robustfd.online import columns as columns_
 from robustfd.online.block import (

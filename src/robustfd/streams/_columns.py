@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled
+from robustfd._compile import compiled
 from robustfd.streams._hash import column_and_sign
 from robustfd.streams._pyarrow import pa, pc, pcsv
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 
 MOST_DIGITS = 19  # that an unsigned integer of 64 bits holds, whatever they are
 LEAST_POWER, LARGEST_POWER = -342, 308  # of ten; a number of 19 digits is 0 or infinite beyond them

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import loops
+from robustfd._compile import loops
 
 
 @loops

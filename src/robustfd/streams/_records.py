@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, loops
+from robustfd._compile import compiled, loops
 
 BEGIN, END, LINE, FIELDS = range(4)  # of a record: where its text is, lines in front of it, and fields in it
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.linalg._compile import compiled, loops
+from robustfd._compile import compiled, loops
 from robustfd.streams._decimal import FINE, number_at
 from robustfd.streams._parse import LARGEST_INDEX
 

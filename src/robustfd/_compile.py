@@ -20,12 +20,12 @@ from numba.core.registry import cpu_target
 # were something looked up in the cache on disk first, every `a[i]` would be typed ten times as slowly.
 cpu_target.typing_context.refresh()
 
-# What is compiled holds the code of what it calls, so all sources of the rooms that compile decide whether it is up to
-# date.
+_PACKAGE = Path(__file__).parent
+
+# What is compiled holds the code of what it calls, so all sources of the package decide whether it is up to date.
 _STAMP = tuple(
-    (path.name, status.st_mtime, status.st_size)
-    for room in ("linalg", "online", "streams")
-    for path in sorted((Path(__file__).parent.parent / room).glob("*.py"))
+    (str(path.relative_to(_PACKAGE)), status.st_mtime, status.st_size)
+    for path in sorted(_PACKAGE.rglob("*.py"))
     for status in (path.stat(),)
 )
 
