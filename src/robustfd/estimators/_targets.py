@@ -80,6 +80,11 @@ class OnlineClassifier(OnlineEstimator):
 
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the places of labels in `classes_`."""
+        order = np.argsort(self.classes_, kind="stable")
+        if len(y) > len(order):
+            found = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
+            if np.array_equal(self.classes_[found], y):
+                return np.asarray(found, np.int64)
         place = {label: index for index, label in enumerate(self.classes_.tolist())}
         try:
             return np.fromiter((place[label] for label in y.tolist()), np.int64, len(y))

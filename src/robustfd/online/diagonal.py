@@ -8,7 +8,7 @@ from typing import Any
 
 from robustfd._compile import loops
 from robustfd.online.feature_stats import Features
-from robustfd.online.lanes import add_multiple
+from robustfd.online.lanes import add_multiple, sum_rows
 from robustfd.online.mixture import Mixture, Row, Work, set_kappa
 
 INTERCEPT = 0.25  # the value of the intercept in every row
@@ -18,10 +18,7 @@ INTERCEPT = 0.25  # the value of the intercept in every row
 def meet(weights: Any, features: Features, mix: Mixture, row: Row, work: Work) -> None:
     """Fill kappa and margins of the diagonal experts."""
     width = len(work.sums)
-    for i in range(width):
-        work.sums[i] = 0.0
-    for e in range(row.size):
-        add_multiple(work.sums, 0, weights, work.feature[e] * width, work.value[e], width)
+    sum_rows(work.sums, weights, width, work.feature, work.value, row.size, width)
     own, count = features.table[0], mix.plain.shape[1] // 2
     for memory in range(2):
         first = memory * count

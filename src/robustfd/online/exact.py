@@ -4,6 +4,7 @@ Between two renewals, which come after an eighth more rows, the inverse stays as
 that of the Hessian of the row before, and a row costs one product with a matrix.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from robustfd._compile import loops
 from robustfd.online.diagonal import INTERCEPT
+from robustfd.online.lanes import add_outer, sum_rows
 from robustfd.online.mixture import Mixture, Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
@@ -22,7 +24,7 @@ class Exact(NamedTuple):
 
     inverse: Floats  # (memories, D, D): of H at the last renewal
     past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last renewal
-    block: Floats  # (D, D): and since; the lower triangle
+    block: Floats  # (D, D): and since; only the lower triangle is read
     weights: Floats  # (D, memories outputs L)
 
 
@@ -53,26 +55,33 @@ def with_features(exact: Exact, more: int) -> Exact:
 
 def renew(exact: Exact, prior: Floats, faded: float) -> None:
     """Take the rows of the block into H, after the fast memory is multiplied by `faded`, and invert it."""
-    block = _symmetric(exact.block)
+    size = len(exact.block)
+    block = _symmetric(exact.block, _above(size))
+    prior = np.where(prior > 0, prior, 1.0)  # of a feature never seen nothing is known
     for memory in range(len(exact.past)):
-        past = exact.past[memory]
+        past, inverse = exact.past[memory], exact.inverse[memory]
         if memory == 1:
             past *= faded
         past += block
-        h = past.T.copy()
-        h.flat[:: len(h) + 1] += np.where(prior > 0, prior, 1.0)  # of a feature never seen nothing is known
-        factor, failed = dpotrf(h.T, lower=1, overwrite_a=1)
+        inverse[:] = past
+        inverse.reshape(-1)[:: size + 1] += prior
+        # For LAPACK, which stores columns, this is the upper triangle of the transpose.
+        factor, failed = dpotrf(inverse.T, lower=0, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("The Hessian is not positive definite.")
-        exact.inverse[memory] = _symmetric(dpotri(factor, lower=1, overwrite_c=1)[0])
+        inverse[:] = _symmetric(dpotri(factor, lower=0, overwrite_c=1)[0].T, _above(size))
     exact.block[:] = 0.0
 
 
-def _symmetric(lower: Floats) -> Floats:
-    """Return the symmetric matrix of which this is the lower triangle, with zeros above."""
-    whole = lower + lower.T
-    whole.flat[:: len(whole) + 1] *= 0.5
-    return whole
+@lru_cache(maxsize=4)
+def _above(size: int) -> NDArray[np.bool_]:
+    """Return which entries of a matrix are above its diagonal."""
+    return ~np.tri(size, dtype=bool)
+
+
+def _symmetric(lower: Floats, above: NDArray[np.bool_]) -> Floats:
+    """Return the symmetric matrix with this lower triangle."""
+    return np.where(above, lower.T, lower)
 
 
 @loops
@@ -80,20 +89,10 @@ def meet(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
     """Fill kappa and margins of the exact experts, and for each memory the direction H^-1 zeta."""
     weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
     sums, width = work.better[0], exact.weights.shape[1]
-    for i in range(width):
-        sums[i] = 0.0
-    for e in range(row.size):
-        zeta, source = work.value[e], weights[work.feature[e]]
-        for i in range(width):
-            sums[i] += zeta * source[i]
+    sum_rows(sums, weights, width, work.feature, work.value, row.size, width)
     for memory in range(len(exact.inverse)):
         inverse, g = exact.inverse[memory], work.direction[memory]
-        for i in range(size):
-            g[i] = 0.0
-        for e in range(row.size):
-            zeta, column = work.value[e], inverse[work.feature[e]]
-            for i in range(size):
-                g[i] += zeta * column[i]
+        sum_rows(g, inverse, size, work.feature, work.value, row.size, size)
         kappa, cross, own = 0.0, 2.0 * INTERCEPT * g[0], INTERCEPT * INTERCEPT * inverse[0, 0]
         for e in range(row.size):
             kappa += work.value[e] * g[work.feature[e]]
@@ -121,27 +120,15 @@ def move(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
                 f = row.length if mix.linear[first + k] > 0 else row.norm
                 scaled[start + k] = f * work.step[c, first + k]
         start, width = memory * outputs * count, outputs * count
-        g, intercept, steps_here, scaled_here = (
-            work.direction[memory],
-            exact.inverse[memory, 0],
-            steps[start:],
-            scaled[start:],
-        )
-        for i in range(size):
-            target, along, across = weights[i, start:], g[i], intercept[i]
-            for k in range(width):
-                target[k] += along * scaled_here[k] + across * steps_here[k]
-    x, block = work.direction[2], exact.block  # the row with its zeros, for loops in vector registers
+        add_outer(weights, start, 1.0, work.direction[memory], scaled, size, width)
+        add_outer(weights, start, 1.0, exact.inverse[memory, 0], steps, size, width)
+    x = work.direction[2]  # the row with its zeros
     for i in range(size):
         x[i] = 0.0
     x[0] = INTERCEPT
     for e in range(row.size):
         x[work.feature[e]] = row.curve * work.value[e]
-    for i in range(size):
-        if x[i] != 0.0:
-            target, scale = block[i], c2 * x[i]
-            for j in range(i + 1):
-                target[j] += scale * x[j]
+    add_outer(exact.block, 0, c2, x, x, size, size)
 
 
 @loops

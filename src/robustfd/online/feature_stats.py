@@ -198,11 +198,13 @@ def note_value(features: Features, row: Any, x: float) -> bool:
     """Take note of a value of a feature that was seen before; return whether it is time to renew its scale."""
     row["count"] += 1.0
     count, square, number, off = row["count"], row["square"], row["number"], x
+    part = 1.0 / min(count, WINDOW)
     if number > 0:
-        mean, most = features.centre[1], CUT * math.sqrt(square)
+        mean = features.centre[1]
         off = x - mean[number - 1]
-        mean[number - 1] += min(max(off, -most), most) / min(count, WINDOW)
-    new = min(square + (off * off - square) * max(1.0 / count, 1.0 / WINDOW), 2.0 * square)
+        far = off * off > CUT * CUT * square
+        mean[number - 1] += part * (math.copysign(CUT * math.sqrt(square), off) if far else off)
+    new = min(square + (off * off - square) * part, 2.0 * square)
     row["square"] = new
     return (is_regular(count) or new > UNIT * row["reference"] or UNIT * new < row["reference"]) and new > 0.0
 

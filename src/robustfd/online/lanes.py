@@ -1,7 +1,7 @@
 """Short vectors of numbers side by side, one for each expert: what compiled loops do with them.
 
-A loop over sixteen numbers is unrolled before LLVM thinks of vector instructions, and then stays as it is. So the two
-loops that meet every non-zero of a row are written in LLVM's own words.
+LLVM unrolls a loop over sixteen numbers before it looks for vector instructions, and then finds none. So the loops that
+meet every non-zero of a row are written as vector instructions here.
 """
 
 import math
@@ -27,31 +27,142 @@ def padded(n: int) -> int:
     return -(-n // STRIP) * STRIP
 
 
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+class _Strips:
+    """Instructions on an array, taken as one-dimensional, by vectors of STRIP numbers; a mask leaves some out."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
+        self.builder, self.data = builder, context.make_array(kind)(context, builder, array).data
+        number = self.data.type.pointee
+        self.single = number == ir.FloatType()
+        self.vector, self.align = ir.VectorType(number, STRIP), 4 if self.single else 8
+        self.zeros = ir.Constant(self.vector, None)
+        self.name = f"v{STRIP}f{32 if self.single else 64}"
+
+    def spread(self, value: Any) -> Any:
+        """Return a vector of equal numbers."""
+        if self.single and value.type == ir.DoubleType():
+            value = self.builder.fptrunc(value, ir.FloatType())
+        nothing = ir.Constant(ir.VectorType(value.type, STRIP), ir.Undefined)
+        first = self.builder.insert_element(nothing, value, _I32(0))
+        return self.builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_I32, STRIP), [0] * STRIP))
+
+    def load(self, at: Any, mask: Any) -> Any:
+        """Return the numbers from place `at` on."""
+        place = self._place(at)
+        if mask is None:
+            return self.builder.load(place, align=self.align)
+        return self._call(f"masked.load.{self.name}.p0{self.name}", place, _I32(self.align), mask, self.zeros)
+
+    def store(self, values: Any, at: Any, mask: Any) -> None:
+        """Let these be the numbers from place `at` on."""
+        place = self._place(at)
+        if mask is None:
+            self.builder.store(values, place, align=self.align)
+        else:
+            self._call(f"masked.store.{self.name}.p0{self.name}", values, place, _I32(self.align), mask)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c."""
+        return self._call(f"fma.{self.name}", a, b, c)
+
+    def cover(self, n: Any, groups: tuple[int, ...], body: Any) -> None:
+        """Let `body(first, strips, mask)` make the instructions for n numbers: groups of strips, then the rest."""
+        done, builder = cgutils.alloca_once_value(self.builder, _I64(0)), self.builder
+        for strips in groups:
+            begin, size = builder.load(done), _I64(strips * STRIP)
+            with cgutils.for_range(builder, builder.udiv(builder.sub(n, begin), size)) as loop:
+                body(builder.add(begin, builder.mul(loop.index, size)), strips, None)
+            builder.store(builder.sub(n, builder.urem(builder.sub(n, begin), size)), done)
+        rest = builder.sub(n, builder.load(done))
+        with builder.if_then(builder.icmp_unsigned(">", rest, _I64(0))):
+            lanes = ir.Constant(ir.VectorType(_I64, STRIP), list(range(STRIP)))
+            body(builder.load(done), 1, builder.icmp_unsigned("<", lanes, self.spread(rest)))
+
+    def _place(self, at: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(self.data, [at]), self.vector.as_pointer())
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        result = ir.VoidType() if "store" in name else self.vector
+        kind = ir.FunctionType(result, [a.type for a in arguments])
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}"), arguments)
+
+
 @intrinsic
 def add_multiple(typing_context: Any, y: Any, to: Any, x: Any, at: Any, scale: Any, n: Any) -> Any:
-    """Add scale x[at : at + n] to y[to : to + n], arrays of float32 and n a number of whole strips."""
+    """Add scale x[at : at + n] to y[to : to + n], arrays of the same type."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        f32 = ir.FloatType()
-        vector = ir.VectorType(f32, STRIP)
-        data = [context.make_array(signature.args[i])(context, builder, values[i]).data for i in (0, 2)]
-        target, source = builder.gep(data[0], [values[1]]), builder.gep(data[1], [values[3]])
-        nothing, i32 = ir.Constant(vector, ir.Undefined), ir.IntType(32)
-        first = builder.insert_element(nothing, builder.fptrunc(values[4], f32), i32(0))
-        scales = builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(i32, STRIP), [0] * STRIP))
-        kind = ir.FunctionType(vector, [vector] * 3)
-        fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{STRIP}f32")
-        count = builder.udiv(values[5], ir.IntType(64)(STRIP))
-        with cgutils.for_range(builder, count) as loop:
-            offset = builder.mul(loop.index, ir.IntType(64)(STRIP))
-            a = builder.bitcast(builder.gep(target, [offset]), vector.as_pointer())
-            b = builder.bitcast(builder.gep(source, [offset]), vector.as_pointer())
-            total = builder.call(fma, [builder.load(b, align=4), scales, builder.load(a, align=4)])
-            builder.store(total, a, align=4)
+        target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 2))
+        _, to, _, at, scale, n = values
+        scales = target.spread(scale)
+
+        def add(first: Any, strips: int, mask: Any) -> None:
+            there = builder.add(to, first)
+            more = source.load(builder.add(at, first), mask)
+            target.store(target.fma(more, scales, target.load(there, mask)), there, mask)
+
+        target.cover(n, (1,), add)
         return context.get_dummy_value()
 
     wide = types.int64
     return types.void(y, wide, x, wide, types.float64, wide), generate
+
+
+@intrinsic
+def sum_rows(typing_context: Any, y: Any, x: Any, width: Any, which: Any, scale: Any, rows: Any, n: Any) -> Any:
+    """Set y[:n] to the sum of scale[e] x[which[e], :n] over e < rows; x has rows of `width` numbers of y's type."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 1))
+        _, _, width, which, scale, rows, n = values
+        which, scale = (context.make_array(signature.args[i])(context, builder, values[i]).data for i in (3, 4))
+
+        def add(first: Any, strips: int, mask: Any) -> None:
+            sums = [cgutils.alloca_once(builder, target.vector) for _ in range(strips)]
+            for total in sums:
+                builder.store(target.zeros, total)
+            with cgutils.for_range(builder, rows) as loop:
+                row = builder.mul(builder.load(builder.gep(which, [loop.index])), width)
+                factor = target.spread(builder.load(builder.gep(scale, [loop.index])))
+                for k, total in enumerate(sums):
+                    part = source.load(builder.add(row, builder.add(first, _I64(k * STRIP))), mask)
+                    builder.store(target.fma(part, factor, builder.load(total)), total)
+            for k, total in enumerate(sums):
+                target.store(builder.load(total), builder.add(first, _I64(k * STRIP)), mask)
+
+        target.cover(n, (4, 1), add)
+        return context.get_dummy_value()
+
+    wide = types.int64
+    return types.void(y, x, wide, which, scale, wide, wide), generate
+
+
+@intrinsic
+def add_outer(typing_context: Any, y: Any, at: Any, scale: Any, u: Any, x: Any, rows: Any, n: Any) -> Any:
+    """Add scale u[i] x[at + k] to y[i, at + k] for i < rows and k < n; x has as many numbers as a row of y."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 4))
+        y, at, scale, u, x, rows, n = values
+        width = builder.extract_value(context.make_array(signature.args[0])(context, builder, y).shape, 1)
+        along = context.make_array(signature.args[3])(context, builder, u).data
+
+        def add(first: Any, strips: int, mask: Any) -> None:
+            first = builder.add(at, first)
+            more = source.load(first, mask)
+            with cgutils.for_range(builder, rows) as loop:
+                factor = target.spread(builder.fmul(scale, builder.load(builder.gep(along, [loop.index]))))
+                there = builder.add(builder.mul(loop.index, width), first)
+                target.store(target.fma(more, factor, target.load(there, mask)), there, mask)
+
+        target.cover(n, (1,), add)
+        return context.get_dummy_value()
+
+    wide = types.int64
+    return types.void(y, wide, types.float64, u, x, wide, wide), generate
 
 
 @loops

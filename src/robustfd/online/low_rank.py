@@ -21,6 +21,7 @@ from robustfd._compile import loops
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.feature_stats import Features
+from robustfd.online.lanes import add_multiple, sum_rows
 from robustfd.online.mixture import Mixture, Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
@@ -154,25 +155,15 @@ def is_sampled(row: int) -> int:
 def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -> None:
     """Fill kappa and margins of the experts with the sketch, and U x for rows scaled each on its own and all alike."""
     u, count, after, rows = low.u, mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam)
-    along, outputs, inside = work.direction[2], len(work.margin), 0.0
-    for i in range(rows):
-        along[i] = 0.0
-    for c in range(outputs):
-        for k in range(count):
-            work.margin[c, after + k] = 0.0
+    along, sums, outputs, width, inside = work.direction[2], work.better[0], len(work.margin), low.weights.shape[1], 0.0
     for e in range(row.size):
         j, zeta = work.feature[e], work.value[e]
         if zeta != 0.0:
             if low.diagonal[j] == 0.0:  # a feature met for the first time
                 low.diagonal[j] = features.table[j]["prior"]
             inside += zeta * zeta / low.diagonal[j]
-            source, own = u[j], low.weights[j]
-            for i in range(rows):
-                along[i] += zeta * source[i]
-            for c in range(outputs):
-                target, weights = work.margin[c, after:], own[c * count :]
-                for k in range(count):
-                    target[k] += zeta * weights[k]
+    sum_rows(along, u, rows, work.feature, work.value, row.size, rows)
+    sum_rows(sums, low.weights, width, work.feature, work.value, row.size, width)
     intercept = INTERCEPT * INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0
     norm, length = intercept + row.norm * row.norm * inside, intercept + row.length * row.length * inside
     for i in range(rows):
@@ -184,7 +175,7 @@ def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -
     for c in range(outputs):
         for k in range(count):
             linear = mix.linear[after + k] > 0
-            p = (row.length if linear else row.norm) * work.margin[c, after + k]
+            p = (row.length if linear else row.norm) * sums[c * count + k]
             p += INTERCEPT * low.weights[0, c * count + k]
             direction = work.direction[1 if linear else 0]
             for i in range(rows):
@@ -196,22 +187,24 @@ def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -
 def move(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: int) -> None:
     """Take the steps of the experts with the sketch; row `number` may wait for the next shrink, its curvature c2."""
     count, after, rows, outputs = mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam), len(work.margin)
-    own = INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0
+    own, scaled, width = (
+        INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0,
+        work.better[0],
+        low.weights.shape[1],
+    )
     for c in range(outputs):
-        step, scaled = work.step[c, after:], work.better[0]
+        step = work.step[c, after:]
         for k in range(count):
             linear = mix.linear[after + k] > 0
-            scaled[k] = step[k] * (row.length if linear else row.norm)
+            scaled[c * count + k] = step[k] * (row.length if linear else row.norm)
             low.weights[0, c * count + k] += own * step[k]
             direction = work.direction[1 if linear else 0]
             for i in range(rows):
                 low.along[i, c * count + k] -= step[k] * direction[i]
-        for e in range(row.size):
-            j, zeta = work.feature[e], work.value[e]
-            if zeta != 0.0 and low.diagonal[j] > 0.0:
-                target, x = low.weights[j, c * count :], zeta / low.diagonal[j]
-                for k in range(count):
-                    target[k] += x * scaled[k]
+    for e in range(row.size):
+        j, zeta = work.feature[e], work.value[e]
+        if zeta != 0.0 and low.diagonal[j] > 0.0:
+            add_multiple(low.weights, j * width, scaled, 0, zeta / low.diagonal[j], width)
     times = is_sampled(number)
     if times > 0 and c2 > 0.0:
         target, x = low.buffer[low.filled[0]], math.sqrt(c2 * times)

@@ -1,6 +1,7 @@
 """The learner with nothing to tune: its state, from the first rows on, and which Hessians it pays for."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -102,7 +103,13 @@ class UntunedState:
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn rows, dense or sparse, and fill margins (n, outputs) with predictions made before."""
-        x, done, n = _plain_rows(x), 0, len(y)
+        # Of one row, and of a few, hardly any comes when a Hessian is renewed: not worth the call.
+        with one_blas_thread() if len(y) > FIRST else nullcontext():
+            self._learn_all(_plain_rows(x), y, weight, margins)
+
+    def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
+        """Learn rows, cut where something is to be done between two of them."""
+        done, n = 0, len(y)
         while done < n:
             if self.seen < self.first:
                 until = 1 << self.seen.bit_length()
