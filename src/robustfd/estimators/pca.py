@@ -258,7 +258,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """The mean variance in the directions that are not components."""
         view, k, d = self._fitted()._view, self.n_components_, self.n_features_in_
         # With nothing taken by a shrink B'B is A'A: a difference of norms would be rounding, not noise.
-        left = view.lam[k:].sum() if view.error_bound == 0 else view.squared_norm - self._scatter().sum()
+        exact = view.ceiling_alpha == view.floor_alpha
+        left = view.lam[k:].sum() if exact else view.squared_norm - self._scatter().sum()
         return max(0.0, float(left)) / (d - k) / self._freedom() if k < d else 0.0
 
     @property

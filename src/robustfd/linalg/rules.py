@@ -76,3 +76,18 @@ def svd_noise(size: int, sigma: float) -> float:
     """Return up to what singular values of a stack of `size` rows are round-off."""
     # Rows of B that a former shrink rounded stand out of their span by some 20 eps sigma_1, whatever their number.
     return max(size, 32 * LEAST_ROWS) * EPS * sigma
+
+
+def rounding(size: int, d: int, s: float, lam: Floats, noise: float) -> float:
+    """Return what rounding can change, in the spectral norm, of what a shrink leaves and of what it takes.
+
+    Parameters
+    ----------
+    size : how many rows of length d there are in the stack.
+    s : what B is scaled by; it is the exponential of a sum of logarithms, and less accurate the smaller it is.
+    lam : the squared lengths of the rows of B before that.
+    noise : eps times the squares of the other rows, or of the terms that those were added up from.
+    """
+    # Products of length d are off by about sqrt(d) eps (Higham and Mary 2019), eigenvalues and rows by size eps.
+    fades = -2.0 * math.log(max(s, 1e-300))
+    return 8.0 * (size + math.sqrt(d) + fades) * (EPS * s * s * float(lam.sum()) + noise)

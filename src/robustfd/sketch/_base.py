@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABCMeta, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
 BLOCK = 2**20  # entries of a dense block of rows
+EPS32 = float(np.finfo(np.float32).eps)
 LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
 
 
@@ -29,14 +30,15 @@ class View:
     components: Floats  # orthonormal rows V
     lam: Floats  # the approximation is V' diag(lam) V + alpha I
     alpha: float
-    error_bound: float
+    error_bound: float  # rounding included
     squared_norm: float
     weight: float
     mean: Floats | None
-    # V' diag(floor_lam) V + floor_alpha I <= truth <= V' diag(floor_lam) V + ceiling_alpha I
+    # Up to rounding, V' diag(floor_lam) V + floor_alpha I <= truth <= V' diag(floor_lam) V + ceiling_alpha I
     floor_lam: Floats
     floor_alpha: float
     ceiling_alpha: float
+    rounding: float = 0.0  # by how much, in the spectral norm, rounding can be wrong about that
     diagonal: Floats | None = None  # what else is added, on the diagonal
 
 
@@ -60,7 +62,7 @@ def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: floa
         error_bound=max(norm, lam.max(initial=0.0)),
         squared_norm=norm,
         weight=factor * state.weight,
-        mean=state.mean,
+        mean=None if state.mean is None else state.mean[0],
         floor_lam=np.zeros_like(lam),
         floor_alpha=alpha0,
         ceiling_alpha=alpha0 + norm,
@@ -227,7 +229,11 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         how = (self.alpha0, getattr(self, "solver", None))
         cached: tuple[Any, View] | None = getattr(self, "_cached", None)
         if cached is None or cached[0] != how:
-            cached = self._cached = (how, self._read(Unread(self._state, self._queue, self._tail)))
+            view = self._read(Unread(self._state, self._queue, self._tail))
+            if self._single:  # what `_cast` does to V' diag(lam) V
+                rounded = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
+                view = replace(view, error_bound=float(view.error_bound + rounded))
+            cached = self._cached = (how, view)
         return cached[1]
 
     def _cast(self, rows: Floats) -> NDArray[np.floating]:
@@ -257,7 +263,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def error_bound_(self) -> float:
-        """The certificate: ||A'A + alpha0 I - second_moment()||_2 is at most this."""
+        """The certificate: ||A'A + alpha0 I - second_moment()||_2 is at most this, rounding errors included."""
         return self._view.error_bound
 
     @property
@@ -265,6 +271,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         """A bound on the error divided by ||A'A||_2, itself known only to be at least what is used here."""
         view = self._view
         largest = max(view.floor_lam.max(initial=0.0), view.squared_norm / min(self._n_seen, self.n_features_in_))
+        largest -= view.rounding
         return float(view.error_bound / largest) if largest > 0 else 0.0
 
     @property
@@ -312,17 +319,19 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         There are as many as the sketch has rows; those of any two matrices that the truth lies between are bounds.
         """
         view = self._view
-        lam = np.sort(view.floor_lam)[::-1]
-        return lam + view.floor_alpha, np.minimum(lam + view.ceiling_alpha, view.squared_norm + self.alpha0)
+        lam, off = np.sort(view.floor_lam)[::-1], view.rounding
+        high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + self.alpha0)
+        return np.maximum(lam - off, 0.0) + view.floor_alpha, high + off
 
     def bracket_logdet(self) -> tuple[float, float]:
         """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
         view = self._view
         lam, left = view.floor_lam[view.floor_lam > 0], self.n_features_in_ - np.count_nonzero(view.floor_lam)
+        floor = np.maximum(lam - view.rounding, 0.0), view.floor_alpha
         with np.errstate(divide="ignore"):
             low, high = (
                 float(np.log(lam + alpha).sum() + (left * np.log(alpha) if left else 0.0))
-                for alpha in (view.floor_alpha, view.ceiling_alpha)
+                for lam, alpha in (floor, (lam, view.ceiling_alpha + view.rounding))
             )
         return low, high
 
@@ -352,7 +361,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
                         [
                             np.square(along / np.sqrt(lam + alpha)).sum(axis=1)
                             + np.where(off_span, outside * size / np.float64(alpha) * size, 0.0)
-                            for alpha in (view.ceiling_alpha, view.floor_alpha)
+                            for alpha in (view.ceiling_alpha + view.rounding, view.floor_alpha)
                         ]
                     )
                 )

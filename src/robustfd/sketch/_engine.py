@@ -14,7 +14,9 @@ import numpy as np
 
 from robustfd.linalg.decompose import Shrunk, Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
 from robustfd.linalg.eigen import EPS
-from robustfd.sketch._entering import LARGEST_DECAY, DenseRows, EnteringRows, enter, grown
+from robustfd.linalg.rules import rounding
+from robustfd.sketch._centring import LARGEST_DECAY, is_lost, joined, noise
+from robustfd.sketch._entering import DenseRows, EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
 # Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
@@ -34,12 +36,13 @@ class State:
     delta: float  # Delta, the sum of all deltas
     squared_norm: float  # ||A||_F^2
     weight: float  # total weight
-    mean: Floats | None  # when centring
+    mean: Floats | None  # when centring, in two parts (_centring.py)
+    rounding: float  # a bound on what rounding has changed of A'A - B'B
 
     @classmethod
     def empty(cls, d: int, center: bool) -> Self:
         """Return the state before any row."""
-        return cls(np.zeros((0, d)), np.zeros(0), False, 0.0, 0.0, 0.0, np.zeros(d) if center else None)
+        return cls(np.zeros((0, d)), np.zeros(0), False, 0.0, 0.0, 0.0, np.zeros((2, d)) if center else None, 0.0)
 
     def entered(self, e: EnteringRows, s: float, t: Floats) -> Self:
         """Return the state with what it remembers beside B after diag(t) E has entered, all older scaled by s."""
@@ -56,6 +59,7 @@ class State:
             delta=self.delta + other.delta,
             squared_norm=self.squared_norm + other.squared_norm,
             weight=self.weight + other.weight,
+            rounding=self.rounding + other.rounding,
         )
 
     def faded(self, factor: float) -> Self:
@@ -70,6 +74,7 @@ class State:
             delta=factor * self.delta,
             squared_norm=factor * self.squared_norm,
             weight=factor * self.weight,
+            rounding=factor * self.rounding,
         )
 
 
@@ -105,15 +110,15 @@ class Engine:
         b, stack_two = self._unshrunk(*two)
         stacks, both, extra = [stack_one, stack_two], a.plus(b), 0.0
         if a.mean is not None and b.mean is not None and both.weight > 0:
-            apart, share = b.mean - a.mean, b.weight / both.weight
-            row = np.sqrt(a.weight * share) * apart
-            both = replace(both.entered(DenseRows(row[None]), 1.0, np.ones(1)), mean=a.mean + share * apart)
+            row, mean = joined(a.mean, b.mean, a.weight, b.weight)
+            both = replace(both.entered(DenseRows(row[None]), 1.0, np.ones(1)), mean=mean)
             stacks.append(row[None])
             extra = float(row @ row)
         stack = np.concatenate(stacks)
         norm = check_total(both.squared_norm + extra)
         shrunk = shrink_stack(stack[:0], np.zeros(0), stack, self.m, self.j, solver=self.solver)
-        return replace(both, squared_norm=norm).shrunk_to(shrunk)
+        off = both.rounding + rounding(len(stack), stack.shape[1], 1.0, shrunk.lam[:0], EPS * norm)
+        return replace(both, squared_norm=norm, rounding=off).shrunk_to(shrunk)
 
     def _free(self, state: State) -> int:
         return self.buffer_size - (self.m - 1 if state.shrunk else 0)
@@ -172,28 +177,35 @@ class Engine:
     def _shrink(self, state: State, rows: Rows) -> State:
         solver, invertible = self.solver, state.mean is None or rows.fades() <= LARGEST_DECAY
         if solver != "svd" and invertible and len(state.b) + len(rows) > state.b.shape[1]:
-            columns = self._shrink_columns(state, rows)
+            columns, resolved = self._shrink_columns(state, rows)
             if columns is not None:
                 return columns
-            solver = "svd"
+            solver = self.solver if resolved else "svd"
         after, e, s, t = _enter(state, rows)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
         return after.shrunk_to(shrunk)
 
-    def _shrink_columns(self, state: State, rows: Rows) -> State | None:
-        """Return the state after more rows than columns, through E'E alone; None if that is not accurate enough."""
+    def _shrink_columns(self, state: State, rows: Rows) -> tuple[State | None, bool]:
+        """Return the state after more rows than columns, through E'E alone, and whether E'E shows enough.
+
+        There is no state if it does not, or if E'E itself is not accurate.
+        """
         e, mean, weight = enter(rows, state.mean, state.weight, formed=False)
         s, t = rows.fading()
         product, size = e.outer(t), len(state.b) + len(rows)
         new = float(np.trace(product))
         if not np.isfinite(new):
             raise_not_finite(rows.x)
+        blur = noise(e.term_lengths(), t)
+        if is_lost(blur, s * s * state.lam.sum() + new):
+            return None, True
         shrunk, resolved = shrink_columns(state.b, product, self.m, self.j, s=s, size=size)
         if not resolved and self.solver == "auto":
-            return None
+            return None, False
         norm = check_total(s * s * state.squared_norm + new, slack=10)
-        state = state.entered(e, s, t)
-        return replace(state, delta=s * s * state.delta, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk)
+        off = s * s * state.rounding + rounding(size, state.b.shape[1], s, state.lam, blur)
+        state = replace(state.entered(e, s, t), delta=s * s * state.delta, rounding=off)
+        return replace(state, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk), True
 
     def _run_together(self, state: State, rows: Rows, cuts: Sequence[int], *, sparse: bool) -> State | None:
         """Return the state after the rows, never forming the B in between; None if that is not accurate enough.
@@ -207,8 +219,9 @@ class Engine:
         eb, ee, r0 = e.times(state.b), e.gram(), len(state.b)
         if not np.isfinite(np.trace(ee)):
             raise_not_finite(rows.x)
+        terms = e.term_lengths()
         r = np.eye(max(r0, self.m - 1), r0 + len(rows))  # of which the first len(lam) rows count
-        lam, norm, delta = state.lam, state.squared_norm, state.delta
+        lam, norm, delta, off = state.lam, state.squared_norm, state.delta, state.rounding
         for start, stop in zip([0, *cuts], cuts, strict=False):
             s, t = rows.fading(start, stop)
             q, z = len(lam), eb[start:stop]
@@ -218,7 +231,10 @@ class Engine:
             small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
             if not small.resolved and self.solver == "auto":
                 return None
-            norm = s * s * norm + float(np.trace(gram[q:, q:]))
+            new, blur = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
+            if is_lost(blur, s * s * lam.sum() + new):
+                return None
+            norm, off = s * s * norm + new, s * s * off + rounding(len(gram), rows.x.shape[1], s, lam, blur)
             delta, lam = s * s * delta + small.delta, small.lam
             old = s * small.weights[:, :q]
             r[: len(lam), : r0 + start] = old if start == 0 else old @ r[:q, : r0 + start]
@@ -226,7 +242,8 @@ class Engine:
         r = r[: len(lam)]
         b = e.combine(r[:, r0:], r[:, :r0], state.b)
         norm, state = check_total(norm, slack=10), state.entered(e, *rows.fading())
-        return replace(state, b=b, lam=lam, shrunk=True, delta=delta, squared_norm=norm, weight=weight, mean=mean)
+        state = replace(state, squared_norm=norm, weight=weight, mean=mean, rounding=off)
+        return replace(state, b=b, lam=lam, shrunk=True, delta=delta)
 
 
 def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
@@ -234,6 +251,7 @@ def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
     e, mean, weight = enter(rows, state.mean, state.weight)
     assert isinstance(e, DenseRows)
     s, t = rows.fading()
-    norm = grown(state.squared_norm, e, rows)
-    state = state.entered(e, s, t)
-    return replace(state, mean=mean, weight=weight, squared_norm=norm, delta=s * s * state.delta), e.e, s, t
+    norm, blur = grown(state.squared_norm, e, rows), noise(e.term_lengths(), t)
+    off = s * s * state.rounding + rounding(len(state.b) + len(rows), state.b.shape[1], s, state.lam, blur)
+    state = replace(state.entered(e, s, t), delta=s * s * state.delta, rounding=off)
+    return replace(state, mean=mean, weight=weight, squared_norm=norm), e.e, s, t

@@ -10,98 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from robustfd.linalg.decompose import combine
+from robustfd.sketch._centring import LARGEST_DECAY, Centring, centred, is_lost, lengths, mean_at, moved, noise, shifted
 from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
-
-LARGEST_DECAY = 600.0  # exp of more would overflow
-CHUNK = 64  # dense rows centred at once
-
-
-@dataclass(frozen=True)
-class Centring:
-    """What k rows a_0, a_1, ... enter as when each is centred at the mean of all rows before it.
-
-    Row t enters as sqrt(w n / (n + w)) (a_t - mean), n the (decayed) weight before it. That is linear in the
-    rows, e_t = own_t a_t - on_rows_t (sum of share_s a_s over s < t) + on_mean_t mean, mean the one before all
-    of them, so running sums apply it, to the rows themselves or to any products of them.
-    """
-
-    root: Floats  # of the weights
-    own: Floats
-    share: Floats
-    on_rows: Floats
-    on_mean: Floats
-    to_mean: Floats  # the new mean is to_mean a + mean_to_mean mean
-    mean_to_mean: float
-    weight: float
-
-    @classmethod
-    def of(cls, rows: Rows, weight: float) -> "Centring":
-        """Return the centring of these rows after others of total weight `weight`."""
-        log = np.cumsum(np.log(rows.decay))
-        share, old = rows.weight * np.exp(-log), weight * np.exp(log)
-        sums = np.cumsum(share)
-        before = np.exp(log) * np.concatenate([[0.0], sums[:-1]]) + old
-        after = before + rows.weight
-        own = np.sqrt(rows.weight * (before / after))  # in this order, or tiny and huge weights are lost
-        per_unit = np.divide(own, before, out=np.zeros_like(before), where=before > 0)
-        to_mean = share * np.exp(log[-1]) / after[-1]
-        return cls(
-            np.sqrt(rows.weight),
-            own,
-            share,
-            per_unit * np.exp(log),
-            -per_unit * old,
-            to_mean,
-            old[-1] / after[-1],
-            after[-1],
-        )
-
-    def apply(self, y: Floats, of_mean: Floats | None = None) -> Floats:
-        """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its), or 0."""
-        sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)
-        sums *= self.on_rows[1:, None]
-        entered = self.own[:, None] * y
-        entered[1:] -= sums
-        if of_mean is not None:
-            entered += np.outer(self.on_mean, of_mean)
-        return entered
-
-    def adjoint(self, c: Floats) -> Floats:
-        """Return c as coefficients of the raw rows, given as coefficients of the entering ones."""
-        sums = np.cumsum((self.on_rows[1:, None] * c[1:])[::-1], axis=0)[::-1]
-        raw = self.own[:, None] * c
-        raw[:-1] -= self.share[:-1, None] * sums
-        return np.asarray(raw)
-
-
-def _centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, float]:
-    """Return the dense entering rows, the new mean and the total weight, shifted so that a large mean cancels."""
-    x, start = rows.dense(), 0
-    entered = np.empty_like(x)
-    while start < len(rows):
-        part = rows[start : _safe_stop(rows, start)]
-        stop = start + len(part)
-        y, centring, mean = _shifted(x[start:stop], part, mean, weight)
-        # As a matrix, since a product is faster than running sums.
-        np.matmul(centring.apply(np.eye(len(part))), y, out=entered[start:stop])
-        weight, start = centring.weight, stop
-    return entered, mean, weight
-
-
-def _shifted(x: Floats, rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Centring, Floats]:
-    """Return (y, centring, new mean): y is x minus the mean, or minus a row if there is no mean yet."""
-    centring = Centring.of(rows, weight)
-    shift = mean if weight > 0 else x[0]  # any vector does, a near one is exact
-    y = x - shift
-    return y, centring, shift + centring.to_mean @ y
-
-
-def _safe_stop(rows: Rows, start: int) -> int:
-    """Return where to stop so that the decay from start on stays within what exp can hold, a row at least."""
-    if rows.decay.min() == 1.0:
-        return start + CHUNK
-    log = np.cumsum(np.log(rows.decay[start : start + CHUNK]))
-    return start + max(1, int(np.searchsorted(-log, LARGEST_DECAY)))
 
 
 @dataclass(frozen=True)
@@ -110,6 +20,7 @@ class DenseRows:
 
     e: Floats
     centring: Centring | None = None
+    terms: Floats | None = None  # the lengths of the terms that rows already centred were added up from
 
     def times(self, b: Floats) -> Floats:
         """Return E B'."""
@@ -145,6 +56,12 @@ class DenseRows:
     def squared_norms(self) -> Floats:
         """Return the squared lengths of the rows."""
         return np.einsum("ij,ij->i", self.e, self.e)
+
+    def term_lengths(self) -> Floats:
+        """Return for each row the lengths of the terms that make it, added up: what its rounding is relative to."""
+        if self.centring is not None:
+            return _largest_terms(self.centring, lengths(self.e), 0.0)
+        return lengths(self.e) if self.terms is None else self.terms
 
     def add_to(self, out: Floats, c: Floats) -> None:
         """Add E' c to out, which is (d, r) in C order."""
@@ -204,6 +121,13 @@ class SparseRows:
             return np.diag(self.gram())
         return np.asarray(self.p.multiply(self.p).sum(axis=1)).ravel() * self.root**2
 
+    def term_lengths(self) -> Floats:
+        """Return the same as for dense rows."""
+        sizes = np.sqrt(np.asarray(self.p.multiply(self.p).sum(axis=1)).ravel())
+        if self.centring is None or self.mean is None:
+            return np.asarray(self.root * sizes)
+        return _largest_terms(self.centring, sizes, float(np.linalg.norm(self.mean)))
+
     def add_to(self, out: Floats, c: Floats) -> None:
         """Add E' c to out, which is (d, r) in C order."""
         from robustfd.linalg import sparse
@@ -231,32 +155,48 @@ class SparseRows:
 EnteringRows: TypeAlias = DenseRows | SparseRows
 
 
+def _largest_terms(centring: Centring, sizes: Floats, of_mean: float) -> Floats:
+    """Return the lengths of the terms of products of entering rows, or of the scatter about the new mean."""
+    return np.maximum(centring.terms(sizes, of_mean), centring.root * (sizes + of_mean))
+
+
 def enter(
     rows: Rows, mean: Floats | None, weight: float, *, sparse: bool = False, formed: bool = True
 ) -> tuple[EnteringRows, Floats | None, float]:
     """Return (E, mean, weight): the rows that enter, and the mean (if centring) and the total weight after them.
 
-    With `sparse` sparse rows stay so; unless they are to be `formed`, dense ones have their centring beside them.
+    With `sparse` sparse rows stay so, unless centring them as such would lose too many digits. Where rows need not be
+    `formed`, dense ones have their centring beside them, and it is the caller who looks at what is lost.
     """
     root = np.sqrt(rows.weight)
     if mean is not None:
         energy(rows)  # a first row that is too large would show only in the next
     if sparse and rows.is_sparse and (mean is None or rows.fades() <= LARGEST_DECAY):
-        p = rows.x.astype(np.float64)
-        if mean is None:
-            return SparseRows(p, root, None, None), None, _total_weight(rows, weight)
-        centring, shift = Centring.of(rows, weight), _shift(p, mean, weight)
-        mean = mean - shift if weight > 0 else np.zeros_like(mean)
-        new_mean = shift + centring.mean_to_mean * mean + p.T @ centring.to_mean
-        return SparseRows(p, root, centring, mean), new_mean, centring.weight
+        p, new_mean, total = _entering_sparse(rows, root, mean, weight)
+        t = rows.fading()[1]
+        if not formed or mean is None or not is_lost(noise(p.term_lengths(), t), p.outer_diagonal(t).sum()):
+            return p, new_mean, total
     if mean is not None and formed:
-        e, mean, weight = _centred(rows, mean, weight)
-        return DenseRows(e), mean, weight
+        e, terms, mean, weight = centred(rows, mean, weight)
+        return DenseRows(e, terms=terms), mean, weight
     if mean is not None:
-        y, centring, mean = _shifted(rows.dense(), rows, mean, weight)
+        y, centring, mean = shifted(rows.dense(), rows, mean, weight)
         return DenseRows(y, centring), mean, centring.weight
     x = rows.dense()
     return DenseRows(x if np.all(root == 1.0) else x * root[:, None]), None, _total_weight(rows, weight)
+
+
+def _entering_sparse(
+    rows: Rows, root: Floats, mean: Floats | None, weight: float
+) -> tuple[SparseRows, Floats | None, float]:
+    p = rows.x.astype(np.float64)
+    if mean is None:
+        return SparseRows(p, root, None, None), None, _total_weight(rows, weight)
+    centring, shift = Centring.of(rows, weight), _shift(p, mean[0], weight)
+    mean = mean if weight > 0 else mean_at(shift)
+    off = (mean[0] - shift) + mean[1]
+    step = p.T @ centring.to_mean - centring.to_mean.sum() * off
+    return SparseRows(p, root, centring, off), moved(mean, step), centring.weight
 
 
 def _shift(p: Any, mean: Floats, weight: float) -> Floats:

@@ -91,7 +91,8 @@ class DiagonalFrequentDirections(_FrequentDirections):
         assert isinstance(state, DiagonalState)
         r, delta = state.removed(), state.delta
         bound = min(max(delta - r.min(), r.max()), (1.0 - 1.0 / len(r)) * delta)
-        return replace(self._plain_view(state), error_bound=float(bound), diagonal=r)
+        # R is rounded as well as B'B.
+        return replace(self._plain_view(state), error_bound=float(bound) + 2.0 * state.rounding, diagonal=r)
 
     @property
     def diagonal_(self) -> Floats:

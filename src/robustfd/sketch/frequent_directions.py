@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from robustfd._validation import check_real
 from robustfd.linalg.decompose import Solver
+from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import shrunk_count
 from robustfd.sketch._base import BaseSketch, View, unit_rows
 from robustfd.sketch._engine import Engine, State
@@ -60,14 +61,16 @@ class _FrequentDirections(BaseSketch):
 
     def _plain_view(self, state: State, *, lifted: float = 0.0, share: float = 0.0) -> View:
         """Return the view with `lifted` times Delta on the kept directions and `share` times Delta on all."""
+        alpha = self.alpha0 + share * state.delta
         return View(
             components=unit_rows(state.b, state.lam),
             lam=state.lam + lifted * state.delta,
-            alpha=self.alpha0 + share * state.delta,
-            error_bound=(1.0 - share) * state.delta,
+            alpha=alpha,
+            error_bound=(1.0 - share) * state.delta + state.rounding + (EPS * alpha if alpha > self.alpha0 else 0.0),
+            rounding=state.rounding,
             squared_norm=state.squared_norm,
             weight=state.weight,
-            mean=state.mean,
+            mean=None if state.mean is None else state.mean[0],
             floor_lam=state.lam,
             floor_alpha=self.alpha0,
             ceiling_alpha=self.alpha0 + state.delta,

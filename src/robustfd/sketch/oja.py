@@ -22,7 +22,7 @@ class OjaState:
     t: int
     squared_norm: float
     weight: float
-    mean: Floats | None
+    mean: Floats | None  # in two parts (_centring.py)
 
 
 class OjaSketch(RandomSketch):
@@ -62,7 +62,7 @@ class OjaSketch(RandomSketch):
     def _start(self, d: int) -> OjaState:
         m = min(self.sketch_size, d)
         start = check_random_state(self.random_state).standard_normal((d, m))
-        mean = np.zeros(d) if self.center else None
+        mean = np.zeros((2, d)) if self.center else None
         return OjaState(_orthonormal(start), np.zeros(m), 0, 0.0, 0.0, mean)
 
     def _absorb(self, state: OjaState, queue: Queue) -> tuple[OjaState, Queue]:

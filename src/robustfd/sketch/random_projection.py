@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.sketch._base import RandomSketch, View, trivial_view
+from robustfd.sketch._centring import joined
 from robustfd.sketch._entering import enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread, check_total
 
@@ -23,7 +24,7 @@ class ProjectionState:
     generator: str  # the bit generator's state, as JSON
     squared_norm: float
     weight: float
-    mean: Floats | None
+    mean: Floats | None  # in two parts (_centring.py)
 
 
 class RandomProjectionSketch(RandomSketch):
@@ -63,7 +64,7 @@ class RandomProjectionSketch(RandomSketch):
     def _start(self, d: int) -> ProjectionState:
         seed = check_random_state(self.random_state).randint(2**31, size=4)
         generator = json.dumps(np.random.PCG64(seed).state)
-        mean = np.zeros(d) if self.center else None
+        mean = np.zeros((2, d)) if self.center else None
         return ProjectionState(np.zeros((d, self.sketch_size)), generator, 0.0, 0.0, mean)
 
     def _absorb(self, state: ProjectionState, queue: Queue) -> tuple[ProjectionState, Queue]:
@@ -96,9 +97,8 @@ class RandomProjectionSketch(RandomSketch):
         bits = np.random.PCG64()
         bits.state = json.loads(a.generator)
         if mean is not None and n + k > 0:
-            share = k / (n + k)
-            row = np.sqrt(n * share) * (b.mean - mean)
-            mean, extra = mean + share * (b.mean - mean), float(row @ row)
+            row, mean = joined(mean, b.mean, n, k)
+            extra = float(row @ row)
             r = np.random.Generator(bits).standard_normal(self.sketch_size)
             bt += np.outer(row, r / np.sqrt(self.sketch_size))
         norm = check_total(f * a.squared_norm + g * b.squared_norm + extra)

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, check_names, plain
 from robustfd._validation import check_choice, check_integer, check_real
+from robustfd.linalg.eigen import EPS
 from robustfd.sketch._rows import Queue, Rows
 
 TINY = float(np.finfo(np.float64).smallest_subnormal)  # the least number above zero
@@ -47,7 +48,12 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
     for name in document["column_major"]:
         tensors[name] = np.asfortranarray(tensors[name])
     d = check_integer("n_features", document["n_features"], 1)
-    sketch._state = _unpack_state(sketch._state_type, document["state"], tensors, structure, d)
+    scalars = document["state"]
+    if any(field.name == "rounding" for field in fields(sketch._state_type)) and "rounding" not in scalars:
+        # A file from before it was kept: what it can be at most, with a shrink for every row.
+        size = structure.get("sketch_size", d) + np.sqrt(d)
+        scalars["rounding"] = float(8.0 * EPS * document["n_seen"] * size * scalars["squared_norm"])
+    sketch._state = _unpack_state(sketch._state_type, scalars, tensors, structure, d)
     sketch._queue = _unpack_queue(document["queue"], tensors, d)
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
@@ -86,9 +92,9 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
     check_random_state(getattr(sketch, "random_state", None))
 
 
-# What the arrays of a state look like. A letter is a length: d the number of features, m sketch_size, and the
-# others the same wherever they stand, r < m and k = m or d.
-_SHAPES = {"b": "rd", "lam": "r", "mean": "d", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k"}
+# What the arrays of a state look like. A letter is a length: d the number of features, m sketch_size, p
+# the two parts of a mean, and the others the same wherever they stand, r < m and k = m or d.
+_SHAPES = {"b": "rd", "lam": "r", "mean": "pd", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k"}
 _LEAST = {"lam": TINY, "squares": 0.0, "energy": 0.0}
 
 
@@ -97,10 +103,12 @@ def _unpack_state(
 ) -> Any:
     """Return the state, its arrays taken out of the tensors."""
     m = structure.get("sketch_size", d + 1)
-    lengths, values = {"d": d, "m": m, "k": min(m, d)}, {}
+    lengths, values = {"d": d, "m": m, "k": min(m, d), "p": 2}, {}
     for name, type_ in ((field.name, field.type) for field in fields(kind)):
         if name in _SHAPES and (name != "mean" or structure["center"]):
             value = tensors.pop(f"state.{name}")
+            if name == "mean" and value.ndim == 1:  # a file from before means had two parts
+                value = np.stack([value, np.zeros_like(value)])
             for letter, length in zip(_SHAPES[name], value.shape, strict=True):
                 if lengths.setdefault(letter, length) != length:
                     raise ValueError(f"state.{name} has shape {value.shape}")
