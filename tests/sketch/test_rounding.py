@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import robustfd
@@ -91,6 +91,7 @@ def shifting_rows(rng: np.random.Generator, n: int, d: int, shift: float, densit
     parts=st.integers(1, 3),
     alpha0=st.sampled_from([0.0, 1.0]),
 )
+@example("FD", 2758, (4, 3, 40), 3.0, 0.999, "last huge", "sparse with a full column", "auto", True, 2, 0.0)
 def test_certificate_holds_with_rounding(
     name, seed, shape, log_shift, decay, weighted, kind, solver, center, parts, alpha0
 ):

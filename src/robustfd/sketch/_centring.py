@@ -66,7 +66,7 @@ class Centring:
         """Return the lengths of the terms of each entering row, added up: rounding errors are relative to that."""
         terms = self.own * lengths - self.on_mean * of_mean
         terms[1:] += self._of_rows_before(lengths[:, None])[:, 0]
-        return terms
+        return np.maximum(terms, self.root * (lengths + of_mean))  # what a row adds to the mean counts by its weight
 
     def _of_rows_before(self, y: Floats) -> Floats:
         sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)

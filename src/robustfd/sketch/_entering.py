@@ -60,7 +60,7 @@ class DenseRows:
     def term_lengths(self) -> Floats:
         """Return for each row the lengths of the terms that make it, added up: what its rounding is relative to."""
         if self.centring is not None:
-            return _largest_terms(self.centring, lengths(self.e), 0.0)
+            return self.centring.terms(lengths(self.e))
         return lengths(self.e) if self.terms is None else self.terms
 
     def add_to(self, out: Floats, c: Floats) -> None:
@@ -126,7 +126,7 @@ class SparseRows:
         sizes = np.sqrt(np.asarray(self.p.multiply(self.p).sum(axis=1)).ravel())
         if self.centring is None or self.mean is None:
             return np.asarray(self.root * sizes)
-        return _largest_terms(self.centring, sizes, float(np.linalg.norm(self.mean)))
+        return self.centring.terms(sizes, float(np.linalg.norm(self.mean)))
 
     def add_to(self, out: Floats, c: Floats) -> None:
         """Add E' c to out, which is (d, r) in C order."""
@@ -153,11 +153,6 @@ class SparseRows:
 
 
 EnteringRows: TypeAlias = DenseRows | SparseRows
-
-
-def _largest_terms(centring: Centring, sizes: Floats, of_mean: float) -> Floats:
-    """Return the lengths of the terms of products of entering rows, or of the scatter about the new mean."""
-    return np.maximum(centring.terms(sizes, of_mean), centring.root * (sizes + of_mean))
 
 
 def enter(
