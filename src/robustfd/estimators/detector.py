@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
@@ -47,6 +48,7 @@ class _Model:
         lam = np.maximum(m.low_rank_eigenvalues + (m.alpha - alpha), 0.0)
         return cls(mean, LowRankPlusIdentity(m.components, lam, alpha))
 
+    @one_blas_thread()
     def distances(self, x: Any) -> Floats:
         """Return squared distances of the rows, which are made float64 a block at a time."""
         step = max(1, BLOCK // x.shape[1])

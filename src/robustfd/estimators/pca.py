@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from robustfd._validation import check_choice, check_integer, check_rows
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
@@ -215,6 +216,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """The principal directions as orthonormal rows."""
         return self._fitted()._cast(self._directions())
 
+    @one_blas_thread()
     def _directions(self) -> Floats:
         v = _completed(self._fitted()._view.components[: self.n_components_], self.n_components_)
         return np.asarray(svd_flip(None, v.copy(), u_based_decision=False)[1])
@@ -274,6 +276,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # -- use
 
+    @one_blas_thread()
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Return the coordinates of the rows of X, dense or sparse, along the components."""
         self._fitted()
@@ -287,6 +290,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             z /= scale.astype(z.dtype)
         return z
 
+    @one_blas_thread()
     def inverse_transform(self, X: Any) -> NDArray[np.floating]:
         """Return the rows whose coordinates along the components are X and that are the mean in all else."""
         self._fitted()
@@ -304,14 +308,17 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         noise = self.noise_variance_
         return LowRankPlusIdentity(self._directions(), np.maximum(self.explained_variance_ - noise, 0.0), noise)
 
+    @one_blas_thread()
     def get_covariance(self) -> Floats:
         """Return the covariance V' diag(explained - noise) V + noise I of the model, d x d."""
         return self._model().to_dense()
 
+    @one_blas_thread()
     def get_precision(self) -> Floats:
         """Return the inverse of the covariance of the model, d x d; its pseudo-inverse if it is singular."""
         return self._model().solve(np.eye(self.n_features_in_))
 
+    @one_blas_thread()
     def score_samples(self, X: Any) -> Floats:
         """Return the log-likelihood of each row of X, dense or sparse, under the Gaussian model.
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
@@ -211,6 +212,7 @@ class SketchedRidge(RegressorMixin, BaseEstimator):
         self.__dict__ = after.__dict__
         return self
 
+    @one_blas_thread()
     def _absorb(self, moments: Moments, x: Any, y: Floats, weight: Floats) -> Moments:
         """Return the moments after these rows; dense ones are centred in blocks, to need little memory."""
         step = max(1, len(y) if sp.issparse(x) else BLOCK // x.shape[1])
@@ -264,6 +266,7 @@ class SketchedRidge(RegressorMixin, BaseEstimator):
             raise NotFittedError("This SketchedRidge has seen no rows yet. Call fit or partial_fit with some first.")
         return self.rfd_
 
+    @one_blas_thread()
     def _solution(self) -> Floats:
         """Return M^-1 A'b, of shape (n_features, n_targets)."""
         view = self._fitted()._view
@@ -294,6 +297,7 @@ class SketchedRidge(RegressorMixin, BaseEstimator):
 
     # -- use
 
+    @one_blas_thread()
     def predict(self, X: Any) -> NDArray[np.floating]:
         """Return the predicted targets of the rows of X, dense or sparse, in the shape that y had."""
         self._fitted()

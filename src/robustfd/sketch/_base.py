@@ -15,6 +15,7 @@ from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
@@ -229,7 +230,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         how = (self.alpha0, getattr(self, "solver", None))
         cached: tuple[Any, View] | None = getattr(self, "_cached", None)
         if cached is None or cached[0] != how:
-            view = self._read(Unread(self._state, self._queue, self._tail))
+            with one_blas_thread():
+                view = self._read(Unread(self._state, self._queue, self._tail))
             if self._single:  # what `_cast` does to V' diag(lam) V
                 rounded = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
                 view = replace(view, error_bound=float(view.error_bound + rounded))
@@ -335,6 +337,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             )
         return low, high
 
+    @one_blas_thread()
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
         """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
 
@@ -380,7 +383,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             self.__dict__.update({k: v for k, v in vars(other).items() if k in (*keep, "feature_names_in_")})
             return self
         one, two = (Unread(each._state, each._queue, each._tail) for each in (self, other))
-        self._state = self._union(one, two)
+        with one_blas_thread():
+            self._state = self._union(one, two)
         self._queue, self._tail, self._cached = Queue(), 1.0, None
         self._n_seen, self._single = self._n_seen + other._n_seen, self._single and other._single
         return self

@@ -15,6 +15,7 @@ import numpy as np
 from robustfd.linalg.decompose import Shrunk, Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import rounding
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._centring import LARGEST_DECAY, is_lost, joined, noise
 from robustfd.sketch._entering import DenseRows, EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
@@ -165,6 +166,7 @@ class Engine:
             stack = np.concatenate([s * stack, t[:, None] * e])
         return state.faded(factor), np.sqrt(factor) * stack
 
+    @one_blas_thread()
     def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form) -> State:
         """Return the state after the rows, with shrinks at the cuts."""
         after = None if form == "apart" else self._run_together(state, rows, cuts, sparse=form == "sparse")

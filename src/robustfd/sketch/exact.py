@@ -7,6 +7,7 @@ import numpy as np
 
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import rounding
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import BaseSketch, View
 from robustfd.sketch._centring import joined, noise
 from robustfd.sketch._entering import enter, grown
@@ -60,6 +61,7 @@ class ExactSecondMoment(BaseSketch):
     def _start(self, d: int) -> ExactState:
         return ExactState(np.zeros((d, d)), 0.0, 0.0, np.zeros((2, d)) if self.center else None, 0.0)
 
+    @one_blas_thread()
     def _absorb(self, state: ExactState, queue: Queue) -> tuple[ExactState, Queue]:
         while len(queue):
             rows, queue = queue.take(min(len(queue), CHUNK))

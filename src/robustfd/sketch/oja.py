@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import RandomSketch, View, trivial_view
 from robustfd.sketch._entering import EnteringRows, enter, grown
 from robustfd.sketch._rows import Floats, Queue, Unread
@@ -65,6 +66,7 @@ class OjaSketch(RandomSketch):
         mean = np.zeros((2, d)) if self.center else None
         return OjaState(_orthonormal(start), np.zeros(m), 0, 0.0, 0.0, mean)
 
+    @one_blas_thread()
     def _absorb(self, state: OjaState, queue: Queue) -> tuple[OjaState, Queue]:
         while len(queue):
             rows, queue = queue.take(min(len(queue), self.buffer_size or CHUNK))

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from robustfd.linalg.decompose import shrink_stack
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import RandomSketch, View, trivial_view
 from robustfd.sketch._centring import joined
 from robustfd.sketch._entering import enter, grown
@@ -67,6 +68,7 @@ class RandomProjectionSketch(RandomSketch):
         mean = np.zeros((2, d)) if self.center else None
         return ProjectionState(np.zeros((d, self.sketch_size)), generator, 0.0, 0.0, mean)
 
+    @one_blas_thread()
     def _absorb(self, state: ProjectionState, queue: Queue) -> tuple[ProjectionState, Queue]:
         bits = np.random.PCG64()
         bits.state = json.loads(state.generator)
