@@ -7,10 +7,10 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Several processes and one BLAS thread each: figures and timings that can be compared.
-export OPENBLAS_NUM_THREADS ?= 1
-export OMP_NUM_THREADS ?= 1
-export MKL_NUM_THREADS ?= 1
+# The tests run in several processes, with one BLAS thread each; benchmarks have as many as users have.
+test: export OPENBLAS_NUM_THREADS ?= 1
+test: export OMP_NUM_THREADS ?= 1
+test: export MKL_NUM_THREADS ?= 1
 
 # Real data sets, where tests and benchmarks look for them; without them those tests are skipped.
 ifndef ROBUSTFD_DATA

@@ -28,7 +28,7 @@ from benchmarks.sketch_speed import _row
 COPIES = {"a9a": 10, "farm-ads": 5, "news20": 5}
 FEW = 50  # rows, which take no time beside start-up
 FIRST = 1000  # rows of a first use
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # which `make` sets, and users do not
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def command_line() -> None:

@@ -2,13 +2,25 @@
 
 import sys
 
-from benchmarks import big_file, command_line, drift, many, online_speed, reading, sketch_speed, untuned, untuned_speed
+from benchmarks import (
+    big_file,
+    command_line,
+    drift,
+    many,
+    online_speed,
+    reading,
+    sketch_speed,
+    threads,
+    untuned,
+    untuned_speed,
+)
 
 CASES = {
     "wide": sketch_speed.wide,
     "tall": sketch_speed.tall,
     "sparse": sketch_speed.sparse,
     "linear": sketch_speed.linear,
+    "threads": threads.threads,
     "newton": online_speed.newton,
     "classes": online_speed.classes,
     "vowpal": online_speed.against_vowpal,

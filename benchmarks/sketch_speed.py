@@ -1,6 +1,7 @@
-"""Sketching speed against scikit-learn's incremental PCA and truncated SVD, one BLAS thread, as ratios.
+"""Sketching speed against scikit-learn's incremental PCA and truncated SVD, as ratios.
 
-Every figure of a case comes from one process run in which all contestants took turns.
+Every figure of a case comes from one process run in which all contestants took turns. BLAS has as many threads as it
+takes by default; robustfd uses one of them.
 """
 
 import itertools

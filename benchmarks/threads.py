@@ -1,0 +1,97 @@
+"""What threads of BLAS cost: with as many as installed, divided by one, alone and beside a busy process.
+
+The library holds BLAS to one thread itself, so the ratios should be 1. Each task runs in a process of its own, because
+the environment variables count only when BLAS is loaded.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import robustfd
+from benchmarks.common import report, seconds
+
+NAMES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+MOST = 1.3  # of the ratio
+BUSY = "while True: pass"
+
+
+def _sketch() -> Callable[[], Any]:
+    x = np.random.default_rng(0).standard_normal((10_000, 300))
+    return lambda: robustfd.RobustFrequentDirections(50).fit(x).alpha_
+
+
+def _ridge() -> Callable[[], Any]:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((10_000, 300)), rng.standard_normal(300)
+    batches = [(rows, rows @ w) for rows in np.array_split(x, 20)]
+
+    def task() -> Any:
+        ridge = robustfd.SketchedRidge(regularization=1.0, sketch_size=100)
+        for rows, y in batches:
+            ridge.partial_fit(rows, y)
+        return ridge.predict(x)
+
+    return task
+
+
+def _pca() -> Callable[[], Any]:
+    x = np.random.default_rng(0).standard_normal((10_000, 300)) * 0.98 ** np.arange(300)
+    return lambda: robustfd.SketchedPCA(10, sketch_size=50).fit(x).transform(x)
+
+
+def _predict_one() -> Callable[[], Any]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 100))
+    model = robustfd.SketchedNewtonClassifier().fit(x, x[:, 0] + rng.standard_normal(2000) > 0)
+    return lambda: [model.predict_proba_one(row) for row in x[:300]]
+
+
+TASKS = {
+    "RobustFrequentDirections(50), 10,000 x 300": _sketch,
+    "SketchedRidge(sketch_size=100), 10,000 x 300": _ridge,
+    "SketchedPCA(10, sketch_size=50), 10,000 x 300": _pca,
+    "predict_proba_one, 300 rows": _predict_one,
+}
+
+
+def threads(repeats: int = 3) -> None:
+    """Seconds as installed over seconds with one BLAS thread, for each task; once beside a process that is busy."""
+    rows = []
+    for beside, company in (("alone", contextlib.nullcontext), ("beside a busy process", _busy)):
+        with company():
+            for name in TASKS:
+                took = [min(each) for each in zip(*((_run(name, None), _run(name, "1")) for _ in range(repeats)))]
+                ratio = took[0] / took[1]
+                rows.append({"what": f"{name}, {beside}", "value": took[0], "unit": "s"})
+                goal = {"goal": f"<= {MOST:g}", "met": ratio <= MOST}
+                rows.append({"what": "  as installed, over one BLAS thread", "value": ratio, **goal})
+    report("threads", rows)
+
+
+@contextlib.contextmanager
+def _busy() -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _run(name: str, count: str | None) -> float:
+    """Return the best time of a task in a process with so many BLAS threads, or as many as there are by default."""
+    environment = {k: v for k, v in os.environ.items() if k not in NAMES}
+    environment |= {} if count is None else dict.fromkeys(NAMES, count)
+    command = [sys.executable, "-m", "benchmarks.threads", name]
+    return float(subprocess.run(command, check=True, env=environment, capture_output=True, text=True).stdout)
+
+
+if __name__ == "__main__":
+    task = TASKS[sys.argv[1]]()
+    task()
+    print(seconds({"it": task}, 3)["it"])
