@@ -18,6 +18,8 @@ from typing import Any, Self
 import numpy as np
 import safetensors.numpy
 
+from robustfd._guard import Guarded
+
 VERSION = 1
 LARGEST_HEADER = 100_000_000  # bytes; safetensors refuses to read a larger one
 _KEYS = ("robustfd", "kind", "document", "sha256")
@@ -34,7 +36,7 @@ class SnapshotError(ValueError):
     """A snapshot that cannot be read: damaged, truncated, not a snapshot, or of a newer version."""
 
 
-class Saved:
+class Saved(Guarded):
     """What can be saved and loaded: subclasses say what is kept of them, beside their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

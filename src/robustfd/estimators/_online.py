@@ -1,5 +1,6 @@
 """What the online estimators share: batches and single rows in, each judged before it is learnt."""
 
+import copy
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import column_or_1d
 
+from robustfd._guard import guards_itself
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
@@ -91,7 +93,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     def _after(self, *, anew: bool) -> Self:
         """Return a copy to learn on, its parameters checked; without what was learnt so far if anew."""
-        after = object.__new__(type(self))
+        after = type(self).__new__(type(self))
         after.__dict__.update(self.__dict__)
         if anew:
             for name in [name for name in vars(after) if name.endswith("_") or name in self._learnt]:
@@ -121,6 +123,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     # -- single rows
 
+    @guards_itself
     def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> Self:
         """Learn one row.
 
@@ -138,6 +141,14 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         -------
         self
         """
+        lock = self._lock
+        lock.acquire()  # half the time of `with`
+        try:
+            return self._learn_one(x, y, sample_weight)
+        finally:
+            lock.release()
+
+    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> Self:
         begun, kind = self.__sklearn_is_fitted__(), kind_of(x)
         after = self._after(anew=not begun)
         if not begun:
@@ -213,6 +224,9 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         return self._finite_margins(row)[0]
 
     # -- reading
+
+    def __getstate__(self) -> dict[str, Any]:
+        return copy.deepcopy(super().__getstate__())  # loops write to arrays, perhaps before they are pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: writable(value) for name, value in state.items()})

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
+from robustfd._guard import Guarded
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -57,7 +58,7 @@ class _Model:
             return np.concatenate([np.zeros(0), *(self.covariance.mahalanobis(b, self.mean) for b in blocks)])
 
 
-class MahalanobisDetector(OutlierMixin, BaseEstimator):
+class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     """Streaming outlier scores: squared Mahalanobis distances under a robust frequent-directions covariance.
 
     One pass, O(buffer_size * n_features) memory, sparse rows stay sparse. The threshold is learnt from the

@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.extmath import svd_flip
 from sklearn.utils.validation import check_array, validate_data
 
+from robustfd._guard import Guarded, guarded_pair
 from robustfd._validation import check_choice, check_integer, check_rows
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -19,7 +20,7 @@ from robustfd.sketch.frequent_directions import RobustFrequentDirections
 Floats = NDArray[np.float64]
 
 
-class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, BaseEstimator):
     r"""Principal component analysis of a stream, with `IncrementalPCA`'s interface and a certified error.
 
     The centred rows A of total weight n go into a `RobustFrequentDirections` sketch, which approximates A'A by
@@ -138,6 +139,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Take in the rows of X, any number of them, after those that came before; otherwise as `fit`."""
         return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
 
+    @guarded_pair
     def merge(self, other: "SketchedPCA") -> Self:
         """Take in all that another analysis with the same sketch parameters has seen; return self."""
         if not isinstance(other, SketchedPCA):

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from robustfd._guard import Guarded, guarded_pair
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -56,7 +57,7 @@ class Moments:
         return Moments(n + k, self.x_mean + share * x, self.y_mean + share * y, self.cross + other.cross + between)
 
 
-class SketchedRidge(RegressorMixin, BaseEstimator):
+class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
     r"""Ridge regression of a stream in one pass and O(buffer_size * n_features) memory.
 
     With A the rows and b the targets (both centred if there is an intercept), ridge regression minimises
@@ -164,6 +165,7 @@ class SketchedRidge(RegressorMixin, BaseEstimator):
         """Learn from any number of rows after those that came before; otherwise as `fit`."""
         return self._learn(X, y, sample_weight, anew=not self.__sklearn_is_fitted__())
 
+    @guarded_pair
     def merge(self, other: "SketchedRidge") -> Self:
         """Take in all that another regression with the same parameters has seen; return self."""
         if not isinstance(other, SketchedRidge):

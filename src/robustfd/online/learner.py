@@ -1,5 +1,6 @@
 """What all online learners share: rows in, margins out, and what the loss has been so far."""
 
+import copy
 import warnings
 from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar, Protocol
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from robustfd._container import Document, Saved, Tensors
+from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.online import progress
 from robustfd.online.losses import LOSSES, Loss
@@ -99,12 +101,13 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
         return LOSSES[self.loss]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        super().__setattr__(name, value)
         if not name.startswith("_"):  # a parameter: the next rows take the long way, where it is looked at
             self.__dict__.pop("_quick", None)
 
     # -- learning
 
+    @guards_itself
     def learn(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
         """Learn rows and return the margin w'x of each as it stood before that row was learnt.
 
@@ -121,6 +124,14 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
         margins : array of shape (n,)
             If the weights overflow, learning stops with a warning, and the rest are nan.
         """
+        lock = self._lock
+        lock.acquire()  # half the time of `with`
+        try:
+            return self._learn(X, y, sample_weight)
+        finally:
+            lock.release()
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
         # A few plain rows of the known width: the long way would find nothing, in ten times the time.
         if (
             (width := self.__dict__.get("_quick")) is not None
@@ -137,9 +148,9 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
             margins = np.empty(len(y))
             if self._state.learn(X, y, ONES[len(y)], margins, self._progress) == len(y):
                 return margins
-        return self._learn(X, y, sample_weight)
+        return self._check_and_learn(X, y, sample_weight)
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
+    def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
         anew = not self.__sklearn_is_fitted__()
         self._check_parameters()
         if not anew and self._frozen != self._parameters():
@@ -206,7 +217,7 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
                     f"The weights of {type(self).__name__} overflowed after {self.n_samples_seen_} rows; it can "
                     "learn no more. A larger alpha0 or a bounded domain keeps them finite.",
                     RuntimeWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
                 return
 
@@ -247,6 +258,9 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
         self._frozen, self._numbers = self._parameters(), LOSSES[self.loss].kind != "classification"
 
     # -- reading
+
+    def __getstate__(self) -> dict[str, Any]:
+        return copy.deepcopy(super().__getstate__())  # loops write to arrays, perhaps before they are pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: writable(value) for name, value in state.items()})

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Saved, Tensors
+from robustfd._guard import guarded, guarded_pair
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -223,6 +224,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
 
     @property
+    @guarded  # estimators read it, too
     def _view(self) -> View:
         self._require_rows()
         self._check_parameters()
@@ -373,6 +375,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     # -- merging
 
+    @guarded_pair
     def merge(self, other: "BaseSketch") -> Self:
         """Take in all that another sketch has seen, as if its rows had come here; return self."""
         self._check_mergeable(other)

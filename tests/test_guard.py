@@ -1,0 +1,134 @@
+"""Many threads may use one model: calls take turns, and every public method and property is one of them."""
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import robustfd as rf
+from robustfd._guard import Guarded
+from tests.meeting_threads import LEARNERS, learn, stream
+
+MODELS = [
+    kind
+    for kind in (getattr(rf, name) for name in rf.__all__)
+    if inspect.isclass(kind) and any(hasattr(kind, verb) for verb in ("fit", "learn", "partial_fit"))
+]
+
+
+class Recorder:
+    """A lock that counts how often it is taken."""
+
+    def __init__(self):
+        self.lock, self.taken = threading.RLock(), 0
+
+    def acquire(self):
+        self.taken += 1
+        return self.lock.acquire()
+
+    def release(self):
+        self.lock.release()
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *args):
+        self.release()
+
+
+def test_all_models_are_guarded():
+    assert len(MODELS) >= 16
+    assert all(issubclass(kind, Guarded) for kind in MODELS)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.__name__)
+def test_all_that_is_public_takes_the_lock(kind):
+    names = [name for name in dir(kind) if not name.startswith("_")] + ["__getstate__"]
+    for name in names:
+        found = inspect.getattr_static(kind, name)
+        if inspect.isfunction(found):
+            assert hasattr(found, "_guarded"), name
+        elif isinstance(found, property):
+            assert hasattr(found.fget, "_guarded"), name
+        else:  # for loading, and what scikit-learn has for settings
+            assert isinstance(found, classmethod) or name.startswith("set_") or not callable(found), name
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_reading_and_learning_take_the_lock(name):
+    (batch, *_), x = stream(sparse=False)
+    model = LEARNERS[name]()
+    readers = ("predict", "decision_function", "transform", "score_samples", "predict_proba", "bracket_mahalanobis")
+    calls = [lambda: learn(model, *batch), lambda: pickle.dumps(model), lambda: copy.copy(model), model.get_params]
+    calls += [lambda verb=verb: getattr(model, verb)(x) for verb in readers if hasattr(model, verb)]
+    calls += [getattr(model, verb) for verb in ("to_bytes", "second_moment") if hasattr(model, verb)]
+    calls += [
+        lambda attribute=attribute: getattr(model, attribute, None)
+        for attribute in dir(type(model))
+        if not attribute.startswith("_") and isinstance(inspect.getattr_static(type(model), attribute), property)
+    ]
+    calls.append(lambda: setattr(model, next(iter(model.get_params())), next(iter(model.get_params().values()))))
+    for call in calls:
+        model._lock = lock = Recorder()
+        call()
+        assert lock.taken > 0
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_lock_is_no_part_of_a_model(name):
+    (first, second, *_), _ = stream(sparse=False)
+    model = LEARNERS[name]()
+    assert set(vars(model)) == set(model.get_params())
+    learn(model, *first)
+    size = joblib.hash(model)
+    for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model)), clone(model)):
+        assert other._lock is not model._lock
+        learn(other, *second)
+    assert joblib.hash(model) == size, "copies are independent"
+
+
+class Own(rf.RobustFrequentDirections):
+    """A sketch that somebody made of ours."""
+
+    def loudness(self):
+        """Return a number."""
+        return float(self.singular_values_.sum())
+
+
+def test_a_class_made_of_ours_is_guarded_and_shows_its_signatures():
+    assert hasattr(Own.loudness, "_guarded")
+    assert list(inspect.signature(Own.fit).parameters) == ["self", "X", "y", "sample_weight"]
+    assert rf.RobustFrequentDirections.fit.__doc__.startswith("Forget everything")
+
+
+def test_merging_both_ways_at_a_time_ends():
+    x = np.random.default_rng(0).standard_normal((50, 5))
+    one, two = (rf.RobustFrequentDirections(4).fit(x) for _ in range(2))
+
+    def back_and_forth(here, there):
+        for _ in range(200):
+            here.merge(copy.copy(there).fit(x))
+            here.merge(there)
+            here.fit(x)
+
+    threads = [threading.Thread(target=back_and_forth, args=pair, daemon=True) for pair in ((one, two), (two, one))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("meeting", ["readers", "learners", "single"])
+def test_threads_meet_in_one_model(meeting):
+    script = Path(__file__).with_name("meeting_threads.py")
+    done = subprocess.run([sys.executable, script, meeting], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
