@@ -32,7 +32,7 @@ def guarded(method: Method) -> Method:
 
 
 def guards_itself(method: Method) -> Method:
-    """Return a method that takes the lock in its own lines: it is called for single rows, and a call more takes long."""
+    """Return a method that takes the lock in its own lines: for single rows the call of a wrapper takes long."""
     method._guarded = True  # type: ignore[attr-defined]
     return method
 
@@ -55,6 +55,7 @@ class _Locked:
     """The place of the lock. It is a slot, and so neither a part of `vars` nor of what is copied or pickled."""
 
     __slots__ = ("_lock",)
+    _lock: Any
 
 
 class Guarded(_Locked):

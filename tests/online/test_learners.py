@@ -1,7 +1,6 @@
 """What holds for every online learner: when rows are judged, how they may come, what weights mean, what is refused."""
 
 import itertools
-import warnings
 
 import joblib
 import numpy as np
@@ -354,17 +353,13 @@ def test_the_scale_of_the_rows_does_not_matter_without_alpha0(sketch, projection
 def test_rows_of_extreme_scale_are_learnt_or_said_to_overflow(name, scale):
     X, y = stream(60)
     learner = make(name)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    try:
         margins = learner.learn(scale * X, y)
-    if caught:
-        assert {str(each.message).split(" after")[0] for each in caught} == {
-            f"The weights of {type(learner).__name__} overflowed"
-        }
-        assert np.isnan(margins[learner.n_samples_seen_ :]).all()
+    except OverflowError:
+        assert scale > 1
+        assert set(vars(learner)) == set(learner.get_params())
     else:
         assert np.isfinite(margins).all() and np.isfinite(learner.weights_).all()
-    assert scale > 1 or not caught
 
 
 # -- regret

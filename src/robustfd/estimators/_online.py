@@ -3,6 +3,7 @@
 import copy
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, ClassVar, Self
 
@@ -60,6 +61,10 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     def _margins(self, x: Any) -> Floats:
         """Return the margins (n, outputs) of rows."""
 
+    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
+        """Return in which context rows are learnt so that an error leaves the model as it was; by default none."""
+        return nullcontext()
+
     @abstractmethod
     def _widen(self, d: int) -> None:
         """Make room for d features."""
@@ -116,8 +121,13 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         if not begun:
             after._begin(x.shape[1], sparse=sp.issparse(x), growing=kind != "rows")
             after._progress, after._kind = progress.start(), kind
-        losses, wrong = after._learn_rows(x, y, weight)
-        tally_judged(losses, wrong, weight, after._progress)
+        with after._all_or_nothing(x):
+            if x.shape[1] > after.n_features_in_:
+                after.n_features_in_ = x.shape[1]
+                if begun:
+                    after._widen(x.shape[1])
+            losses, wrong = after._learn_rows(x, y, weight)
+            tally_judged(losses, wrong, weight, after._progress)
         self.__dict__ = after.__dict__
         return self
 
@@ -169,10 +179,6 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         target = after._check_target(y)
         if weight[0] == 0:
             return self
-        if kind != "rows" and row.shape[1] > after.n_features_in_:
-            after.n_features_in_ = row.shape[1]
-            if begun:
-                after._widen(row.shape[1])
         self._become(after, row, target, weight, begun=begun, kind=kind)
         if new:
             self._vocabulary.update(new)

@@ -1,6 +1,7 @@
 """The paper's online Newton learner, RFD-SON, under the interface of scikit-learn."""
 
 import copy
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,10 +14,11 @@ from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import progress
+from robustfd.online.learner import all_or_nothing, overflow
 from robustfd.online.losses import LOSSES, loss_values
 from robustfd.online.newton import NARROW, OnlineNewton
 from robustfd.online.newton_state import NewtonState
-from robustfd.online.rows import as_rows
+from robustfd.online.rows import as_rows, extent_of
 from robustfd.online.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
@@ -72,11 +74,8 @@ class _RFDSON(OnlineEstimator):
             rows = as_rows(self._with_intercept(rows), sparse=sparse)
             for c, state in enumerate(self._states):
                 y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
-                if state.learn(rows, y, weight[part], out, progress.start()) < len(y):
-                    raise OverflowError(
-                        f"The weights of {type(self).__name__} overflowed, and it can learn no more. A larger alpha0 "
-                        "keeps them finite."
-                    )
+                if (done := state.learn(rows, y, weight[part], out, progress.start())) < len(y):
+                    raise overflow(self, part.start + max(done, 0))
                 margins[part, c] = out
                 loss_values(LOSSES[self.loss].code, out, y, 1.0, one := np.empty(len(y)))
                 losses[part] += one
@@ -93,6 +92,10 @@ class _RFDSON(OnlineEstimator):
     def _widen(self, d: int) -> None:
         for state in self._states:
             state.widen(d + self._seen_parameters["fit_intercept"])
+
+    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
+        extent = extent_of(x, intercept=bool(self._seen_parameters["fit_intercept"]))
+        return all_or_nothing(self, self._states, extent)
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         return [state.pack() for state in self._states]
@@ -181,9 +184,9 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         self._begin_states(d, outputs, self.bound, sparse=sparse, growing=growing)
 
-    def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
+    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
         wanted = len(self.classes_) if len(self.classes_) > 2 else 1
-        if wanted > len(self._states):  # a class that appeared later
+        if wanted > len(self._states):  # a class that appeared later; the list of the model before stays as it is
             if len(self._states) == 1:  # of the second class, against the first
                 other = copy.deepcopy(self._states[0])
                 other.multiply_weights(-1.0)
@@ -191,6 +194,10 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
             like = self._states[0]
             more = [self._new_state(like.d, sparse=like.sparse) for _ in range(wanted - len(self._states))]
             self._states = self._states + more
+        return super()._all_or_nothing(x)
+
+    def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
+        wanted = len(self._states)
         labels = np.where(y == 1, 1.0, -1.0)[:, None]
         if wanted > 1:
             labels = np.where(y[:, None] == np.arange(wanted), 1.0, -1.0)

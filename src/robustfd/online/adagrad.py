@@ -22,7 +22,7 @@ from robustfd.online.settings import (
     domain_of,
     slope_at,
 )
-from robustfd.online.single_row import OUTSIDE, Row, RowState, row_of
+from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, WILD, Row, RowState, is_calm, row_of
 
 
 class AdaGrad(OnlineLearner):
@@ -106,6 +106,9 @@ class AdaGradState(RowState):
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
         return int(learn_adagrad(data, indices, indptr, y, weight, margins, self.model))
 
+    def _changes_only_features(self) -> bool:
+        return True
+
     def weights(self) -> Floats:
         """Return w."""
         return self.model.w.copy()
@@ -113,7 +116,7 @@ class AdaGradState(RowState):
 
 @compiled
 def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel) -> int:
-    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
+    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
     S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al. 2019), then the
     projection onto the slab in the norm of diag(h). A ball is refused: there every weight moves by a factor of its own,
@@ -124,18 +127,23 @@ def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, mar
     if settings.domain == BALL:
         raise ValueError("AdaGrad cannot project onto a ball in time of a row's non-zeros")
     slab, w, squares = settings.domain == SLAB, model.w, model.squares
+    status = FINE
     for i in range(len(batch.y)):
         row = row_of(rows, i)
         columns, values = row
-        p = 0.0
+        p, square = 0.0, 0.0
         for k in range(len(columns)):
             p += w[columns[k]] * values[k]
+            square += values[k] * values[k]
         if slab and settings.projection == NEXT:
             p = _clip(settings, row, model, p)
         batch.margins[i] = p
         if not np.isfinite(p):
-            return 1
-        g = batch.weight[i] * slope_at(settings, p, batch.y[i])
+            return OVERFLOWED
+        slope = slope_at(settings, p, batch.y[i])
+        g = batch.weight[i] * slope
+        if not is_calm(p, slope, batch.weight[i], square):
+            status = WILD
         if g != 0.0:
             p = 0.0
             for k in range(len(columns)):
@@ -147,7 +155,7 @@ def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, mar
                 p += w[j] * x
         if slab and settings.projection == CURRENT:
             _clip(settings, row, model, p)
-    return 0
+    return status
 
 
 @loops

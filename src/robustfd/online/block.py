@@ -38,6 +38,8 @@ from robustfd.online.settings import BALL, CURRENT, NEXT, SETTINGS, SLAB, Settin
 Floats = NDArray[np.float64]
 
 LEARNT, OVERFLOW = range(2)  # state.status
+UNKEPT = -2  # what loops return that changed nothing, because the state before them should have been kept
+CALM = 1e50  # numbers up to this, and their squares down to its inverse, are far from overflowing
 SMALL = 1e-8  # alpha is, relative to the largest eigenvalue, when K and N are kept apart: state.careful
 INTEGER, NUMBER = np.int64, np.float64
 
@@ -51,6 +53,8 @@ STATE = np.dtype((np.record, [
     ("seen", INTEGER),  # rows since the first
     ("shrinks", INTEGER),
     ("status", INTEGER),  # LEARNT or OVERFLOW
+    ("kept", INTEGER),  # whether somebody has kept the state, so that it may change beyond recall
+    ("wild", INTEGER),  # whether a row was not calm since then
     ("careful", INTEGER),  # whether K and N are kept apart
     ("rank", INTEGER),  # of B and the rows that have entered
     ("span", INTEGER),  # of them, the dimensions in which H is more than alpha
@@ -237,13 +241,23 @@ def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) 
     for i in range(count):
         y, weight = batch.y[done + i], batch.weight[done + i]
         p = learn_row(block, state.filled, y, weight)
-        if not abs(p) < np.inf:
-            state.status = OVERFLOW
-            return i
+        if not is_calm(block, state.filled, p):
+            state.wild = 1
+            if not abs(p) < np.inf:
+                state.status = OVERFLOW
+                return i
         state.filled += 1
         batch.margins[done + i] = p
         tally(settings.loss, settings.delta, p, y, weight, progress)
     return count
+
+
+@loops
+def is_calm(block: Block, i: int, p: float) -> bool:
+    """Return whether the numbers of row i are far from overflowing, and so is what is made of them."""
+    row, squares, c2 = block.rows[i], block.gram[i, i], block.rows[i].c2
+    large = abs(p) < CALM and abs(row.step) < CALM and c2 < CALM and squares < CALM
+    return large and (c2 == 0.0 or c2 > 1.0 / CALM) and (squares == 0.0 or squares > 1.0 / CALM)
 
 
 @loops

@@ -12,6 +12,7 @@ small matrices it missed. So a row costs by its non-zeros, and nothing of length
 features once in `RUNS` runs.
 """
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +116,40 @@ def with_features(columns: Columns, d: int) -> Columns:
         age=np.append(columns.age, np.zeros(more, np.uint8)),
         place=np.append(columns.place, np.full(more, -1, np.int32)),
     )
+
+
+def keep(columns: Columns, features: NDArray[np.int32] | None, runs: int, *, ends_block: bool) -> Any:
+    """Return what `undo` needs after rows with these features, which end so many runs at most.
+
+    Rows are appended to the run. The end of a block changes its coefficients, and the end of a run its features. Once
+    in RUNS runs all features change, and a copy of everything is kept; so it is if `features` is None.
+    """
+    run = columns.run[0]
+    if features is None or run.number + runs >= RUNS:
+        return copy.deepcopy(columns), []
+    features = features[features < len(columns.age)]
+    here = columns.place[features]
+    here = here[here >= 0]
+    parts: list[tuple[str, Any]] = [("place", features), ("latest", here), ("used", here)]
+    if ends_block:
+        parts.append(("coefficients", slice(None)))
+    if runs > 0:
+        count, pieces = int(run.features), int(run.pieces)
+        changed = np.union1d(features, columns.feature[:count])
+        parts += [(name, changed) for name in ("basis", "age", "place")]
+        parts += [(name, slice(count)) for name in ("gathered", "scale", "feature", "latest", "used")]
+        parts += [(name, slice(pieces)) for name in ("value", "row", "before")]
+    kept = [(name, where, getattr(columns, name)[where].copy()) for name, where in parts]
+    return columns._replace(run=columns.run.copy()), kept
+
+
+def undo(kept: Any) -> Columns:
+    """Return the columns as they were when that was kept."""
+    columns, parts = kept
+    for name, where, values in parts:
+        getattr(columns, name)[where] = values
+    columns.run[0].reach = 0  # to be made again, from the history
+    return Columns(*columns)
 
 
 def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:

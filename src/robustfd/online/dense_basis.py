@@ -10,8 +10,9 @@ import numpy as np
 from robustfd._compile import entry, loops
 from robustfd._container import Tensors
 from robustfd.linalg.lapack import at, further, gemm, view
-from robustfd.online.block import LEARNT, Block, begin_rows, is_full, open_block, rows_in_block, step_rows
-from robustfd.online.rows import FEW, Batch, Floats, are_usable
+from robustfd.online.block import LEARNT, UNKEPT, Block, begin_rows, is_full, open_block, rows_in_block, step_rows
+from robustfd.online.progress import take_back
+from robustfd.online.rows import FEW, Batch, Extent, Floats, are_usable
 from robustfd.online.shrink import Change, end_block, open_change
 from robustfd.online.snapshot import Parts
 
@@ -36,6 +37,12 @@ class DenseBasis:
     ) -> int:
         """Learn rows; return how many were learnt before the numbers overflowed, or -1 if one is not finite."""
         return learn_dense(routines, memory, self.late, x, y, weight, margins, progress)
+
+    def keep(self, extent: Extent, ends_block: bool) -> None:
+        """Return nothing: all that changes is in the memory of the block."""
+
+    def undo(self, kept: None) -> None:
+        """Do nothing."""
 
     def enter(self, routines: Any, block: Block, x: Any, i: int) -> None:
         """Take row i of x into the block."""
@@ -169,6 +176,9 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Cha
 def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any) -> int:
     """Learn the rows of x; return how many were learnt before the numbers overflowed, or -1 if one is not finite.
 
+    Rows that do not fill the block are only added to it. So while nobody has kept the state, others are refused, and
+    so are those that are not calm: the counts are set back, the result is UNKEPT, and nothing has changed.
+
     Its arguments are arrays, no records: a record takes as long to hand over as a quarter of a row.
     """
     block = open_block(memory)
@@ -177,6 +187,10 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     done: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
     if len(x) <= FEW and not are_usable(x, y):  # they come unchecked
         return -1
+    if state.kept == 0 and state.filled + len(x) >= rows_in_block(block):
+        return UNKEPT
+    filled, seen, rank, span, careful = state.filled, state.seen, state.rank, state.span, state.careful
+    weights, losses, errors, count_before = progress[0, 0], progress[0, 1], progress[0, 2], progress[0, 3]
     while done < len(x) and state.status == LEARNT:
         count, rows, before = min(rows_in_block(block) - state.filled, len(x) - done), at(buffer, 0), done
         if count == rows_in_block(block):  # the whole block is here and need not be kept
@@ -191,6 +205,11 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
                 change_dense(routines, block, basis, rows, change)
         if state.status != LEARNT and count == rows_in_block(block):  # w is made of them
             keep_rows(buffer, x[before : before + count])
+    if state.kept == 0 and state.wild != 0:
+        state.filled, state.seen, state.rank, state.span, state.careful = filled, seen, rank, span, careful
+        state.status, state.wild = LEARNT, 0
+        take_back(progress, weights, losses, errors, count_before)
+        return UNKEPT
     return done
 
 

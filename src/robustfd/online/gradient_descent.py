@@ -27,7 +27,7 @@ from robustfd.online.settings import (
     rate_at,
     slope_at,
 )
-from robustfd.online.single_row import REFRESH, RowState, row_of
+from robustfd.online.single_row import FINE, OVERFLOWED, REFRESH, WILD, RowState, is_calm, row_of
 
 SMALLEST_SCALE = 1e-8
 NORM = np.dtype((np.record, [("scale", np.float64), ("squared", np.float64)]))
@@ -123,6 +123,9 @@ class DescentState(RowState):
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
         return int(learn_gradient_descent(data, indices, indptr, y, weight, margins, self.model))
 
+    def _changes_only_features(self) -> bool:
+        return self.settings.domain != BALL  # whose projection changes the scale of all
+
     def weights(self) -> Floats:
         """Return w."""
         return view_as(self.model.scalars, 0, (1,), NORM)[0].scale * self.model.v
@@ -132,7 +135,7 @@ class DescentState(RowState):
 def learn_gradient_descent(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel
 ) -> int:
-    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
+    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
     w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for
     every row, so it is projected onto after the step whichever projection is asked for.
@@ -141,6 +144,7 @@ def learn_gradient_descent(
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     slab, ball = settings.domain == SLAB, settings.domain == BALL and settings.projection != NO_PROJECTION
     v, norm = model.v, view_as(model.scalars, 0, (1,), NORM)[0]
+    status = FINE
     for i in range(len(batch.y)):
         columns, values = row_of(rows, i)
         p, square, move = 0.0, 0.0, 0.0
@@ -153,9 +157,12 @@ def learn_gradient_descent(
             p = np.copysign(settings.bound, p)
         batch.margins[i] = p
         if not np.isfinite(p):
-            return 1
+            return OVERFLOWED
         seen[0] += 1
-        step = rate_at(settings, seen[0]) * batch.weight[i] * slope_at(settings, p, batch.y[i])
+        slope = slope_at(settings, p, batch.y[i])
+        if not is_calm(p, slope, batch.weight[i], square):
+            status = WILD
+        step = rate_at(settings, seen[0]) * batch.weight[i] * slope
         after = p - step * square
         if slab and settings.projection == CURRENT and abs(after) > settings.bound and square > 0.0:
             step += (after - np.copysign(settings.bound, after)) / square
@@ -171,7 +178,7 @@ def learn_gradient_descent(
             norm.squared = norm2
             if norm.scale < SMALLEST_SCALE or seen[0] % max(REFRESH, len(v)) == 0:
                 _unscale(v, norm)
-    return 0
+    return status
 
 
 @loops

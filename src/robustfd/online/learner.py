@@ -1,8 +1,9 @@
 """What all online learners share: rows in, margins out, and what the loss has been so far."""
 
 import copy
-import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.online import progress
+from robustfd.online.block import UNKEPT
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.progress import plot_progress, tally_all
 from robustfd.online.rows import (
@@ -23,9 +25,11 @@ from robustfd.online.rows import (
     FLOAT64,
     LARGEST,
     CsrRows,
+    Extent,
     Floats,
     as_rows,
     check_numbers,
+    extent_of,
     scatter_rows,
     writable,
 )
@@ -50,7 +54,22 @@ class State(Protocol):
         """Get ready for so many rows, which may come a few at a time."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        """Learn and tally rows; return how many were learnt before they overflowed.
+
+        Nothing has changed if that is negative: -1 if a row is not finite, UNKEPT if `keep` must be called before.
+        """
+
+    def keep(self, extent: Extent) -> Any:
+        """Return what `undo` needs after rows of that extent."""
+
+    def is_sound(self, kept: Any) -> bool:
+        """Return whether all numbers are finite after rows that were learnt."""
+
+    def let_go(self) -> None:
+        """Take note that nobody will call `undo`."""
+
+    def undo(self, kept: Any) -> None:
+        """Become what the state was when that was kept."""
 
     def margins(self, x: Any) -> Floats:
         """Return w'x of rows of either kind."""
@@ -66,10 +85,42 @@ class State(Protocol):
         """Return the state that was packed, given what a state of this kind is begun with."""
 
 
+@contextmanager
+def all_or_nothing(learner: Any, states: Sequence[Any], extent: Extent) -> Iterator[None]:
+    """Let states of a learner learn rows of that extent; after an error, such as an overflow, they are as they were.
+
+    To keep all of a state would take longer than to learn a few rows, so it keeps what they can change.
+    """
+    progress = learner._progress
+    tallied, kept = progress.copy(), [state.keep(extent) for state in states]
+    try:
+        yield
+        if not all(state.is_sound(before) for state, before in zip(states, kept, strict=True)):
+            raise overflow(learner)
+    except BaseException:
+        for state, before in zip(states, kept, strict=True):
+            state.undo(before)
+        progress[:] = tallied
+        raise
+    finally:
+        for state in states:
+            state.let_go()
+
+
+def overflow(learner: Any, row: int | None = None) -> OverflowError:
+    """Return the error that says that numbers overflow at a row of the call, if it is known at which."""
+    where = "" if row is None else f" at row {row} of X"
+    return OverflowError(
+        f"The weights of {type(learner).__name__} would overflow{where}, so none of these rows was learnt. A row, its "
+        "weight or its target is too large; or else a larger alpha0 or a bounded domain keeps steps shorter."
+    )
+
+
 class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model w that is learnt row by row; each row is judged before it is learnt.
 
-    How rows are cut into batches makes no difference but round-off. After an error nothing has changed.
+    How rows are cut into batches makes no difference but round-off. After an error nothing has changed. Many threads
+    may use one learner: calls take turns.
     """
 
     loss: str
@@ -122,7 +173,11 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         margins : array of shape (n,)
-            If the weights overflow, learning stops with a warning, and the rest are nan.
+
+        Raises
+        ------
+        OverflowError
+            If the weights would overflow. None of the rows was learnt then, and learning can go on with others.
         """
         lock = self._lock
         lock.acquire()  # half the time of `with`
@@ -146,8 +201,11 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
             and y.flags.carray
         ):
             margins = np.empty(len(y))
-            if self._state.learn(X, y, ONES[len(y)], margins, self._progress) == len(y):
+            done = self._state.learn(X, y, ONES[len(y)], margins, self._progress)
+            if done == len(y):
                 return margins
+            if done == UNKEPT:
+                return self._learn_all(X, y, ONES[len(y)])
         return self._check_and_learn(X, y, sample_weight)
 
     def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
@@ -157,43 +215,53 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 "The parameters were changed after rows were learnt. Set them back, or make a new learner."
             )
-        before = {name: vars(self).get(name) for name in ("n_features_in_", "feature_names_in_")}
+        before = dict(vars(self))
         try:
             x = check_rows(self, X, reset=anew)
             check_numbers(x)
             y = self._check_labels(y, x.shape[0])
             weight = check_weights(sample_weight, x.shape[0])
+            if anew:
+                self._begin(x)
+            margins = self._learn_all(x, y, weight)
         except BaseException:
-            for name, value in before.items():
-                self.__dict__.pop(name, None)
-                if value is not None:
-                    setattr(self, name, value)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
-        if anew:
-            kind, begin_with = self._plan(x.shape[1])
-            self._state: State = kind(*begin_with, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
-            self._progress = progress.start()
-            self._frozen = self._parameters()
-            self._numbers = LOSSES[self.loss].kind != "classification"
         if self._numbers and self._state.checks_rows and not hasattr(self, "feature_names_in_"):
             self._quick = x.shape[1]
-        self._state.expect(x.shape[0])
-        margins = np.full(x.shape[0], np.nan)
-        live = weight > 0
+        return margins
+
+    def _begin(self, x: Any) -> None:
+        """Make the state before the first rows x."""
+        kind, begin_with = self._plan(x.shape[1])
+        self._state: State = kind(*begin_with, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
+        self._progress = progress.start()
+        self._frozen = self._parameters()
+        self._numbers = LOSSES[self.loss].kind != "classification"
+
+    def _learn_all(self, x: Any, y: Floats, weight: Floats) -> Floats:
+        """Learn checked rows, all or none, and return their margins."""
+        margins, live = np.full(x.shape[0], np.nan), weight > 0
+        with all_or_nothing(self, [self._state], extent_of(x)):
+            self._state.expect(x.shape[0])
+            self._learn_stretches(x, y, weight, margins, live)
+        return margins
+
+    def _learn_stretches(self, x: Any, y: Floats, weight: Floats, margins: Floats, live: NDArray[np.bool_]) -> None:
+        """Learn rows that are live, and judge the others where they stand."""
         if not live.all():
-            # Rows of weight 0 are judged where they stand, so the others are learnt in stretches between them.
             start = 0
             for i in np.append(np.flatnonzero(~live), len(live)):
-                self._learn_rows(x[start:i], y[start:i], weight[start:i], margins[start:i])
+                self._learn_rows(x[start:i], y[start:i], weight[start:i], margins[start:i], start)
                 if i < len(live):
                     margins[i] = self._state.margins(x[i : i + 1])[0]
                 start = i + 1
-            return margins
-        self._learn_rows(x, y, weight, margins)
-        return margins
+        else:
+            self._learn_rows(x, y, weight, margins, 0)
 
-    def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows, a block of float64 rows of the kind that the state takes at a time."""
+    def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats, first: int) -> None:
+        """Learn rows, a block of float64 rows of the kind that the state takes at a time; `first` are before them."""
         sparse, n = self._state.sparse, x.shape[0]
         step, scattered = max(1, CHUNK // x.shape[1]), sp.issparse(x) and not sparse
         if sparse and sp.issparse(x):
@@ -212,14 +280,7 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
                 rows = as_rows(x if stop - start == n else x[part], sparse=sparse)
             done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
             if done < stop - start:
-                margins[start + done :] = np.nan
-                warnings.warn(
-                    f"The weights of {type(self).__name__} overflowed after {self.n_samples_seen_} rows; it can "
-                    "learn no more. A larger alpha0 or a bounded domain keeps them finite.",
-                    RuntimeWarning,
-                    stacklevel=5,
-                )
-                return
+                raise overflow(self, first + start + max(done, 0))
 
     def _check_labels(self, y: Any, n: int) -> Floats:
         y = np.asarray(y)

@@ -9,9 +9,17 @@ from robustfd._container import Document, Tensors
 from robustfd.linalg.eigen import LONG, routines
 from robustfd.online import ball
 from robustfd.online import block as blocks
-from robustfd.online.block import OVERFLOW, Block, open_block, rows_in_block, rows_seen, state_of, step_rows
+from robustfd.online.block import (
+    OVERFLOW,
+    Block,
+    open_block,
+    rows_in_block,
+    rows_seen,
+    state_of,
+    step_rows,
+)
 from robustfd.online.dense_basis import DenseBasis
-from robustfd.online.rows import Batch, Floats
+from robustfd.online.rows import Batch, Extent, Floats
 from robustfd.online.settings import BALL, NEXT, Settings
 from robustfd.online.shrink import end_block, open_change
 from robustfd.online.snapshot import Parts
@@ -64,7 +72,10 @@ class NewtonState:
         self.long = self.long or rows_seen(self.memory) + rows > LONG
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        """Learn and tally rows; return how many were learnt before they overflowed.
+
+        Nothing has changed if that is negative: -1 if a row is not finite, UNKEPT if `keep` must be called before.
+        """
         if not self.long:
             self.expect(len(y))
         if self.settings.domain == BALL:
@@ -74,14 +85,12 @@ class NewtonState:
     def _learn_in_ball(self, x: Any, batch: Batch, progress: Floats) -> int:
         """Do as `learn`, row by row with a projection after each (or before it)."""
         block, address = self.block, routines(self.long)
-        if block.state[0].status == OVERFLOW:
-            return 0
         project_next, shrink_first = self.settings.projection == NEXT, bool(self.settings.shrink_first)
         for i in range(len(batch.y)):
             if project_next:
                 self._project(block)
             self.basis.enter(address, block, x, i)
-            if _step_rows(block, batch, progress, i, 1) == 0:
+            if _step_rows(block, batch, progress, i, 1) == 0 or not np.isfinite(block.state[0].factor):
                 return i
             full = block.state[0].filled == rows_in_block.py_func(block)
             if not project_next and not (full and shrink_first):
@@ -105,6 +114,40 @@ class NewtonState:
             block.overlaps[:] *= factor
             block.overlaps[0] *= factor
             block.state[0].factor = 1.0
+
+    # -- all rows of a call, or none
+
+    def keep(self, extent: Extent) -> Any:
+        """Return what `undo` needs after rows of that extent."""
+        state = state_of(self.memory)
+        ends_block = state.filled + extent.rows >= rows_in_block.py_func(self.block)
+        if self.settings.domain == BALL:  # a projection changes all weights
+            extent = extent._replace(features=None)
+        kept = self.memory.copy(), self.basis.keep(extent, ends_block), self.long
+        state.kept = 1
+        return kept
+
+    def is_sound(self, kept: Any) -> bool:
+        """Return whether all numbers are finite after rows that were learnt."""
+        state = state_of(self.memory)
+        if state.status == OVERFLOW:
+            return False
+        if not state.wild:
+            return True
+        with np.errstate(all="ignore"):
+            arrays = [*self.pack()[1].values(), self.weights()]
+        return all(bool(np.isfinite(each).all()) for each in arrays)
+
+    def let_go(self) -> None:
+        """Take note that nobody will call `undo`."""
+        state = state_of(self.memory)
+        state.kept = state.wild = 0
+
+    def undo(self, kept: Any) -> None:
+        """Become what the state was when that was kept."""
+        memory, of_basis, self.long = kept
+        self.memory[:] = memory
+        self.basis.undo(of_basis)
 
     def widen(self, d: int) -> None:
         """Make room for d features; only for sparse rows."""

@@ -24,7 +24,7 @@ from robustfd.online.random_basis import (
 )
 from robustfd.online.rows import Batch, CsrRows, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
-from robustfd.online.single_row import OUTSIDE, REFRESH, Row, RowState, row_of
+from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, Row, RowState, is_calm, row_of
 
 WORST = 1e-3  # the smallest diagonal entry of F before Y is made orthonormal again,
 LONG = 100.0  # or a step so long that Y is made orthonormal before it
@@ -76,7 +76,7 @@ class OjaState(RowState):
 
 @compiled
 def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel) -> int:
-    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite."""
+    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED."""
     rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
@@ -84,6 +84,7 @@ def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins
     v, yt, c, f, m = model.v, model.yt, model.c, model.f, len(model.c)
     room = Room(np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
     b, z = room.b, room.z
+    status = FINE
     for i in range(len(batch.y)):
         row = row_of(rows, i)
         p, square = find_products(row, v, yt, b)
@@ -97,24 +98,26 @@ def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins
             p = project(settings, row, v, c, p, direction)
         batch.margins[i] = p
         if not np.isfinite(p):
-            return 1
+            return OVERFLOWED
         seen[0] += 1
         slope = slope_at(settings, p, batch.y[i])
+        if not is_calm(p, slope, batch.weight[i], square):
+            status = WILD
         scale = np.sqrt(batch.weight[i] * (settings.mu + rate_at(settings, seen[0]))) * slope
         if scale != 0.0 and not _enter(row, square, scale, float(seen[0]), model, room):
-            return 1
+            return OVERFLOWED
         step = batch.weight[i] * slope
         if step != 0.0 or abs(p) > settings.bound:
             direction = solve_oja(settings.alpha0, model, square, room)
             if not np.isfinite(direction.kappa):
-                return 1
+                return OVERFLOWED
             take_step(settings, row, v, c, p, step, direction)
         smallest = 1.0
         for j in range(m):
             smallest = min(smallest, f[j, j])
         if (smallest < WORST or seen[0] % max(REFRESH, len(v)) == 0) and not _fold(model):
-            return 1
-    return 0
+            return OVERFLOWED
+    return status
 
 
 @inner

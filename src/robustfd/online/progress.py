@@ -43,6 +43,20 @@ def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
             progress[place, j] = totals[j]
 
 
+@loops
+def take_back(progress: Any, weight: float, loss: float, errors: float, rows: float) -> None:
+    """Let the totals be these earlier ones, and forget what was recorded since."""
+    totals = progress[0]
+    totals[WEIGHT], totals[LOSS], totals[ERRORS], totals[ROWS] = weight, loss, errors, rows
+    count, place = int(rows), 1
+    while count > 0:
+        count >>= 1
+        place += 1
+    for i in range(place, len(progress)):
+        for j in range(4):
+            progress[i, j] = 0.0
+
+
 @entry
 @loops
 def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:

@@ -22,7 +22,7 @@ from robustfd.online.random_basis import (
 )
 from robustfd.online.rows import Batch, CsrRows, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
-from robustfd.online.single_row import OUTSIDE, REFRESH, RowState, row_of
+from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, RowState, is_calm, row_of
 from robustfd.online.snapshot import Parts
 
 EPS = 2.220446049250313e-16
@@ -65,6 +65,15 @@ class ProjectionState(RowState):
         normal = self.generator.standard_normal((len(y), len(self.model.c)))
         return int(learn_projection(data, indices, indptr, y, weight, margins, normal, self.model))
 
+    def _copies(self, features: Any) -> list[Any]:
+        return [*super()._copies(features), self.generator.bit_generator.state]
+
+    def undo(self, kept: Any) -> None:
+        """Become what the state was when that was kept."""
+        features, (*copies, drawn) = kept
+        super().undo((features, copies))
+        self.generator.bit_generator.state = drawn
+
     def weights(self) -> Floats:
         """Return w."""
         return self.model.v + self.model.bt @ self.model.c
@@ -82,7 +91,7 @@ class ProjectionState(RowState):
 def learn_projection(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel
 ) -> int:
-    """Learn the rows and fill their margins; return 0, or 1 if the numbers ceased to be finite.
+    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
     B += r a'/sqrt(m) with a = sqrt(mu + eta_t) g, and r the row's own m standard normals, in `normal`.
     """
@@ -93,6 +102,7 @@ def learn_projection(
     v, bt, c, gram, m = model.v, model.bt, model.c, model.gram, len(model.c)
     b, q = np.empty(m), np.empty(m)
     room = Room(np.empty(m), np.empty(m), np.empty((m, m)), np.empty((m, m)), np.empty(m, np.int64))
+    status = FINE
     for i in range(len(batch.y)):
         row = row_of(rows, i)
         p, square = find_products(row, v, bt, b)
@@ -103,9 +113,11 @@ def learn_projection(
             p = project(settings, row, v, c, p, direction)
         batch.margins[i] = p
         if not np.isfinite(p):
-            return 1
+            return OVERFLOWED
         seen[0] += 1
         slope = slope_at(settings, p, batch.y[i])
+        if not is_calm(p, slope, batch.weight[i], square):
+            status = WILD
         scale = np.sqrt(batch.weight[i] * (settings.mu + rate_at(settings, seen[0]))) * slope
         if scale != 0.0:
             for j in range(m):
@@ -120,12 +132,12 @@ def learn_projection(
         if step != 0.0 or abs(p) > settings.bound:
             direction = solve_projection(settings.alpha0, gram, b, square, room)
             if not np.isfinite(direction.kappa):
-                return 1
+                return OVERFLOWED
             take_step(settings, row, v, c, p, step, direction)
         if seen[0] % max(REFRESH, len(v)) == 0:
             add_basis(v, bt, c)
             form_gram(bt, gram)
-    return 0
+    return status
 
 
 @inner

@@ -49,6 +49,25 @@ class Batch(NamedTuple):
     margins: Floats
 
 
+class Extent(NamedTuple):
+    """How far rows reach into a state: how many they are, with how many entries, and their features, None for all."""
+
+    rows: int
+    entries: int
+    features: NDArray[np.int32] | None  # each once
+
+
+def extent_of(x: Any, *, intercept: bool = False) -> Extent:
+    """Return the extent of rows; an intercept is a feature before the others."""
+    indices = x.indices if sp.issparse(x) else getattr(x, "indices", None)
+    if indices is None:
+        return Extent(x.shape[0], x.shape[0] * (x.shape[1] + intercept), None)
+    features = indices if x.shape[0] == 1 else np.unique(indices)
+    if intercept:
+        features = np.append(np.zeros(1, features.dtype), features + 1)
+    return Extent(x.shape[0], len(indices) + intercept * x.shape[0], features)
+
+
 def as_rows(x: Any, *, sparse: bool) -> Any:
     """Return rows as compiled loops take them: contiguous float64, dense or in compressed form with 32-bit indices."""
     if not sparse:

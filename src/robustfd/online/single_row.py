@@ -14,13 +14,15 @@ import scipy.sparse as sp
 
 from robustfd._compile import entry, inner
 from robustfd._container import Document, Tensors
+from robustfd.online.block import CALM, UNKEPT
 from robustfd.online.progress import tally_all
-from robustfd.online.rows import FEW, CsrRows, Floats, are_usable
+from robustfd.online.rows import FEW, CsrRows, Extent, Floats, are_usable
 from robustfd.online.settings import Settings
 from robustfd.online.snapshot import Parts
 
 OUTSIDE = 1e-11  # of its squared length that a row must have outside the span of others to count as outside
 REFRESH = 1024  # sums kept by updates are formed again after this many rows, or as many as there are columns
+FINE, OVERFLOWED, WILD = range(3)  # what the loops return; WILD if all went well, but numbers were very large
 NOT_NEGATIVE = ("squares", "energy")  # arrays of models
 
 _are_usable = entry(are_usable)
@@ -31,6 +33,13 @@ class Row(NamedTuple):
 
     columns: Any
     values: Any
+
+
+@inner
+def is_calm(p: float, slope: float, weight: float, square: float) -> bool:
+    """Return whether margin, slope, weight and squared length of a row are far from making anything overflow."""
+    large = abs(p) < CALM and abs(slope) < CALM and weight < CALM and square < CALM
+    return large and (square == 0.0 or square > 1.0 / CALM)
 
 
 @inner
@@ -58,6 +67,7 @@ class RowState:
 
     def __init__(self, settings: Settings, d: int, *, sparse: bool):
         self.settings, self.sparse, self.d = settings, sparse, d
+        self.kept = self.wild = False  # whether somebody has kept the state, and whether a row was not calm since
 
     @property
     def checks_rows(self) -> bool:
@@ -73,7 +83,11 @@ class RowState:
         """Do nothing: there is nothing to get ready."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn and tally rows; return how many were learnt before they overflowed, -1 if a row was not finite."""
+        """Learn and tally rows; return how many were learnt before they overflowed.
+
+        Nothing has changed if that is negative: -1 if a row is not finite, UNKEPT if `keep` must be called before.
+        """
+        before = None if self.kept else self._copies(None)
         if sp.issparse(x):
             data, indices, indptr = x.data, x.indices, x.indptr
         elif len(y) <= FEW and not _are_usable(x, y):  # they come unchecked
@@ -81,15 +95,65 @@ class RowState:
         else:
             data, (indices, indptr) = x.ravel(), _all_columns(self.d)
         done = len(y)
-        if self._learn(data, indices, indptr, y, weight, margins):
-            done = int(np.argmin(np.isfinite(margins)))
+        status = self._learn(data, indices, indptr, y, weight, margins)
+        if status != FINE:
+            self.wild = True
+            if before is not None:
+                self.undo((None, before))
+                return UNKEPT
+            if status == OVERFLOWED:
+                return int(np.argmin(np.isfinite(margins)))
         s = self.settings
         tally_all(s.loss, s.delta, margins[:done], y[:done], weight[:done], progress)
         return done
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        """Learn rows and fill their margins; return 0, or 1 if the numbers ceased to be finite."""
+        """Learn rows and fill their margins; return FINE, OVERFLOWED, or WILD if the model must be looked at."""
         raise NotImplementedError
+
+    # -- all rows of a call, or none
+
+    def _copies(self, features: Any) -> list[Any]:
+        """Return copies of what rows with these features change; None is all."""
+        return [self.model.seen.copy(), *(array[where].copy() for array, where in self._changed(features))]
+
+    def _changed(self, features: Any) -> list[tuple[Any, Any]]:
+        """Return the arrays of the model, and which of each rows with these features change."""
+        by_feature = slice(None) if features is None else features
+        return [
+            (getattr(self.model, name), by_feature if shape[0] == "d" else slice(None))
+            for name, shape in self.shapes.items()
+        ]
+
+    def keep(self, extent: Extent) -> Any:
+        """Return what `undo` needs after rows of that extent."""
+        self.kept, self.wild = True, False
+        features = extent.features if self._changes_only_features() else None
+        return features, self._copies(features)
+
+    def _changes_only_features(self) -> bool:
+        """Return whether a row changes nothing but numbers of its own features."""
+        return False
+
+    def is_sound(self, kept: Any) -> bool:
+        """Return whether all numbers are finite after rows that were learnt."""
+        if not self.wild:
+            return True
+        with np.errstate(all="ignore"):
+            arrays = [*(array[where] for array, where in self._changed(kept[0])), self.weights()]
+        return all(bool(np.isfinite(each).all()) for each in arrays)
+
+    def let_go(self) -> None:
+        """Take note that nobody will call `undo`."""
+        self.kept = self.wild = False
+
+    def undo(self, kept: Any) -> None:
+        """Become what the state was when that was kept."""
+        features, copies = kept
+        self.model.seen[:] = copies[0]
+        for (array, where), values in zip(self._changed(features), copies[1:], strict=True):
+            array[where] = values
+        self.let_go()
 
     def weights(self) -> Floats:
         """Return w."""

@@ -22,7 +22,7 @@ from robustfd.online.block import (
     step_rows,
 )
 from robustfd.online.columns import Columns, change_columns, end_run, enter_row, gather, has_room
-from robustfd.online.rows import Batch, CsrRows, Floats, as_rows
+from robustfd.online.rows import Batch, CsrRows, Extent, Floats, as_rows
 from robustfd.online.shrink import Change, end_block, open_change
 from robustfd.online.snapshot import Parts
 
@@ -37,7 +37,7 @@ class SparseBasis:
 
     def __init__(self, d: int, m: int, rows: int, late: bool | None):
         later = rows - (m - 1)  # rows of a block after the first
-        self.late = late
+        self.late, self.later = late, later
         self.columns: Any = columns_.start(d, m, m - 1, max(rows, later * (RUN_ROWS // later)))
         self.room: Any = columns_.room_of(self.columns, rows)  # scratch memory
 
@@ -57,6 +57,18 @@ class SparseBasis:
             batch = Batch(y[done:], weight[done:], margins[done:])
             done += learn_sparse(routines, memory, self.late, self.columns, self.room, rows, batch, progress)
         return done
+
+    def keep(self, extent: Extent, ends_block: bool) -> Any:
+        """Return what `undo` needs after rows of that extent, which may end a block, and so a run, or several."""
+        run, runs = self.columns.run[0], 0
+        if ends_block:
+            least = len(self.columns.coefficients) - self.columns.history.shape[1] - self.later + 1  # rows of a run
+            runs = (int(run.rows) + extent.rows) // max(least, 1) + (int(run.entries) + extent.entries) // RUN_ENTRIES
+        return columns_.keep(self.columns, extent.features, runs, ends_block=ends_block)
+
+    def undo(self, kept: Any) -> None:
+        """Become what it was."""
+        self.columns = columns_.undo(kept)
 
     def enter(self, routines: Any, block: Block, x: Any, i: int) -> None:
         """Take row i of x into the block."""

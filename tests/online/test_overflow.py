@@ -1,0 +1,155 @@
+"""After an error there is the model as it was before the call, and it goes on learning."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone, is_classifier
+
+import robustfd as rf
+
+NARROW, WIDE = 4, 600  # more than 512 features are kept sparse
+
+LEARNERS = {
+    **{
+        f"{sketch} {alpha0:g} {projection}": rf.OnlineNewton(
+            sketch, 3, alpha0=alpha0, projection=projection, random_state=0
+        )
+        for sketch in ("rfd", "pfd", "full", "rp", "oja")
+        for alpha0, projection in ((0.0, "current"), (1.0, None), (0.0, "next"))
+    },
+    "late": rf.OnlineNewton("rfd", 3, shrink_first=True),
+    "ball": rf.OnlineNewton("fd", 3, domain="ball"),
+    "adagrad": rf.AdaGrad(),
+    "free adagrad": rf.AdaGrad(0.0, projection=None),
+    "descent": rf.OnlineGradientDescent(),
+    "free descent": rf.OnlineGradientDescent(0.5, projection=None),
+    "ball descent": rf.OnlineGradientDescent(domain="ball"),
+    "RFDSONClassifier": rf.RFDSONClassifier(3),
+    "RFDSONClassifier, logistic": rf.RFDSONClassifier(3, loss="logistic", alpha0=1.0, fit_intercept=True),
+    "RFDSONRegressor": rf.RFDSONRegressor(3),
+    "SketchedNewtonClassifier": rf.SketchedNewtonClassifier(),
+    "SketchedNewtonRegressor": rf.SketchedNewtonRegressor(),
+    "SketchedNewtonRegressor, sketch": rf.SketchedNewtonRegressor(4, loss="huber"),
+}
+DENSE_ONLY = {"full 0 current", "full 1 None", "full 0 next"}  # of 600 features it would take long
+
+
+def batch(rng, n, *, sparse):
+    """Return rows, labels and weights, all of them usual."""
+    x, y = rng.standard_normal((n, NARROW)), np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    if sparse:
+        columns = np.sort(np.array([rng.permutation(30)[:NARROW] for _ in range(n)]), axis=1) * (WIDE // 30)
+        x = sp.csr_array((x.ravel(), columns.ravel().astype(np.int32), np.arange(0, x.size + 1, NARROW)), (n, WIDE))
+    return x, y, np.ones(n)
+
+
+def hand_over(model, x, y, weight):
+    """Let the model learn rows."""
+    if hasattr(model, "learn"):
+        model.learn(x, y, weight)
+    elif is_classifier(model):
+        model.partial_fit(x, y, classes=[-1.0, 1.0], sample_weight=weight)
+    else:
+        model.partial_fit(x, y, sample_weight=weight)
+
+
+def say(model, x):
+    """Return what the model says of rows."""
+    return (model.decision_function if hasattr(model, "decision_function") else model.predict)(x)
+
+
+EXPONENTS = st.integers(-308, 308) | st.sampled_from([-150, -100, 50, 75, 100, 149, 150, 200, 308])
+WILD = st.tuples(st.sampled_from(["x", "y", "weight"]), EXPONENTS, st.integers(0, 10**6))
+CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_size=3, max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("name", "sparse"), [(name, sparse) for name in LEARNERS for sparse in {False, name not in DENSE_ONLY}]
+)
+@settings(max_examples=8, deadline=None)
+@given(calls=CALLS, seed=st.integers(0, 2**32 - 1))
+def test_a_call_is_learnt_or_changes_nothing(name, sparse, calls, seed):
+    rng, model = np.random.default_rng(seed), clone(LEARNERS[name])
+    stays = not name.startswith(("rp", "oja"))  # those may diverge on usual rows, too
+    hand_over(model, *batch(rng, 9, sparse=sparse))
+    for n, wild in calls:
+        x, y, weight = batch(rng, n, sparse=sparse)
+        for what, exponent, place in wild:
+            if what == "y" and is_classifier(model):
+                continue
+            numbers = {"x": x.data if sparse else x.reshape(-1), "y": y, "weight": weight}[what]
+            numbers[place % len(numbers)] = 10.0**exponent
+        before = model.to_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                hand_over(model, x, y, weight)
+                stays = stays and not wild
+            except (OverflowError, ValueError) as error:
+                refusal = str(error)
+            else:
+                refusal = ""
+        if refusal:
+            assert "overflow" in refusal or "cannot be squared" in refusal
+            assert model.to_bytes() == before
+        assert np.isfinite(say(model, batch(rng, 3, sparse=sparse)[0])).all()
+        assert type(model).from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    if stays:
+        rows = model.n_samples_seen_
+        hand_over(model, *batch(rng, 5, sparse=sparse))
+        assert model.n_samples_seen_ == rows + 5
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if "e" in name])
+def test_rows_before_the_one_that_overflows_are_not_learnt_either(name):
+    rng, model = np.random.default_rng(0), clone(LEARNERS[name])
+    twin = clone(model)
+    for _ in range(4):
+        usual = batch(rng, 7, sparse=False)
+        hand_over(model, *usual)
+        hand_over(twin, *usual)
+        x, y, weight = batch(rng, 30, sparse=False)
+        x[20:] *= 1e149
+        weight[25:] = 1e149
+        before = model.to_bytes()
+        try:
+            hand_over(model, x, y, weight)
+        except OverflowError:
+            assert model.to_bytes() == before == twin.to_bytes()
+        else:
+            return  # it can learn even that
+    assert np.array_equal(say(model, x[:20]), say(twin, x[:20]))
+
+
+@pytest.mark.parametrize("kind", [rf.RFDSONClassifier, rf.SketchedNewtonClassifier])
+def test_a_single_row_that_overflows_leaves_the_model_without_its_features_and_classes(kind):
+    model = kind(3)
+    for i in range(30):
+        model.learn_one({"a": 1.0, f"b{i % 5}": 2.0}, i % 2)
+    model.learn_one({"a": 1e-140}, 1)
+    refused = 0
+    for exponent in (100, 149):
+        before = model.to_bytes()
+        try:
+            model.learn_one({"a": 10.0**exponent, "new": -(10.0**exponent)}, 2, 1e300)
+        except OverflowError:
+            refused += 1
+            assert model.to_bytes() == before
+            assert "new" not in model.vocabulary_
+            assert len(model.classes_) == 2
+    assert refused > 0 or kind is rf.SketchedNewtonClassifier
+    model.learn_one({"a": 1.0}, 1)
+    model.predict_one({"a": 1.0})
+
+
+def test_a_first_call_that_overflows_leaves_a_learner_that_has_learnt_nothing():
+    model = rf.AdaGrad(projection=None)
+    x = np.full((3, 2), 1e149)
+    with pytest.raises(OverflowError, match="AdaGrad would overflow"):
+        model.learn(x, [1.0, 1.0, 1.0], [1e149, 1e149, 1e149])
+    assert set(vars(model)) == set(model.get_params())
+    model.learn(np.ones((3, 5)), [1.0, 1.0, 1.0])
