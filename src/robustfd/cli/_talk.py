@@ -124,6 +124,11 @@ def say(talk: Talk, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
+def warn(message: str) -> None:
+    """Say that something asked for could not be done, also to those who want to hear the result only."""
+    print(f"robustfd: warning: {message}", file=sys.stderr, flush=True)
+
+
 def stderr(talk: Talk) -> Console:
     """Return the console for what is not the result."""
     return Console(stderr=True, quiet=talk.quiet, highlight=False)
