@@ -313,7 +313,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         """
         view = self._view
         lam = np.sort(view.floor_lam)[::-1]
-        return lam + view.floor_alpha, np.minimum(lam + view.ceiling_alpha, view.squared_norm + self.alpha0)
+        return lam + view.floor_alpha, np.minimum(lam + view.ceiling_alpha, view.squared_norm + float(self.alpha0))
 
     def bracket_logdet(self) -> tuple[float, float]:
         """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""

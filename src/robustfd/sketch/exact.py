@@ -74,14 +74,14 @@ class ExactSecondMoment(BaseSketch):
         return View(
             components=np.ascontiguousarray(v[:, live].T),
             lam=values[live],
-            alpha=self.alpha0,
+            alpha=float(self.alpha0),
             error_bound=0.0,
             squared_norm=factor * state.squared_norm,
             weight=factor * state.weight,
             mean=state.mean,
             floor_lam=values[live],
-            floor_alpha=self.alpha0,
-            ceiling_alpha=self.alpha0,
+            floor_alpha=float(self.alpha0),
+            ceiling_alpha=float(self.alpha0),
         )
 
     def _union(self, one: Unread, two: Unread) -> ExactState:
