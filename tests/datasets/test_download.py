@@ -315,7 +315,8 @@ RAW = [
     b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:99999/\r\n\r\n",
     b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n" + b"\r\n", b"HTTP/1.1 200 OK\r\n" + 10**5 * b"A" + b"\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc", b"HTTP/1.1 416 No\r\nContent-Range: bytes */\xb2\r\n\r\n", b"HTTP/1.1 206 Part\r\n\r\nabc",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc",
+    b"HTTP/1.1 416 No\r\nContent-Range: bytes */\xb2\r\n\r\n", b"HTTP/1.1 206 Part\r\n\r\nabc",
 ]  # fmt: skip
 
 
