@@ -10,7 +10,7 @@ import scipy.sparse as sp
 class Checksum:
     """CRC-32 of the numbers of rows, of their columns and lengths if they are sparse, and of their labels.
 
-    It is there to notice a file that was changed, not one that was forged. It takes a fiftieth of the time of reading.
+    It is there to notice a file that was changed, not one that was forged. It runs at about a gigabyte a second.
     """
 
     def __init__(self) -> None:
