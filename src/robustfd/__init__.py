@@ -93,7 +93,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            value = getattr(import_module(f"robustfd.{home}"), name)
+            try:
+                value = getattr(import_module(f"robustfd.{home}"), name)
+            except AttributeError as error:  # `from robustfd import name` would say that there is no such name
+                raise ImportError(f"robustfd.{name} could not be imported: {error}") from error
             globals()[name] = value
             return value
     raise AttributeError(f"module 'robustfd' has no attribute {name!r}")

@@ -15,6 +15,11 @@ from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from robustfd._plain import plain, plain_entry, plain_routine
+
+SWITCHED_OFF = bool(numba.config.DISABLE_JIT)  # by NUMBA_DISABLE_JIT=1: loops run as Python
 
 # numba tries the types it knows in the order in which they were made known. Here arrays come before strings and lists;
 # were something looked up in the cache on disk first, every `a[i]` would be typed ten times as slowly.
@@ -32,6 +37,8 @@ _STAMP = tuple(
 
 def compiled(function: Callable[..., Any], **options: bool) -> Any:
     """Return the function compiled by numba, cached on disk where there is a place to write to."""
+    if SWITCHED_OFF:
+        return plain_entry(function)
     options |= {"nogil": True, "no_cfunc_wrapper": True}
     try:
         return _stamped(numba.njit(cache=True, error_model="numpy", **options)(function))
@@ -67,6 +74,8 @@ def inner(function: Callable[..., Any], **options: bool) -> Any:
 
     Python must not call it: it has no entry for Python, and the call would crash.
     """
+    if SWITCHED_OFF:
+        return plain(function)
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(nogil=True, error_model="numpy", pipeline_class=_PartCompiler, **options)(function)
 
@@ -86,7 +95,14 @@ def entry(function: Any) -> Any:
 
     Of `loops` also that is quicker: nothing is made for numba to count references to the arguments.
     """
+    if SWITCHED_OFF:
+        return plain_entry(function)
     return compiled(function.py_func, _nrt=function.targetoptions.get("_nrt", True))
+
+
+def in_llvm(python: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return the decorator for what is written in LLVM's own words; `python` does the same where numba is off."""
+    return (lambda _: python) if SWITCHED_OFF else intrinsic
 
 
 def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
@@ -95,6 +111,8 @@ def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
     "d" is to float64 and "l" to int64. What is called by address is compiled once; what is called by name is
     optimised again with every caller, and callers of callers, which would take most of the time of a first use.
     """
+    if SWITCHED_OFF:
+        return plain_routine(function, arguments)
     kinds = {"d": numba.types.CPointer(numba.float64), "l": numba.types.CPointer(numba.int64)}
     signature = numba.void(*(kinds[letter] for letter in arguments))
     routine = CFunc(function, (signature.args, signature.return_type), {}, {"error_model": "numpy"})

@@ -8,6 +8,7 @@ file is ever run. What is in the document and which tensors there are is the bus
 import contextlib
 import hashlib
 import json
+import numbers
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -133,12 +134,21 @@ def _find(kind: str) -> type[Saved] | None:
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON can hold them, exactly."""
-    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    """Return parameters as JSON can hold them."""
+    values = {name: _plain_value(value) for name, value in params.items()}
     for name, value in values.items():
         if not isinstance(value, bool | int | float | str | None):
             raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds plain numbers and strings only.")
     return values
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a number as Python's own: other kinds of real numbers are learnt with as floats."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def check_names(names: Any, d: int) -> None:

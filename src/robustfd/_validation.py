@@ -23,7 +23,10 @@ def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_
     span = f"{'(' if open_low else '['}{low:g}, {'inf)' if high == np.inf else f'{high:g}]'}"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number in {span}, got {value!r}.")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:  # a whole number or a fraction can be larger than any float
+        raise ValueError(f"{name} must be in {span}, got a number that is too large for a float.") from None
     if not np.isfinite(value) or value < low or value > high or (open_low and value == low):
         raise ValueError(f"{name} must be in {span}, got {value}.")
     return value

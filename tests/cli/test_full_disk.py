@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import robustfd as rf
+from robustfd._container import load_with_notes
 from robustfd.streams import open_stream
 from tests.cli.warm import until, write_rows
 
@@ -265,15 +266,74 @@ def test_a_folder_that_may_only_be_read(warm, folder, command):
             subprocess.run(["umount", "-l", folder / "there"], check=True)
 
 
-def test_files_that_would_destroy_each_other(warm, whole, folder, command):
-    assert_failed(warm.run(folder, *command, "-o", "model", "--checkpoint", "./model"), "removed", status=2)
-    assert_failed(warm.run(folder, *command, "-o", "rows.svm"), "is a file to read", status=2)
-    (folder / "link").symlink_to("rows.svm")
-    assert_failed(warm.run(folder, *command, "-o", "link"), "is a file to read", status=2)
-    for more in ((), ("--resume",)):
-        done = warm.run(folder, *command, "-o", "model", "--checkpoint", "rows.svm", *more)
-        assert_failed(done, "rows.svm", status=1 if more else 2)
-    assert (folder / "rows.svm").read_bytes() == (whole / "rows.svm").read_bytes()
+def test_standard_streams_that_are_files_to_read(warm, whole, folder, command):
+    """The shell opens them before the command runs; that it adds to the file is what `>>` asks for."""
+    text = (folder / "rows.svm").read_bytes()
+    piped = (command[0], "-", *command[2:])
+    assert_failed(warm.run(folder, *piped, "-o", "rows.svm", stdin="rows.svm"), "is standard input", status=2)
+    (folder / "copy").symlink_to(".stdout")  # which the command opens as its standard output
+    done = warm.run(folder, "predict", whole / "train", "copy", "--format", "libsvm")
+    assert_failed(done, "standard output goes to it", status=2)
+    assert (folder / "rows.svm").read_bytes() == text
+
+
+# -- the input was changed
+
+
+EDITS = {
+    "a digit": lambda lines: [lines[0].replace(b":", b":1", 1), *lines[1:]],
+    "a label": lambda lines: [
+        *lines[:99],
+        {b"1": b"-1", b"-1": b"1"}[lines[99].split(b" ")[0]] + lines[99][2:],
+        *lines[100:],
+    ],
+    "a line less": lambda lines: lines[:50] + lines[51:],
+    "a line more": lambda lines: [lines[7], *lines],
+    "two lines swapped": lambda lines: [lines[1], lines[0], *lines[2:]],
+    "an entry of the last row before": lambda lines: [*lines[:485], lines[485] + b" 20:9", *lines[486:]],
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_rows_that_were_read_before_are_others(warm, whole, folder, command, kept, edit):
+    """Also if a place in the file would still be right; the checkpoint stays as it was."""
+    text = (folder / "rows.svm").read_bytes()
+    (folder / "rows.svm").write_bytes(b"\n".join(EDITS[edit](text.split(b"\n"))))
+    done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
+    assert_failed(done, "rows.svm was changed", "rows are not those that were read before", "start anew")
+    assert (folder / "kept").read_bytes() == kept and not (folder / "model").exists()
+    (folder / "rows.svm").write_bytes(text)
+    goes_on(warm, whole, folder, command)
+
+
+def test_the_same_rows_written_otherwise_are_the_same(warm, whole, folder, command, kept):
+    """All that was read before is in another place then: a byte number would lead into the middle of a line."""
+    lines = (folder / "rows.svm").read_bytes().splitlines()
+    text = b"# moved\n\n" + b"".join(b" " + line.replace(b" ", b"  ") + b" # a comment\r\n" for line in lines)
+    (folder / "rows.svm").write_bytes(text)
+    goes_on(warm, whole, folder, command)
+
+
+def test_rows_may_be_added_behind(warm, folder, command, kept):
+    with open(folder / "rows.svm", "ab") as file:
+        file.write(b"1 1:2.5 20:1\n" * 10)
+    assert warm.run(folder, *command, "-o", "more").status == 0
+    assert warm.run(folder, *command, "-o", "model", *KEPT, "--resume").status == 0
+    assert (folder / "model").read_bytes() == (folder / "more").read_bytes()
+
+
+def test_a_checkpoint_of_an_older_version_has_no_checksum(warm, whole, folder, command, kept):
+    """It goes on from its place in the file, if a line begins there."""
+    model, notes = load_with_notes(folder / "kept")
+    del notes["checkpoint"]["position"]["checksum"]
+    model.save(folder / "kept", notes=notes)
+    old, text = (folder / "kept").read_bytes(), (folder / "rows.svm").read_bytes()
+    (folder / "rows.svm").write_bytes(text[3:])
+    done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
+    assert_failed(done, "no line that begins at byte", "it was changed")
+    (folder / "rows.svm").write_bytes(text)
+    (folder / "kept").write_bytes(old)
+    goes_on(warm, whole, folder, command)
 
 
 # -- rows that vanish
@@ -322,9 +382,9 @@ def test_the_second_input_vanishes_while_the_first_is_read(warm, folder, command
 
 def test_the_input_is_shorter_than_it_was(warm, whole, folder, command, kept):
     text = (folder / "rows.svm").read_bytes()
-    (folder / "rows.svm").write_bytes(text[: len(text) // 4])
+    (folder / "rows.svm").write_bytes(b"".join(text.splitlines(keepends=True)[:250]))
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "rows.svm ends before byte", "it was changed")
+    assert_failed(done, "rows.svm ends before row", "it was changed")
     assert (folder / "kept").read_bytes() == kept
     (folder / "rows.svm").write_bytes(text)
     goes_on(warm, whole, folder, command)

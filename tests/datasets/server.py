@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+ENDLESS = 1 << 28  # bytes after which a test has failed
+
 
 @dataclass
 class Served:
@@ -20,6 +22,10 @@ class Served:
     status: int = 200
     shift: int = 0  # a part begins so many bytes too late
     gate: threading.Event | None = None  # wait in the middle until it is set
+    headers: dict[str, str] = field(default_factory=dict)  # sent in place of the true ones
+    raw: bytes | None = None  # all of the answer, whatever HTTP says
+    endless: bool = False  # the content again and again, until nobody reads it
+    sent: int = 0  # bytes of an endless answer
     halfway: threading.Event = field(default_factory=threading.Event)
 
 
@@ -61,6 +67,8 @@ class Server:
         served = self.files.get(handler.path)
         if served is None or served.status >= 400:
             return handler.send_error(served.status if served else 404)
+        if served.raw is not None:
+            return handler.wfile.write(served.raw)
         start, total = 0, len(served.content)
         if span and served.ranges:
             start = int(span.removeprefix("bytes=").rstrip("-"))
@@ -71,12 +79,17 @@ class Server:
                 return handler.end_headers()
             start += served.shift
             handler.send_response(206)
-            handler.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+            headers = {"Content-Range": f"bytes {start}-{total - 1}/{total}"}
         else:
             handler.send_response(200)
+            headers = {}
         if served.length:
-            handler.send_header("Content-Length", str(total - start))
+            headers["Content-Length"] = str(total - start)
+        for name, value in (headers | served.headers).items():
+            handler.send_header(name, value)
         handler.end_headers()
+        while served.endless and served.sent < ENDLESS:
+            served.sent += handler.wfile.write(served.content)
         body = served.content[start:]
         cut = served.cuts.pop(0) if served.cuts else None
         if served.gate is not None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -283,3 +284,120 @@ def test_of_two_processes_one_downloads_and_the_other_waits(publish, server, cac
     thread.join()
     assert same(results[0], (x, y))
     assert server.asked == [("a9a", None)] and names_in(cache) == ["a9a"]
+
+
+# -- a server that means harm, or is broken: what it says may be anything, and the next address is tried
+
+
+@pytest.fixture
+def two_mirrors(publish, server):
+    """Return the expected rows, and the function that makes the first of two addresses misbehave."""
+    expected = publish("farm-ads")
+
+    def first(**how):
+        served = server.files["/data/farm+ads.zip"]
+        for name, value in how.items():
+            setattr(served, name, value)
+        return served
+
+    return expected, first
+
+
+HEADERS = [
+    {"Content-Length": "many"}, {"Content-Length": "-5"}, {"Content-Length": "\xb2\xb3"}, {"Content-Length": "1e3"},
+    {"Content-Length": ""}, {"Content-Length": 5000 * "9"}, {"Content-Length": "99999999999999999999"},
+    {"Transfer-Encoding": "chunked"}, {"Content-Range": "bytes \xb2-9/\xb3"}, {"Content-Type": 60000 * "x"},
+]  # fmt: skip
+RAW = [
+    b"", b"\0" * 100, b"HTTP/1.1\r\n\r\n", b"HTTP/9.9 abc def\r\n\r\n", b"HTTP/1.1 200 OK", b"220 smtp ready\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\n\r\n", b"HTTP/1.1 302 Found\r\nLocation: http://a b:x/\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\n\r\n", b"HTTP/1.1 302 Found\r\nLocation: ftp://\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:99999/\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n" + b"\r\n", b"HTTP/1.1 200 OK\r\n" + 10**5 * b"A" + b"\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc",
+    b"HTTP/1.1 416 No\r\nContent-Range: bytes */\xb2\r\n\r\n", b"HTTP/1.1 206 Part\r\n\r\nabc",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: "-".join(*headers.items())[:30])
+@pytest.mark.parametrize("part", [False, True], ids=["all", "rest"])
+def test_headers_that_make_no_sense(two_mirrors, cache, headers, part):
+    """Either the bytes come all the same, or those of the next address."""
+    expected, first = two_mirrors
+    content = first(headers=headers).content
+    if part:
+        cache.mkdir(parents=True)
+        (cache / "farm+ads.zip.part").write_bytes(content[: len(content) // 2])
+    assert same(datasets.load("farm-ads"), expected)
+
+
+@pytest.mark.parametrize("span", [
+    "", "bytes", "bytes \xb2-9/\xb3", "bytes -/", "bytes 5-4/3", "bytes 0-9/*", "items 0-9/10", "bytes */*",
+    f"bytes 0-9/{5000 * '9'}",
+])  # fmt: skip
+def test_a_part_of_who_knows_what(two_mirrors, cache, span):
+    expected, first = two_mirrors
+    content = first(headers={"Content-Range": span}).content
+    cache.mkdir(parents=True)
+    (cache / "farm+ads.zip.part").write_bytes(content[: len(content) // 2])
+    assert same(datasets.load("farm-ads"), expected)
+
+
+@pytest.mark.parametrize("raw", RAW, ids=lambda raw: repr(raw)[2:40])
+@pytest.mark.parametrize("part", [False, True], ids=["all", "rest"])
+def test_an_answer_that_is_no_http(two_mirrors, server, cache, raw, part):
+    expected, first = two_mirrors
+    content = first(raw=raw).content
+    if part:
+        cache.mkdir(parents=True)
+        (cache / "farm+ads.zip.part").write_bytes(content[: len(content) // 2])
+    assert same(datasets.load("farm-ads"), expected)
+    assert server.asked[-1][0] == "farm-ads-vect"
+
+
+def known_size(monkeypatch, name, size):
+    """Let the registry know how many bytes the file has."""
+    split = datasets.info(name).splits["train"]
+    files_ = (replace(split.files[0], size=size), *split.files[1:])
+    splits = {**datasets.info(name).splits, "train": replace(split, files=files_)}
+    monkeypatch.setitem(REGISTRY, name, replace(datasets.info(name), splits=splits))
+
+
+@pytest.mark.parametrize("name", ["a9a", "real-sim"], ids=["plain", "compressed"])
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": "many"}], ids=["no length", "no number"])
+def test_a_body_does_not_grow_beyond_the_size_that_is_known(publish, server, cache, monkeypatch, name, headers):
+    x, y = publish(name, endless=True, length=False, headers=headers)
+    known_size(monkeypatch, name, len(files(name, x, y)[0]))
+    with pytest.raises(datasets.DatasetError, match="sends more than the [0-9]+ bytes"):
+        datasets.load(name)
+    assert names_in(cache) == []
+    assert all(served.sent < 10**7 for served in server.files.values())
+
+
+def test_a_length_beyond_the_size_that_is_known_is_refused_at_once(publish, server, cache, monkeypatch):
+    x, y = publish("a9a", headers={"Content-Length": str(10**12)})
+    known_size(monkeypatch, "a9a", len(files("a9a", x, y)[0]))
+    with pytest.raises(datasets.DatasetError, match="the server has 1000000000000 bytes"):
+        datasets.load("a9a")
+    assert names_in(cache) == []
+
+
+def test_a_rest_that_is_longer_than_it_says(publish, server, cache):
+    """An answer of a part says how many bytes there are in all, and need not say how many it has."""
+    publish("a9a", endless=True, length=False)
+    content = server.files["/data/a9a"].content
+    cache.mkdir(parents=True)
+    (cache / "a9a.part").write_bytes(content[:1000])
+    with pytest.raises(datasets.DatasetError, match=f"sends more than the {len(content)} bytes"):
+        datasets.load("a9a")
+    assert names_in(cache) == [] and server.files["/data/a9a"].sent < 10**7
+
+
+def test_a_few_bytes_that_unpack_to_very_many(publish, server, cache, monkeypatch):
+    x, y = publish("real-sim")
+    known_size(monkeypatch, "real-sim", len(files("real-sim", x, y)[0]))
+    server.files["/data/real-sim.bz2"].content = bz2.compress(bytes(10**8))
+    with pytest.raises(datasets.DatasetError, match="real-sim has more than the [0-9]+ bytes it should have"):
+        datasets.load("real-sim")
+    assert names_in(cache) == []

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_rows_that_are_not_finite(put, bad, sparse):
         read(path, block_bytes=200)
     stream = open_stream(path, on_error="skip")
     same(rows_of(stream), (np.delete(X, 17, axis=0), None))
-    assert stream.position == Position(0, 50, 0, 49, stream.bytes_total, 1, 0)
+    assert replace(stream.position, checksum="") == Position(0, 50, 0, 49, stream.bytes_total, 1, 0)
 
 
 def sparse_rows(n=60, d=30, seed=3):

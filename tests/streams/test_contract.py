@@ -19,6 +19,7 @@ import pytest
 import scipy.sparse as sp
 
 from robustfd.streams import FORMATS, Position, Stream, StreamError, open_stream
+from robustfd.streams._checksum import Checksum
 from tests.streams.reading import rows_of, same
 
 
@@ -337,6 +338,105 @@ def test_a_file_that_became_shorter(case):
             rows_of(case.open(shorter, start=stream.position))
 
 
+def middle(case, source=None, **options):
+    """The position after some of the blocks."""
+    stream = case.open(source, block_bytes=200, **options)
+    for _ in stream:
+        if stream.rows_read >= 20:
+            break
+    return Position.from_json(json.loads(json.dumps(stream.position.to_json())))
+
+
+def changes():
+    """Changes of one of the first rows: a number, a label, two rows swapped, a row less."""
+    x, swapped = X.copy(), np.arange(N)
+    x[3, 1] += 0.001
+    swapped[[3, 4]] = [4, 3]
+    yield "a number", x, Y
+    yield "a label", X, np.where(np.arange(N) == 3, (Y + 1) % 3, Y)
+    yield "swapped", X[swapped], Y[swapped]
+    yield "one less", np.delete(X, 3, axis=0), np.delete(Y, 3)
+
+
+CHANGES = list(changes())
+
+
+@pytest.mark.parametrize("how", ["plain", "compressed", "pipe"])
+@pytest.mark.parametrize("what, x, y", CHANGES, ids=[what for what, *_ in CHANGES])
+def test_a_position_is_no_good_for_other_rows(case, what, x, y, how):
+    if what == "a label" and not case.format.labels:
+        pytest.skip("there are no labels")
+    changed = case.rewritten(x, y, "changed")
+    if how != "plain" and (not isinstance(changed, Path) or case.name == "npz"):
+        pytest.skip("there is no such thing")
+    if how == "compressed":
+        packed = Path(f"{changed}.gz")
+        packed.write_bytes(gzip.compress(changed.read_bytes()))
+        changed = packed
+    elif how == "pipe":
+        if not case.format.pipe:
+            pytest.skip("it is read from files only")
+        changed = io.BytesIO(changed.read_bytes())
+    stream = case.open(changed, start=middle(case), block_bytes=200)
+    with pytest.raises(StreamError, match="was changed: the first [0-9]+ rows are not those"):
+        rows_of(stream)
+    assert stream.position.rows == middle(case).rows  # no row was handed out
+
+
+@pytest.mark.parametrize("case", FILES, indirect=True)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_change_in_one_of_several_files(case, place):
+    sources = [case.rewritten(factor * X, Y, f"part{factor}") for factor in (1, 2, 3)]
+    stream = case.open(sources, block_bytes=200)
+    for _ in stream:
+        if stream.rows_read >= N + 20:
+            break
+    rest = rows_of(case.open(sources, start=stream.position))
+    assert len(rest[0]) == 3 * N - stream.rows_read
+    case.rewritten(5 * X, Y, f"part{place + 1}")
+    with pytest.raises(StreamError, match="not those that were read"):
+        rows_of(case.open(sources, start=stream.position))
+
+
+def test_rows_may_be_added_behind_a_position(case):
+    position = middle(case)
+    longer = case.rewritten(np.concatenate((X, 2 * X)), np.concatenate((Y, Y)), "longer")
+    x, y = rows_of(case.open(longer))
+    n = position.rows
+    same(rows_of(case.open(longer, start=position)), (x[n:], None if y is None else y[n:]))
+
+
+@pytest.mark.parametrize("case", FILES, indirect=True)
+def test_positions_of_older_versions_have_no_checksum(case):
+    stream = case.open(block_bytes=200, start=replace(middle(case), checksum=""))
+    x, y = rows_of(case.open())
+    n = middle(case).rows
+    same(rows_of(stream), (x[n:], None if y is None else y[n:]))
+    assert stream.position.checksum == ""  # that of all rows is not known
+
+
+def test_a_place_in_the_middle_of_a_line(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:1\n2 1:2\n3 1:3")
+    for offset, rows in ((6, 2), (12, 1), (17, 0)):
+        assert len(rows_of(open_stream(path, n_features=1, start=Position(offset=offset, rows=1)))[0]) == rows
+    for offset in (1, 5, 7, 11, 16):
+        with pytest.raises(StreamError, match=f"no line that begins at byte {offset}"):
+            rows_of(open_stream(path, n_features=1, start=Position(offset=offset, rows=1)))
+
+
+def test_the_checksum_knows_text_of_any_kind_for_labels():
+    """Labels are told apart by where they end too."""
+    sums = set()
+    for labels in (["a", "bc"], ["ab", "c"], ["abc", ""], ["1:a", "b"], ["1", "a"], [1, 2], [2, 1]):
+        checksum = Checksum()
+        checksum.add(
+            np.ones((2, 1)), np.array(labels, dtype=object) if isinstance(labels[0], str) else np.array(labels)
+        )
+        sums.add(str(checksum))
+    assert len(sums) == 7
+
+
 @pytest.mark.parametrize("case", FILES, indirect=True)
 def test_memory_does_not_grow_with_the_source(case):
     """More than twice the rows take no more memory, but for sources that are in memory anyway."""
@@ -356,7 +456,7 @@ def test_memory_does_not_grow_with_the_source(case):
 
 
 def test_positions_are_checked():
-    for wrong in (None, [], {"row": 1}, {"rows": -1}, {"rows": 1.0}, {"rows": True}):
+    for wrong in (None, [], {"row": 1}, {"rows": -1}, {"rows": 1.0}, {"rows": True}, {"checksum": 1}):
         with pytest.raises(StreamError, match="no position"):
             Position.from_json(wrong)
     assert pickle.loads(pickle.dumps(Position(rows=3))) == Position(rows=3)

@@ -1,5 +1,7 @@
 """Pictures that commands draw."""
 
+import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,49 @@ def require_matplotlib() -> Any:
     return plt
 
 
+def require_picture(path: Path) -> None:
+    """Raise now rather than after the pass if a picture cannot be drawn there: an empty one is drawn, to nowhere."""
+    from robustfd.cli._models import require_folder
+
+    plt = require_matplotlib()
+    figure = plt.figure(figsize=(1, 1))
+    try:
+        known = figure.canvas.get_supported_filetypes()
+        if _kind(path) not in known:
+            endings = ", ".join(f".{each}" for each in sorted(known))
+            raise ValueError(f"{path} should end with one of {endings}, which says what to draw.")
+        require_folder(path)
+        figure.savefig(io.BytesIO(), format=_kind(path))
+    finally:
+        plt.close(figure)
+
+
+def drawn(draw: Callable[[], None], path: Path) -> bool:
+    """Draw, and return whether it went well: if not, there is a warning, because results matter more than pictures."""
+    from robustfd.cli._talk import warn
+
+    try:
+        draw()
+    except Exception as error:
+        warn(f"The picture {path} could not be drawn: {str(error) or type(error).__name__}")
+        return False
+    return True
+
+
 def save(figure: Any, path: Path) -> None:
     """Write a figure to a file that is whole at any moment."""
     from robustfd.cli._tables import writing
 
-    suffix = path.suffix.lstrip(".") or "png"
-    with writing(path) as file:
-        figure.savefig(file, format=suffix, dpi=150)
-    require_matplotlib().close(figure)
+    try:
+        with writing(path) as file:
+            figure.savefig(file, format=_kind(path), dpi=150)
+    finally:
+        require_matplotlib().close(figure)
+
+
+def _kind(path: Path) -> str:
+    """Return the kind of picture that the name of a file asks for."""
+    return path.suffix.lstrip(".").lower() or "png"
 
 
 def draw_progress(model: Any, path: Path) -> None:

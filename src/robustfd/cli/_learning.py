@@ -97,10 +97,7 @@ class Report:
     def __init__(self, talk: Talk, plot: Path | None, model: Any):
         self.model, self.talk, self.plot = model, talk, plot
         self.printed = 0 if model is None else len(model.progressive_["rows"])
-        if plot is not None:
-            from robustfd.cli._figures import require_matplotlib
-
-            require_matplotlib()
+        self._draws = plot is not None  # until it fails
 
     def learn(self, X: Any, y: Any, classes: Any) -> None:
         """Learn rows; in the first call classes are what there will be."""
@@ -134,17 +131,24 @@ class Report:
                     cells += [f"{table[what][k]:>12.5g}", f"{abs(since):>12.5g}"]
             console.print("".join(cells), highlight=False)
         self.printed = whole if progress is not None else len(rows)
-        if self.plot is not None:
-            from robustfd.cli._figures import draw_progress
-
-            draw_progress(self.model, self.plot)
+        if progress is not None and self._draws:
+            self._draws = self.draw()
 
     def last(self) -> None:
         """Print the line of the last row."""
         if self.model is None:
             raise ValueError("There are no rows to learn from.")
-        if self.printed < len(self.model.progressive_["rows"]) or self.plot is not None:
+        if self.printed < len(self.model.progressive_["rows"]):
             self.lines(None)
+
+    def draw(self) -> bool:
+        """Draw the picture that was asked for, if there is one; return whether that went well."""
+        if self.plot is None:
+            return True
+        from robustfd.cli._figures import draw_progress, drawn
+
+        path = self.plot
+        return drawn(lambda: draw_progress(self.model, path), path)
 
     def result(self) -> dict[str, Any]:
         """Return what came out."""

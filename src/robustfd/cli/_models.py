@@ -48,7 +48,9 @@ def open_like(
 
 def require_folder(path: Path) -> None:
     """Raise now rather than after hours if a file cannot be written there."""
-    folder = path.resolve().parent
+    folder = Path(os.path.realpath(path)).parent
+    if path.is_symlink() and not path.exists() and os.path.islink(os.path.realpath(path)):
+        raise OSError(f"{path} is a link that leads back to itself.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; the name of a file is needed.")
     if not folder.is_dir():

@@ -10,6 +10,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from robustfd.cli._guard import READ, WRITE, Use, refuse_overlaps
+
 Format = StrEnum("Format", ["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"])
 Categories = StrEnum("Categories", ["hash", "onehot"])
 Missing = StrEnum("Missing", ["error", "zero"])
@@ -17,11 +19,12 @@ OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
 
 Files = Annotated[
     list[str],
+    READ,
     typer.Argument(
         metavar="FILES...", help="LIBSVM, CSV, Parquet, Arrow, .npy or .npz; - is standard input.", show_default=False
     ),
 ]
-Output = Annotated[Path, typer.Option("-o", "--output", help="Where to.", show_default=False)]
+Output = Annotated[Path, WRITE, typer.Option("-o", "--output", help="Where to.", show_default=False)]
 
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
@@ -83,6 +86,7 @@ class Keeping:
 
     checkpoint: Annotated[
         Path | None,
+        WRITE,
         typer.Option(help="File that keeps how far it came.", rich_help_panel="Nothing lost", show_default=False),
     ] = None
     every: Annotated[
@@ -111,9 +115,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
                 inspect.Parameter(field.name, kind, default=field.default, annotation=options[field.name])
             )
     parameters.sort(key=lambda parameter: parameter.kind)
+    uses = {each.name: use for each in parameters if (use := use_of(each)) is not None}
 
     @wraps(function)
     def with_groups(**given: Any) -> Any:
+        reads, writes = _files_of(uses, given)
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         from robustfd.cli._light import import_scikit_learn
@@ -121,6 +127,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
         import_scikit_learn()
         with reporting_errors(verbose=given["talk"].verbose if "talk" in given else False):
+            refuse_overlaps(reads, writes)
             return function(**given)
 
     # Lines of a paragraph are broken where the terminal ends, not where those of the source do.
@@ -129,3 +136,18 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
+
+
+def use_of(parameter: inspect.Parameter) -> Use | None:
+    """Return what a command does with the file that a parameter names, None if it names none."""
+    return next((each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Use)), None)
+
+
+def _files_of(uses: dict[str, Use], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the files to read that were given, and those to write by the name of their option."""
+    reads: list[Any] = []
+    for name, use in uses.items():
+        if use is READ:
+            reads += given[name] if isinstance(given[name], list) else [given[name]]
+    writes = {f"--{name}": given[name] for name, use in uses.items() if use is WRITE and given[name] is not None}
+    return reads, writes

@@ -69,16 +69,11 @@ class Pass:
         self._names: list[str] = []
         self._names_before: Any = None
         require_folder(output)
-        for each in job["files"]:
-            if each != "-" and os.path.realpath(each) == os.path.realpath(output):
-                raise ValueError(f"{output} is a file to read; the model would take its place.")
         if keeping.checkpoint is None:
             if keeping.resume:
                 raise ValueError("--resume needs --checkpoint FILE, the file to go on from.")
             return
         require_folder(keeping.checkpoint)
-        if os.path.realpath(keeping.checkpoint) == os.path.realpath(output):
-            raise ValueError(f"The checkpoint cannot be {output} too: it is removed when that is written.")
         if keeping.checkpoint.exists():
             if not keeping.resume:
                 raise ValueError(
@@ -100,7 +95,11 @@ class Pass:
                 raise ValueError(f"The checkpoint {path} was made with {name} {kept['job'].get(name)}, not {value}.")
         self.model, self._names_before = model, kept.get("inputs")
         self.position = Position.from_json(kept["position"])
-        say(self.talk, f"Going on from row {self.position.rows:,} of the checkpoint {path}.")
+        say(
+            self.talk,
+            f"Going on from row {self.position.rows:,} of the checkpoint {path}. The rows before it are read again, to "
+            "see that they are the same.",
+        )
 
     @property
     def resumed(self) -> bool:
@@ -121,13 +120,14 @@ class Pass:
                 f"The checkpoint {self.keeping.checkpoint} was written when there were other files in the directory. "
                 "Remove it to start anew."
             )
-        kept_rows = self.position.rows
+        first, kept_rows = self.position, self.position.rows
         with _Signals() as signals, Bar(stream, self.talk) as bar, Ahead(stream) as source:
             while True:
                 try:
                     found = signals.interruptible(lambda: next(source, None))
                 except Exception:
-                    self._keep_before_bad_rows()
+                    if self.position != first:
+                        self._keep_before_bad_rows()
                     raise
                 if found is None and not signals.caught:
                     return
@@ -186,8 +186,8 @@ class Pass:
             self.model.save(self.output, notes={"layout": self.layout})
         except OSError as error:
             raise OSError(f"{self.output} could not be written: {error.strerror or error}. {self._rescue()}") from error
-        if self.keeping.checkpoint is not None:
-            self.keeping.checkpoint.unlink(missing_ok=True)
+        if self.keeping.checkpoint is not None:  # what a link leads to, as it was written
+            Path(os.path.realpath(self.keeping.checkpoint)).unlink(missing_ok=True)
 
     def _rescue(self) -> str:
         """Put the model anywhere else; return what there is to say about it."""

@@ -124,15 +124,27 @@ def say(talk: Talk, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
+def warn(message: str) -> None:
+    """Say that something asked for could not be done, also to those who want to hear the result only."""
+    print(f"robustfd: warning: {message}", file=sys.stderr, flush=True)
+
+
 def stderr(talk: Talk) -> Console:
     """Return the console for what is not the result."""
     return Console(stderr=True, quiet=talk.quiet, highlight=False)
 
 
+class _Results(Console):
+    """A console that says so when nobody reads it any more; rich's own would end the process with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Return the console for results; what is not shown to a person is not wrapped."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)
+    console = _Results(highlight=False)
+    return console if console.is_terminal else _Results(highlight=False, width=200)
 
 
 def tell(talk: Talk, result: Mapping[str, Any], *tables: Table) -> None:

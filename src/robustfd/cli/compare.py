@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from robustfd.cli._guard import WRITE
 from robustfd.cli._parameters import Files, Reading, Talk, command
 from robustfd.cli.train import Task
 
-PICTURES = (".png", ".svg", ".pdf")
 QUESTION = "Do I need tuning on my data?"
 
 
@@ -26,7 +26,9 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides which rows are held out.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Every second setting only.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the comparison to this .png, .svg or .pdf file.", show_default=False)
+        Path | None,
+        WRITE,
+        typer.Option(help="Draw the comparison to this file: .png, .svg, .pdf, ...", show_default=False),
     ] = None,
     reading: Reading,
     talk: Talk,
@@ -48,6 +50,7 @@ def compare(
     (or, for classes, within two standard errors), "a little" up to 25 %, else "yes". That best one is picked
     afterwards, which flatters it.
     """
+    from robustfd.cli._figures import drawn, require_picture, save
     from robustfd.cli._learning import decide_task, known_classes, no_labels, open_labelled
     from robustfd.cli._pass import Bar, report_losses
     from robustfd.cli._talk import columns, say, tell
@@ -84,11 +87,10 @@ def compare(
         "seconds": time.monotonic() - began,
     }  # fmt: skip
     if plot is not None:
-        from robustfd.cli._figures import save
         from robustfd.comparison.figure import draw_comparison
 
-        save(draw_comparison(learners, result), plot)
-        result["file"] = str(plot)
+        if drawn(lambda: save(draw_comparison(learners, result), plot), plot):
+            result["file"] = str(plot)
     result |= {"learners": learners, "left_out": comparison.left_out, "verdict": answer}
     tell(talk, result, *tables(learners), columns(QUESTION, [[answer["words"]]]))
 
@@ -123,14 +125,3 @@ def tables(learners: list[dict[str, Any]]) -> list[Any]:
 def error(value: float) -> str:
     """Return an error as a table shows it."""
     return f"{value:.4g}" if value < float("inf") else "diverged"
-
-
-def require_picture(path: Path) -> None:
-    """Raise now rather than after the pass if a picture cannot be drawn there."""
-    from robustfd.cli._figures import require_matplotlib
-    from robustfd.cli._models import require_folder
-
-    if path.suffix not in PICTURES:
-        raise ValueError(f"{path} should end with one of {', '.join(PICTURES)}, which says what to draw.")
-    require_folder(path)
-    require_matplotlib()

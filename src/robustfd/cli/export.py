@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from robustfd.cli._guard import WRITE, refuse_overlaps
 from robustfd.cli._parameters import Talk, command
 from robustfd.cli.info import Model
 
@@ -18,7 +19,9 @@ def export(
     *,
     to: Annotated[To, typer.Option(help="numpy's .npz of all arrays, or CSV of the sketch or the weights.")] = To.npz,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="By default FILE with the other ending.", show_default=False)
+        Path | None,
+        WRITE,
+        typer.Option("-o", "--output", help="By default FILE with the other ending.", show_default=False),
     ] = None,
     talk: Talk,
 ) -> None:
@@ -31,6 +34,7 @@ def export(
 
     model, layout = load_model(file)
     output = output or file.with_suffix(f".{to}")
+    refuse_overlaps([file], {"--output": output})  # it may be the default
     require_folder(output)
     arrays = arrays_of(model)
     if to == To.npz:

@@ -5,10 +5,13 @@ from typing import Annotated
 
 import typer
 
+from robustfd.cli._guard import READ
 from robustfd.cli._parameters import Output, Talk, command
 
 Sketches = Annotated[
-    list[Path], typer.Argument(metavar="SKETCHES...", help="Files that `robustfd sketch` wrote.", show_default=False)
+    list[Path],
+    READ,
+    typer.Argument(metavar="SKETCHES...", help="Files that `robustfd sketch` wrote.", show_default=False),
 ]
 
 

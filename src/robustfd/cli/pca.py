@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from robustfd.cli._guard import READ, WRITE
 from robustfd.cli._parameters import Files, Reading, Talk, command
 
 Sketch = Annotated[
-    Path, typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center`.", show_default=False)
+    Path, READ, typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center`.", show_default=False)
 ]
 
 
@@ -20,6 +21,7 @@ def pca(
     components: Annotated[int, typer.Option("-k", "--components", min=1, help="How many components.")] = 10,
     output: Annotated[
         Path | None,
+        WRITE,
         typer.Option("-o", "--output", help="CSV, TSV or Parquet; standard output by default.", show_default=False),
     ] = None,
     reading: Reading,

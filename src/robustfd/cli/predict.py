@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from robustfd.cli._guard import READ, WRITE
 from robustfd.cli._parameters import Files, Reading, Talk, command
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `robustfd train` wrote.", show_default=False)]
+Model = Annotated[
+    Path, READ, typer.Argument(metavar="MODEL", help="A file that `robustfd train` wrote.", show_default=False)
+]
 
 
 @command
@@ -17,6 +20,7 @@ def predict(
     *,
     output: Annotated[
         Path | None,
+        WRITE,
         typer.Option(
             "-o", "--output", help="CSV, TSV or Parquet; CSV on standard output by default.", show_default=False
         ),

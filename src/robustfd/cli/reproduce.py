@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from robustfd.cli._guard import WRITE
 from robustfd.cli._parameters import Talk, command
 
 What = StrEnum("What", ["all", "error", "sensitivity", "online", "accuracy", "cost", "regret"])
@@ -19,7 +20,7 @@ What = StrEnum("What", ["all", "error", "sensitivity", "online", "accuracy", "co
 def reproduce(
     what: Annotated[What, typer.Argument(help="Which experiments.", show_default=True)] = What["all"],
     data: Annotated[str, typer.Option(help="Data sets, with commas between them.")] = "a9a,farm-ads",
-    out: Annotated[Path, typer.Option(help="Folder for the report and all results.")] = Path("reproduction"),
+    out: Annotated[Path, WRITE, typer.Option(help="Folder for the report and all results.")] = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, orders and seeds: two minutes.")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 is this one.")] = 2,
     *,

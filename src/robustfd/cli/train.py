@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from robustfd.cli._guard import WRITE
 from robustfd.cli._parameters import Files, Keeping, Output, Reading, Talk, command
 
 Task = StrEnum("Task", ["auto", "classification", "regression"])
@@ -40,6 +41,7 @@ def train(
     ] = None,
     plot: Annotated[
         Path | None,
+        WRITE,
         typer.Option(
             help="Draw progressive loss and error to this file, anew when rows have doubled.", show_default=False
         ),
@@ -52,6 +54,7 @@ def train(
 
     Progressive loss and error, of rows judged before they were learnt, are printed at 1, 2, 4, ... rows.
     """
+    from robustfd.cli._figures import require_picture
     from robustfd.cli._learning import (
         Report,
         decide_task,
@@ -65,6 +68,8 @@ def train(
     from robustfd.cli._talk import say, tell
 
     began = time.monotonic()
+    if plot is not None:
+        require_picture(plot)
     job = {
         "command": "train", "files": files, "task": str(task), "learner": str(learner), "sketch_size": sketch_size,
         "loss": str(loss), "classes": classes, **columns_of(reading),
@@ -87,4 +92,5 @@ def train(
         report.learn(block.X, labels_of(report.model, block.y), labels)
     report.last()
     run.finish(stream)
+    report.draw()  # now that the model is safe
     tell(talk, report.result() | {"seconds": time.monotonic() - began, "file": str(output)})

@@ -32,7 +32,7 @@ def read(path: Path, file: File, parse: Callable[[IO[bytes]], T], *, name: str |
     failure, result = None, None
     try:
         with _plain(path, name or path.name, file) as content:
-            hashing = _Hashing(content)
+            hashing = _Hashing(content, path, file)
             stream = io.BufferedReader(hashing, BLOCK)
             try:
                 result = parse(stream)
@@ -76,11 +76,11 @@ def _plain(path: Path, name: str, file: File) -> Iterator[IO[bytes]]:
 
 
 class _Hashing(io.RawIOBase):
-    """A stream that takes the sha256 of whatever is read from it."""
+    """A stream that takes the sha256 of whatever is read from it, and ends when that is more than there should be."""
 
-    def __init__(self, content: IO[bytes]) -> None:
-        self.content = content
-        self.sha256 = hashlib.sha256()
+    def __init__(self, content: IO[bytes], path: Path, file: File) -> None:
+        self.content, self.path, self.file = content, path, file
+        self.sha256, self.count = hashlib.sha256(), 0
 
     def readable(self) -> bool:
         return True
@@ -88,5 +88,10 @@ class _Hashing(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         block = self.content.read(len(buffer))
         self.sha256.update(block)
+        self.count += len(block)
+        if self.file.size is not None and self.count > self.file.size:  # a few bytes may unpack to any number
+            raise DatasetError(
+                f"{self.path}: {self.file.name} has more than the {self.file.size} bytes it should have."
+            )
         buffer[: len(block)] = block
         return len(block)

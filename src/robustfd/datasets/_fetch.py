@@ -47,7 +47,7 @@ def _fetch_from(address: str, file: File, folder: Path, *, progress: bool) -> Pa
     part = path.with_name(f"{path.name}.part")
     resumed = part.exists()
     with progress_bar(path.name, wanted=progress) as report:
-        download(address, part, report)
+        download(address, part, report, _most_bytes(file, path.name))
     try:
         _content.read(part, file, _nothing, name=path.name)
     except DatasetError:
@@ -58,6 +58,13 @@ def _fetch_from(address: str, file: File, folder: Path, *, progress: bool) -> Pa
         return _fetch_from(address, file, folder, progress=progress)
     os.replace(part, path)
     return path
+
+
+def _most_bytes(file: File, name: str) -> int | None:
+    """Return how many bytes a copy can have: an archive may hold other files too; what is random may grow a little."""
+    if file.size is None or name.endswith(".zip"):
+        return None
+    return file.size if name == file.name else file.size + file.size // 50 + 4096
 
 
 def _nothing(stream: IO[bytes]) -> None:

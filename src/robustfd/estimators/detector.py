@@ -251,7 +251,7 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
             start, seen = start + len(w), seen + len(w)
             if seen == self._due:
                 self._judge, self._counts = _Model.of(rfd), self._counts / 2
-                memory = 1.0 / max(1.0 - self.decay, 1e-16)
+                memory = 1.0 / max(1.0 - float(self.decay), 1e-16)
                 self._due += buffer + int(GROWTH * min(seen, memory))
         return x, weight
 

@@ -221,10 +221,10 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(y), step):
                 rows = slice(start, start + step)
-                fading = self.decay ** np.arange(len(y[rows]) - 1.0, -1.0, -1.0)
+                fading = float(self.decay) ** np.arange(len(y[rows]) - 1.0, -1.0, -1.0)
                 block = x[rows] if sp.issparse(x) else np.asarray(x[rows], dtype=np.float64)
                 new = Moments.of(block, y[rows], weight[rows] * fading, center=self.fit_intercept)
-                moments = moments.faded(self.decay * fading[0]).plus(new)
+                moments = moments.faded(float(self.decay) * fading[0]).plus(new)
         if not np.isfinite(moments.cross).all():
             raise ValueError(f"y is too large: with targets up to {np.abs(y).max():.3g} X'y overflows. Scale y or X.")
         return moments

@@ -13,11 +13,12 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic, lower_builtin, type_callable
+from numba.extending import get_cython_function_address, lower_builtin, type_callable
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
-from robustfd._compile import loops
+from robustfd import _plain
+from robustfd._compile import in_llvm, loops
 
 GEMM, SYTRD, ORMTR, SYEVD, PSTRF, GEJSV, COUNT = range(7)  # COUNT of them
 F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")
@@ -25,7 +26,7 @@ F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")
 LINE = 8  # numbers of a line of the cache
 
 
-@intrinsic
+@in_llvm(_plain.call)
 def call(typing_context: Any, address: Any, arguments: Any) -> Any:
     """Call a Fortran routine: arrays by their data, pointers and what `at` returns as they are, numbers by the address
     of a copy.
@@ -53,7 +54,7 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
     return types.void(types.int64, arguments), generate
 
 
-@intrinsic
+@in_llvm(_plain.at)
 def at(typing_context: Any, array: Any, offset: Any) -> Any:
     """Return the address of a contiguous array's entry, counted from its first: what `call` takes as it is."""
 
@@ -122,7 +123,7 @@ def _make_view_as(context: Any, builder: Any, signature: Any, values: Any) -> An
     )
 
 
-@intrinsic
+@in_llvm(lambda array, offset: None)
 def _fetch(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data

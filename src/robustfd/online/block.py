@@ -74,7 +74,7 @@ ROW = np.dtype((np.record, [
     ("kk", NUMBER),  # and added kk K_j K_j' + kn (K_j N_j' + N_j K_j') + nn one_n N_j N_j' to K
     ("kn", NUMBER),
     ("nn", NUMBER),
-    ("round", NUMBER),  # up to this N_jj is round-off
+    ("rounding", NUMBER),  # up to this N_jj is round-off
     ("margin", NUMBER),  # margin and gradient of a row that waits for the shrink
     ("gradient", NUMBER),
     ("extra", NUMBER),  # its coefficient in what projections onto a ball add to w
@@ -215,7 +215,7 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
                 else:
                     block.k[j, i] = start[i - first, j]
     for i in range(first, last if careful else first):
-        block.rows[i].round = round_off(lam, alpha, state.delta, len(block.gram), block.gram[i, i], z[i, 1:])
+        block.rows[i].rounding = round_off(lam, alpha, state.delta, len(block.gram), block.gram[i, i], z[i, 1:])
 
 
 @loops
@@ -353,7 +353,7 @@ def find_direction(block: Block, i: int) -> float:
     careful, free, kappa = state.careful > 0, block.n[i, i], 0.0
     if careful:
         kappa = block.k[i, i]
-        if free <= max(row.round, INDEPENDENT * squares) or state.span == state.features:
+        if free <= max(row.rounding, INDEPENDENT * squares) or state.span == state.features:
             free = 0.0
     block.n[i, i] = free
     row.along_k, row.along_n = 1.0, 0.0

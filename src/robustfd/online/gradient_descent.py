@@ -96,7 +96,7 @@ class OnlineGradientDescent(OnlineLearner):
             bound=float(self.bound),
             domain=domain_of(self.domain, self.projection),
             projection=PROJECTIONS[self.projection],
-            rate=self.scale * rate,
+            rate=float(self.scale) * rate,
             power=power,
         )
         return DescentState, (settings, d)

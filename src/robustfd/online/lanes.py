@@ -11,9 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from robustfd._compile import loops
+from robustfd._compile import in_llvm, loops
 
 STRIP = 8  # float32 numbers of a vector
 # Constants of float32: with others numba would compute in float64, in half as many numbers at a time.
@@ -90,7 +89,12 @@ class _Strips:
         return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}"), arguments)
 
 
-@intrinsic
+def _add_multiple(y: Any, to: int, x: Any, at: int, scale: float, n: int) -> None:
+    y, x = y.reshape(-1), x.reshape(-1)
+    y[to : to + n] += y.dtype.type(scale) * x[at : at + n]
+
+
+@in_llvm(_add_multiple)
 def add_multiple(typing_context: Any, y: Any, to: Any, x: Any, at: Any, scale: Any, n: Any) -> Any:
     """Add scale x[at : at + n] to y[to : to + n], arrays of the same type."""
 
@@ -111,7 +115,12 @@ def add_multiple(typing_context: Any, y: Any, to: Any, x: Any, at: Any, scale: A
     return types.void(y, wide, x, wide, types.float64, wide), generate
 
 
-@intrinsic
+def _sum_rows(y: Any, x: Any, width: int, which: Any, scale: Any, rows: int, n: int) -> None:
+    parts = x.reshape(-1, width)[which[:rows], :n]
+    y.reshape(-1)[:n] = scale[:rows].astype(y.dtype) @ parts
+
+
+@in_llvm(_sum_rows)
 def sum_rows(typing_context: Any, y: Any, x: Any, width: Any, which: Any, scale: Any, rows: Any, n: Any) -> Any:
     """Set y[:n] to the sum of scale[e] x[which[e], :n] over e < rows; x has rows of `width` numbers of y's type."""
 
@@ -140,7 +149,12 @@ def sum_rows(typing_context: Any, y: Any, x: Any, width: Any, which: Any, scale:
     return types.void(y, x, wide, which, scale, wide, wide), generate
 
 
-@intrinsic
+def _add_outer(y: Any, at: int, scale: float, u: Any, x: Any, rows: int, n: int) -> None:
+    factors = (scale * u[:rows]).astype(y.dtype)
+    y[:rows, at : at + n] += factors[:, None] * x.reshape(-1)[at : at + n]
+
+
+@in_llvm(_add_outer)
 def add_outer(typing_context: Any, y: Any, at: Any, scale: Any, u: Any, x: Any, rows: Any, n: Any) -> Any:
     """Add scale u[i] x[at + k] to y[i, at + k] for i < rows and k < n; x has as many numbers as a row of y."""
 

@@ -173,7 +173,7 @@ class OnlineNewton(OnlineLearner):
             power=power,
             alpha0=float(self.alpha0),
             shrink_first=int(self.shrink_first),
-            shrunk=shrunk_count(m, self.beta) if self.sketch == "pfd" else m,
+            shrunk=shrunk_count(m, float(self.beta)) if self.sketch == "pfd" else m,
             added=0.5 if self.sketch == "rfd" else 0.0,
         )
 

@@ -324,7 +324,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         """
         view = self._view
         lam, off = np.sort(view.floor_lam)[::-1], view.rounding
-        high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + self.alpha0)
+        high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + float(self.alpha0))
         return np.maximum(lam - off, 0.0) + view.floor_alpha, high + off
 
     def bracket_logdet(self) -> tuple[float, float]:

@@ -82,15 +82,15 @@ class ExactSecondMoment(BaseSketch):
         return View(
             components=np.ascontiguousarray(v[:, live].T),
             lam=values[live],
-            alpha=self.alpha0,
+            alpha=float(self.alpha0),
             error_bound=off,
             rounding=off,
             squared_norm=factor * state.squared_norm,
             weight=factor * state.weight,
             mean=None if state.mean is None else state.mean[0],
             floor_lam=values[live],
-            floor_alpha=self.alpha0,
-            ceiling_alpha=self.alpha0,
+            floor_alpha=float(self.alpha0),
+            ceiling_alpha=float(self.alpha0),
         )
 
     def _union(self, one: Unread, two: Unread) -> ExactState:

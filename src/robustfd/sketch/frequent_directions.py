@@ -61,7 +61,7 @@ class _FrequentDirections(BaseSketch):
 
     def _plain_view(self, state: State, *, lifted: float = 0.0, share: float = 0.0) -> View:
         """Return the view with `lifted` times Delta on the kept directions and `share` times Delta on all."""
-        alpha = self.alpha0 + share * state.delta
+        alpha = float(self.alpha0) + share * state.delta
         return View(
             components=unit_rows(state.b, state.lam),
             lam=state.lam + lifted * state.delta,
@@ -72,8 +72,8 @@ class _FrequentDirections(BaseSketch):
             weight=state.weight,
             mean=None if state.mean is None else state.mean[0],
             floor_lam=state.lam,
-            floor_alpha=self.alpha0,
-            ceiling_alpha=self.alpha0 + state.delta,
+            floor_alpha=float(self.alpha0),
+            ceiling_alpha=float(self.alpha0) + state.delta,
         )
 
 
@@ -124,9 +124,9 @@ def documented(extra: str = "", attributes: str = "") -> Any:
     """Return the decorator that fills in what the docstrings of the family share."""
 
     def finish(cls: type) -> type:
-        assert cls.__doc__ is not None
-        shared = _PARAMETERS.strip().format(extra=extra, attributes=attributes)
-        cls.__doc__ = cls.__doc__.replace("{parameters}", shared)
+        if cls.__doc__ is not None:  # as with `python -OO`
+            shared = _PARAMETERS.strip().format(extra=extra, attributes=attributes)
+            cls.__doc__ = cls.__doc__.replace("{parameters}", shared)
         return cls
 
     return finish
@@ -219,7 +219,7 @@ class ParameterizedFrequentDirections(_FrequentDirections):
         check_real("beta", self.beta, 0.0, 1.0, open_low=True)
 
     def _shrunk_count(self) -> int:
-        return shrunk_count(self.sketch_size, self.beta)
+        return shrunk_count(self.sketch_size, float(self.beta))
 
     def _view_of(self, state: State) -> View:
         return self._plain_view(state)

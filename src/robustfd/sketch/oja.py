@@ -81,7 +81,7 @@ class OjaSketch(RandomSketch):
         order = np.argsort(-state.energy, kind="stable")
         order = order[state.energy[order] > 0]
         b = np.sqrt(state.energy[order])[:, None] * state.vt.T[order]
-        return trivial_view(self.alpha0, b, factor * state.energy[order], state, factor)
+        return trivial_view(float(self.alpha0), b, factor * state.energy[order], state, factor)
 
     def _union(self, one: Unread, two: Unread) -> OjaState:
         raise NotImplementedError(

@@ -88,7 +88,7 @@ class RandomProjectionSketch(RandomSketch):
         b = np.ascontiguousarray(state.bt.T)
         # With room for one row more than there are, a shrink takes nothing: it only makes the rows orthogonal.
         shrunk = shrink_stack(b[:0], np.zeros(0), b, len(b) + 1, len(b) + 1, solver=self.solver)
-        return trivial_view(self.alpha0, shrunk.rows, factor * shrunk.lam, state, factor)
+        return trivial_view(float(self.alpha0), shrunk.rows, factor * shrunk.lam, state, factor)
 
     def _union(self, one: Unread, two: Unread) -> ProjectionState:
         a, b = one.state, two.state

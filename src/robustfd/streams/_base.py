@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from robustfd.streams._checksum import Checksum
 from robustfd.streams._inputs import Input
 
 BLOCK_BYTES = 1 << 20
@@ -58,8 +59,9 @@ class Position:
     stored: int = 0  # bytes of all inputs so far, as they are stored: for progress only
     skipped: int = 0  # bad rows of all inputs so far
     dropped: int = 0  # numbers of features beyond the last, of all inputs so far
+    checksum: str = ""  # of all rows so far; empty if it is not known, as in positions of older versions
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int | str]:
         """Return a JSON object."""
         return asdict(self)
 
@@ -68,7 +70,8 @@ class Position:
         """Return the position that `to_json` wrote; raise `StreamError` if it is none."""
         names = cls.__dataclass_fields__
         if not isinstance(document, dict) or any(
-            name not in names or type(value) is not int or value < 0 for name, value in document.items()
+            name not in names or type(value) is not type(names[name].default) or (type(value) is int and value < 0)
+            for name, value in document.items()
         ):
             raise StreamError(f"{document!r:.100} is no position of a stream.")
         return cls(**document)
@@ -92,6 +95,16 @@ class Survey:
             self.labels.update(labels)
             if len(self.labels) > MOST_LABELS:
                 self.labels = None
+
+
+def _cut(block: Block, n: int) -> tuple[Block, Block]:
+    """Return the first n rows of a block, and the others."""
+    if n >= block.X.shape[0]:
+        return block, Block(block.X[:0], None if block.y is None else block.y[:0])
+    head, tail = (
+        Block(block.X[rows], None if block.y is None else block.y[rows]) for rows in (slice(n), slice(n, None))
+    )
+    return head, tail
 
 
 class Stream(ABC):
@@ -148,11 +161,40 @@ class Stream(ABC):
 
     def __iter__(self) -> Iterator[Block]:
         self.skipped, self.position = [], self._start
-        for block, position in self._blocks(self._start):
+        for block, position in self._going_on(self._start):
             self.position = position
             if block.X.shape[0]:
                 yield block
         self._require_rows(self.position.rows, self.position.skipped)
+
+    def _going_on(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        """Yield the blocks behind a position, each with the position after it; raise if the rows before are others.
+
+        The rows before are read again: what comes next depends on how many they were, not on a place in a file that
+        may have been changed. Rows may have been added behind them.
+        """
+        if start.rows and not start.checksum:
+            yield from self._blocks(start)
+            return
+        left, checksum = start.rows, Checksum()
+        for block, position in self._blocks(Position()):
+            if left:
+                before, block = _cut(block, left)
+                checksum.add(*before)
+                left -= before.X.shape[0]
+                if not left and str(checksum) != start.checksum:
+                    raise StreamError(
+                        f"{self._names()} was changed: the first {start.rows} rows are not those that were read "
+                        "before. Bring the old content back, or start anew, without the position or the checkpoint."
+                    )
+                if not block.X.shape[0]:
+                    continue
+            checksum.add(*block)
+            yield block, replace(position, checksum=str(checksum))
+        if left:
+            raise StreamError(
+                f"{self._names()} ends before row {start.rows}, up to where it was read before: it was changed."
+            )
 
     def survey(self) -> Survey:
         """Read everything once, and return how many rows there are and their labels; not for pipes."""

@@ -31,6 +31,8 @@ class Input:
         self.size: int | None = None  # in bytes, as stored, when it was found
         self._owned = False  # whether a file that can be read only once was opened here
         if isinstance(source, str) and source == "-":
+            if sys.stdin is None:
+                raise OSError("Standard input is closed.")
             self.name, self._file = "standard input", sys.stdin.buffer
         elif hasattr(source, "read"):
             self.name, self._file = str(getattr(source, "name", "<file object>")), source

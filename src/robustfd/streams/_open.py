@@ -96,7 +96,9 @@ def open_stream(
     layout : dict, optional
         The `layout` of another stream: columns will be the same.
     start : Position, optional
-        The `position` of another stream of the same source: reading goes on there.
+        The `position` of another stream of the same source: reading goes on there. The rows before are read again, and
+        compared with the position's checksum. If they are not the same there is a `StreamError`; rows that were added
+        behind them are welcome.
 
     Returns
     -------

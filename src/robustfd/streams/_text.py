@@ -102,10 +102,12 @@ def _skip(file: Any, offset: int, name: str) -> None:
             raise changed from error  # no file can be as long as that
         left = 1
     while left:
-        got = len(file.read(min(left, 1 << 22)))
+        got = file.read(min(left, 1 << 22))
         if not got:
             raise changed
-        left -= got
+        left -= len(got)
+    if got[-1:] not in (b"\n", b"\r") and file.peek(1):  # only the last line of a file has no line feed
+        raise StreamError(f"{name} has no line that begins at byte {offset}, up to where it was read: it was changed.")
 
 
 def shown(text: Any, most: int = 80) -> str:

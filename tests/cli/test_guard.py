@@ -1,0 +1,144 @@
+"""No result takes the place of what is read: every command, every file that it reads, every file that it writes."""
+
+import inspect
+import os
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, get_args, get_origin
+
+import pytest
+import typer
+from typer.main import get_command
+
+from robustfd.cli import _COMMANDS
+from robustfd.cli._guard import READ, WRITE
+from robustfd.cli._parameters import use_of
+
+NAMES = [name for names in _COMMANDS.values() for name in names]
+
+
+def parameters(name):
+    """What a command is told: {parameter: (what it does with the file, how it is said on the command line)}."""
+    function = getattr(import_module(f"robustfd.cli.{name}"), name)
+    app = typer.Typer()
+    app.command(name)(function)
+    said = {each.name: each for each in get_command(app).params}
+    return {
+        each.name: (use_of(each), said[each.name], each) for each in inspect.signature(function).parameters.values()
+    }
+
+
+def is_path(annotation):
+    """Whether something annotated like this names a file."""
+    if get_origin(annotation) is Annotated:
+        return is_path(get_args(annotation)[0])
+    return annotation is Path or any(is_path(each) for each in get_args(annotation))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_that_names_a_file_says_what_is_done_with_it(name):
+    for parameter, (use, _, signature) in parameters(name).items():
+        if is_path(signature.annotation) or parameter == "files":
+            assert use in (READ, WRITE), f"{parameter} of {name} should be annotated with READ or WRITE (cli/_guard.py)"
+
+
+def command_line(name, given):
+    """The arguments that hand these files to a command, others it needs made up."""
+    words = [name]
+    for parameter, (_, said, _) in parameters(name).items():
+        if parameter in given or said.required:
+            value = str(given.get(parameter, f"other-{parameter}"))
+            words += [value] if said.param_type_name == "argument" else [said.opts[-1], value]
+    return words
+
+
+def pairs(first, second):
+    """All commands with a parameter of one use and another parameter of the other use."""
+    found = []
+    for name in NAMES:
+        uses = {parameter: use for parameter, (use, *_) in parameters(name).items()}
+        found += [
+            (name, one, two) for one in uses for two in uses
+            if uses[one] is first and uses[two] is second and (first is not second or one < two)
+        ]  # fmt: skip
+    return found
+
+
+def link(how, folder, target):
+    """Another name for a file."""
+    place = folder / "another-name"
+    if how == "the same name":
+        return target.name
+    if how == "another spelling":
+        return f"../{folder.name}/./{target.name}"
+    (place.symlink_to if how == "a symbolic link" else place.hardlink_to)(target)
+    return place.name
+
+
+HOW = ["the same name", "another spelling", "a symbolic link", "a hard link"]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name, read, written", pairs(READ, WRITE), ids="-".join)
+def test_no_result_takes_the_place_of_what_is_read(run, svm, tmp_path, monkeypatch, name, read, written, how):
+    monkeypatch.chdir(tmp_path)
+    content = svm.read_bytes()
+    done = run(*command_line(name, {read: svm.name, written: link(how, tmp_path, svm)}))
+    assert (done.status, done.out) == (2, "") and "is a file to read" in done.err and f"--{written}" in done.err
+    assert svm.read_bytes() == content and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name, one, other", pairs(WRITE, WRITE), ids="-".join)
+def test_no_two_results_are_one_file(run, tmp_path, monkeypatch, name, one, other, how):
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / "result"
+    if how == "a hard link":
+        target.touch()
+    done = run(*command_line(name, {one: target.name, other: link(how, tmp_path, target)}))
+    assert (done.status, done.out) == (2, "") and "are the same file" in done.err
+    assert f"--{one}" in done.err and f"--{other}" in done.err
+
+
+def test_there_are_such_commands():
+    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce"}
+    assert ("train", "files", "checkpoint") in pairs(READ, WRITE) and ("train", "checkpoint", "plot") in pairs(
+        WRITE, WRITE
+    )
+
+
+@pytest.fixture
+def model(run, svm, tmp_path):
+    assert run("train", svm, "-o", tmp_path / "model.rfd", "-q").status == 0
+    return tmp_path / "model.rfd"
+
+
+def test_an_export_without_a_name_does_not_replace_the_model(run, model):
+    for ending in ("npz", "csv"):
+        named = model.rename(model.with_suffix(f".{ending}"))
+        content = named.read_bytes()
+        done = run("export", named, "--to", ending)
+        assert done.status == 2 and "is a file to read" in done.err and named.read_bytes() == content
+        named.rename(model)
+
+
+def test_a_result_among_the_files_of_a_directory(run, svm, model, tmp_path):
+    """It is refused also if it is not there yet: the next run would read it."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    shutil.copy(svm, folder / "a.svm")
+    (tmp_path / "inside").symlink_to(folder / "a.svm")
+    for name in (folder / "a.svm", tmp_path / "inside"):
+        done = run("train", folder, "-o", name)
+        assert done.status == 2 and "is a file to read" in done.err
+    done = run("train", folder, "-o", folder / "model")
+    assert done.status == 2 and "would be one of the files to read" in done.err
+    assert run("train", folder, "-o", folder / "_model", "-q").status == 0  # which is passed over
+    assert os.listdir(folder).count("a.svm") == 1 and (folder / "a.svm").read_bytes() == svm.read_bytes()
+
+
+def test_a_device_is_nobodys_place(run, svm, model):
+    done = run("train", svm, "-o", os.devnull, "--checkpoint", svm.with_suffix(".kept"), "-q")
+    assert done.status == 0
+    assert run("predict", model, svm, "-o", "-").status == 0
