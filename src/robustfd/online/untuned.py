@@ -516,6 +516,8 @@ class UntunedState:
 def _most_entries(x: Any, part: slice) -> int:
     """Return the most entries that one of these rows has."""
     if isinstance(x, CsrRows):
+        if len(x.indptr) == 2:  # a single row
+            return int(x.indptr[1] - x.indptr[0])
         return int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
     return int(x.shape[1])
 
