@@ -115,3 +115,14 @@ def test_result_is_json_on_request_and_a_table_otherwise(run, svm, tmp_path):
     assert json.loads(done.out)["kind"] == "RobustFrequentDirections"
     assert "certified" not in done.out
     assert "relative error bound" in run("info", tmp_path / "s.rfd").out
+
+
+def test_a_header_of_numbers_is_said_and_can_be_overruled(run, tmp_path):
+    path, output = tmp_path / "rows.csv", tmp_path / "s.rfd"
+    path.write_text("0,1,2,3,y\n" + "".join(f"{k / 7},{k},{-k},{k % 3},{k % 2}\n" for k in range(5)))
+    seen = run("sketch", path, "-o", output, "--json")
+    assert (seen.json["rows"], seen.json["features"]) == (5, 5)
+    assert "the first line is taken for names of columns (--no-header" in seen.err
+    told = run("sketch", path, "-o", output, "--json", "--no-header", "--hash-bits", 3)
+    assert (told.json["rows"], told.json["features"]) == (6, 12)
+    assert "first line" not in told.err

@@ -313,3 +313,37 @@ def test_cut_short(put):
         read(path)
     with pytest.raises(StreamError, match="rows.csv.gz is damaged or cut short"):
         read(put(gzip.compress(text.encode())[:15], "rows.csv.gz"))
+
+
+PANDAS = "0,1,2,3,y\n" + "".join(f"{k / 7},{k},{-k},{k % 3},{k % 2}\n" for k in range(5))
+
+
+@pytest.mark.parametrize("text, header", [
+    (PANDAS, True), ("," + PANDAS.replace("\n", "\n9,", 5), True),  # as pandas writes it, without and with an index
+    ("0,1,2\n0.5,1.25,3.5\n1.5,2.5,0.1\n", True), ("country,2019,2020\nX,1.5,2.5\nY,0.1,0.2\n", True),
+    (",".join(map(str, range(9))) + "\n" + "5,5,5,5,5,5,5,5,5\n", True),
+    ("0,1,2\n3,4,5\n", False), ("2,3\n0.5,1\n", False), ("1,2\n3,4\n", False), ("0.5,1,2\n3.5,4,5\n", False),
+    ("63,?,1\n64,3,2\n", False), ("63,NA,1\n64,3,2\n", False), ("a,1\nb,2\n", False), ("1,1,x\n2,2,3\n", False),
+    ("0,1,2\n", False),
+])  # fmt: skip
+def test_a_header_of_numbers_is_told_by_the_columns_below(put, text, header):
+    path = put(text)
+    stream = open_stream(path, hash_bits=3, missing="zero")
+    assert rows_of(stream)[0].shape[0] == len(text.splitlines()) - header
+    assert f"{path}: the first line is taken for {'names' if header else 'a row'}" in stream.remarks[0]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_what_is_said_about_a_header_of_numbers_beats_what_is_seen(put, header):
+    stream = open_stream(put(PANDAS), header=header, hash_bits=3)
+    assert rows_of(stream)[0].shape[0] == 6 - header
+    assert stream.remarks == []
+
+
+def test_names_that_are_numbers_name_the_columns(put):
+    stream = open_stream(put(PANDAS), target="y")
+    assert [stream.feature_name(k) for k in range(stream.n_features)] == ["0", "1", "2", "3"]
+
+
+def test_a_plain_header_needs_no_remark(put):
+    assert open_stream(put("a,b\n1,2\n")).remarks == []

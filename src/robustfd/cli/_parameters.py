@@ -56,7 +56,8 @@ class Reading:
         bool | None, _reading("--zero-based/--one-based", help="Whether indices of LIBSVM text begin with 0.")
     ] = None
     header: Annotated[
-        bool | None, _reading("--header/--no-header", help="Whether CSV begins with names of columns.")
+        bool | None,
+        _reading("--header/--no-header", help="Whether CSV begins with names of columns; by default its columns tell."),
     ] = None
     delimiter: Annotated[str | None, _reading("--delimiter", help="Between fields of CSV.", metavar="CHARACTER")] = None
     missing: Annotated[

@@ -121,6 +121,7 @@ class Pass:
                 "Remove it to start anew."
             )
         first, kept_rows = self.position, self.position.rows
+        report_remarks(stream, self.talk)
         with _Signals() as signals, Bar(stream, self.talk) as bar, Ahead(stream) as source:
             while True:
                 try:
@@ -210,8 +211,15 @@ class Pass:
         return "The model is lost."
 
 
+def report_remarks(stream: Stream, talk: Talk) -> None:
+    """Say what was decided about the files, once."""
+    while stream.remarks:
+        say(talk, stream.remarks.pop(0))
+
+
 def report_losses(stream: Stream, talk: Talk) -> None:
-    """Say what was skipped and left out."""
+    """Say what was decided, skipped and left out."""
+    report_remarks(stream, talk)
     if stream.position.skipped:
         say(talk, f"skipped {stream.position.skipped:,} rows that could not be read:")
         for message in stream.skipped:

@@ -125,6 +125,8 @@ class Stream(ABC):
         Of all inputs, None if that cannot be known.
     skipped : list of str
         The first ten messages about rows that were skipped; `position.skipped` is how many there were.
+    remarks : list of str
+        What was decided about the inputs that could have been decided otherwise.
     """
 
     n_features: int
@@ -141,6 +143,7 @@ class Stream(ABC):
         self.on_error = on_error
         self.block_bytes = block_bytes
         self.skipped: list[str] = []
+        self.remarks: list[str] = []
         self.position = self._start = start or Position()
         self._surveyed: Survey | None = None
 

@@ -1,5 +1,6 @@
 """Columns of Arrow tables to numbers, codes and labels."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ _MISSING = pa.array(
 )  # what stands for a number that is missing: "", "NA", "null", ...
 
 
+@lru_cache(maxsize=1000)
 def kind_of(type_: Any) -> str | None:
     """Return NUMBER or TEXT, None for a type of Arrow that is neither."""
     if pa.types.is_dictionary(type_):
@@ -24,8 +26,28 @@ def kind_of(type_: Any) -> str | None:
     return TEXT if str(type_) in ("string", "large_string", "string_view") else None
 
 
+def looks(values: Any) -> tuple[Any, Any, Any]:
+    """Return masks of fields, as bytes, that are missing, that are whole numbers, and that are numbers."""
+    masks = (
+        pc.is_in(values, value_set=_MISSING.cast(pa.binary())),
+        pc.match_substring_regex(values, pattern=r"^[ \t]*[+-]?[0-9]{1,18}[ \t]*$"),
+        pc.match_substring_regex(values, pattern=r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"),
+    )
+    missing, whole, number = (mask.to_numpy(zero_copy_only=False) for mask in masks)
+    return missing, whole, number
+
+
+def is_single(array: Any) -> bool:
+    """Return whether a column is float32."""
+    return not isinstance(array, np.ndarray) and array.type == pa.float32()
+
+
 def as_floats(array: Any) -> tuple[Any, Any]:
     """Return a column as float64 (float32 as it is), NaN where it is missing, and a mask of what is no number."""
+    if isinstance(array, np.ndarray):
+        return array, None
+    if array.type == pa.float64():
+        return array.to_numpy(zero_copy_only=False), None
     array, wrong = _plain(array), None
     if kind_of(array.type) == TEXT:
         array, wrong = converted(array, pa.float64())
@@ -50,6 +72,8 @@ def as_codes(array: Any) -> tuple[Any, Any]:
 
 def as_labels(array: Any) -> tuple[Any, Any]:
     """Return a column as labels, str objects, int64 or float64, and a mask of rows that have none that is finite."""
+    if isinstance(array, np.ndarray):
+        return array, ~np.isfinite(array)
     if kind_of(array.type) == TEXT:
         codes, values = as_codes(array)
         return np.array([*values.to_pylist(), None], dtype=object)[codes], codes < 0

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams._base import Block, Position
-from robustfd.streams._columns import as_codes, as_floats, as_labels, hashed, sparse_rows
+from robustfd.streams._columns import as_codes, as_floats, as_labels, hashed, is_single, sparse_rows
 from robustfd.streams._layout import Layout
 from robustfd.streams._pyarrow import pa, pc
 
@@ -49,7 +49,7 @@ class Converter:
     def _numbers(self, piece: Piece, n: int, wrong: "_Wrong") -> Any:
         """Return the columns of numbers as an array of rows."""
         pairs = [(array, column.name) for array, column in zip(piece.features, self._layout.columns) if not column.text]
-        single = not self._layout.texts and all(array.type == pa.float32() for array, _ in pairs)
+        single = not self._layout.texts and all(is_single(array) for array, _ in pairs)
         x = np.empty((n, len(pairs)), np.float32 if single else np.float64)
         for j, (array, name) in enumerate(pairs):
             x[:, j], no_number = as_floats(array)
@@ -57,7 +57,8 @@ class Converter:
                 wrong.add(no_number, f"the column {name!r} should be a number")
         if not np.isfinite(x).all():
             empty = np.isnan(x)
-            for j, (_, name) in enumerate(pairs):
+            for j in np.flatnonzero(~np.isfinite(x).all(axis=0)).tolist():
+                name = pairs[j][1]
                 if not self._fill:
                     wrong.add(empty[:, j], f"the column {name!r} is missing (missing='zero' takes it for 0)")
                 wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")

@@ -1,14 +1,16 @@
 """Records of CSV to columns: by pyarrow, all at once; where that fails, those that do not fit are looked for."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from robustfd.streams._columns import converted
+from robustfd.streams._columns import converted, looks
 from robustfd.streams._pyarrow import pa, pc, pcsv
-from robustfd.streams._records import BEGIN, END, FIELDS, blank, last_end, records
+from robustfd.streams._records import BEGIN, END, FIELDS, blank, fields_of, last_end, records
 
+WIDE = 1024  # columns, above which nothing may take long for each of them
 TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())
 _WHAT = {pa.bool_(): "true or false", TEXT_FIELD: "text in UTF-8"}
 
@@ -35,18 +37,65 @@ class Fields:
         return self._fitting(text)
 
     def read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
-        """Return columns of these types, or all of those they seem to be; raise if one does not fit."""
-        names = [str(k) for k in range(len(self.names))]  # the true ones may occur twice
-        table = pcsv.read_csv(
-            pa.py_buffer(text),
-            pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
-            pcsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text),
-            pcsv.ConvertOptions(
-                column_types={names[k]: type_ for k, type_ in types.items()},
-                include_columns=[names[k] for k in types],
-            ),
-        )
-        return {int(name): _whole(table.column(name)) for name in table.column_names}
+        """Return columns of these types; raise if one does not fit. Of many columns those of numbers are arrays."""
+        if len(self.names) <= WIDE:
+            return _read(text, self.delimiter, len(self.names), types)
+        numbers = [k for k, type_ in types.items() if type_ == pa.float64()]
+        others = [k for k, type_ in types.items() if type_ != pa.float64()]
+        found: dict[int, Any] = {}
+        if numbers:
+            column = self._as_one(text, numbers, pa.float64()).to_numpy(zero_copy_only=False)
+            found = dict(zip(sorted(numbers), column.reshape(-1, len(numbers)).T))
+        for k, array in self._one_by_one(text, sorted(others), types):
+            found[k] = array
+        return {k: found[k] for k in types}
+
+    def inferred(self, text: bytes) -> list[Any]:
+        """Return the types that columns seem to have; raise if records do not have all their fields."""
+        width = len(self.names)
+        if width <= WIDE:
+            found = _read(text, self.delimiter, width, {})
+            return [found[k].type for k in range(width)]
+        values = self._as_one(text, range(width), pa.binary())
+        missing, whole, number = (part.reshape(-1, width) for part in looks(values))
+        types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
+        for k in np.flatnonzero(missing.all(axis=0)).tolist():
+            types[k] = pa.null()
+        for k, array in self._one_by_one(text, np.flatnonzero(~(missing | number).all(axis=0)).tolist(), {}):
+            types[k] = array.type
+        return types
+
+    def matrix(self, text: bytes) -> Any:
+        """Return all fields as one array of bytes, record after record; raise if these do not have all their fields."""
+        return self._as_one(text, range(len(self.names)), pa.binary())
+
+    def _as_one(self, text: bytes, which: Sequence[int], type_: Any) -> Any:
+        """Return some columns as one, record after record."""
+        return _read(self._some(text, which, "\n"), self.delimiter, 1, {0: type_}, empty=True)[0]
+
+    def _one_by_one(self, text: bytes, which: list[int], types: dict[int, Any]) -> Iterator[tuple[int, Any]]:
+        """Yield some columns, read not too many at a time: pyarrow takes ten kilobytes for each while it reads."""
+        if not which:
+            return
+        part = self._some(text, which)
+        if len(which) <= WIDE:
+            known = {j: types[k] for j, k in enumerate(which) if k in types}
+            for j, array in _read(part, self.delimiter, len(which), known, empty=True).items():
+                yield which[j], array
+            return
+        narrow, half = Fields(self.delimiter, [""] * len(which), {}), len(which) // 2
+        for few in (range(half), range(half, len(which))):
+            for j, array in narrow._one_by_one(part, list(few), {j: types[which[j]] for j in few if which[j] in types}):
+                yield which[j], array
+
+    def _some(self, text: bytes, which: Sequence[int], between: str = "") -> bytes:
+        """Return the text of some columns."""
+        keep = np.zeros(len(self.names), bool)
+        keep[list(which)] = True
+        part = fields_of(text, self.delimiter, keep, between or self.delimiter)
+        if part is None:
+            raise pa.ArrowInvalid(f"a record does not have {len(self.names)} fields")
+        return part
 
     def _fitting(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
         """Return the needed columns of the records that fit, which these are, and what is wrong with the others."""
@@ -76,6 +125,23 @@ class Fields:
         return rest, kept, wrong
 
 
+def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, empty: bool = False) -> dict[int, Any]:
+    """Return columns of these types, or all of those they seem to be; raise if one does not fit.
+
+    An empty line is a record only if `empty` says so.
+    """
+    names = [str(k) for k in range(width)]  # the true ones may occur twice
+    table = pcsv.read_csv(
+        pa.py_buffer(text),
+        pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
+        pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in text, ignore_empty_lines=not empty),
+        pcsv.ConvertOptions(
+            column_types={names[k]: type_ for k, type_ in types.items()}, include_columns=[names[k] for k in types]
+        ),
+    )
+    return {int(name): _whole(table.column(name)) for name in table.column_names}
+
+
 def _converted(array: Any, type_: Any) -> tuple[Any, Any]:
     """Return bytes as the type of a column, and a mask of what does not fit."""
     result, misfit = converted(array, pa.string() if type_ == TEXT_FIELD else type_)
@@ -91,6 +157,8 @@ def _whole(column: Any) -> Any:
 
 def _or_null(array: Any) -> Any:
     """Return a column with null where there is no text."""
+    if isinstance(array, np.ndarray):
+        return array
     if pa.types.is_dictionary(array.type):
         values = array.dictionary
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)

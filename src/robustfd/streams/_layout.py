@@ -1,5 +1,6 @@
 """Which columns of a table become which columns of X, as JSON can hold it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, Stream
 MOST_VALUES = 100_000  # of text, for which there is a column each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table: numbers, or text with the values that have a column of X each (none: they are hashed)."""
 
@@ -114,23 +115,31 @@ def chosen(
     if columns is None:
         features = [k for k in range(len(names)) if k != label]
     else:
-        features = [place(names, which, "columns") for which in columns]
+        where = places_of(names)
+        features = [place(names, which, "columns", where) for which in columns]
         if label in features:
             raise ValueError(f"columns={columns!r:.100} has the target in it, {target!r}; leave it out.")
     if not features:
         raise ValueError(f"There is no column of features: there are {listed(names)}, and the target is {target!r}.")
     used = [names[k] for k in features] + ([] if label is None else [names[label]])
+    among_used, among_all = Counter(used), Counter(names)
     for name in used:
-        if used.count(name) > 1 or names.count(name) > 1:
+        if among_used[name] > 1 or among_all[name] > 1:
             raise StreamError(f"There are two columns {name!r}: columns= must pick others, each once, or rename one.")
     bits = (hash_bits or DEFAULT_BITS) if any(text[k] for k in features) else None
     return Layout(tuple(Column(names[k], text[k]) for k in features), bits, None if label is None else names[label])
 
 
-def place(names: Sequence[str], which: Any, argument: str) -> int:
+def places_of(names: Sequence[str]) -> dict[str, int]:
+    """Return the number of each column by its name, the first of those that have the same."""
+    return {name: k for k, name in reversed(list(enumerate(names)))}
+
+
+def place(names: Sequence[str], which: Any, argument: str, where: dict[str, int] | None = None) -> int:
     """Return the number of the column that is called so, or has this number; negative ones count from the end."""
-    if isinstance(which, str) and which in names:
-        return list(names).index(which)
+    where = places_of(names) if where is None else where
+    if isinstance(which, str) and which in where:
+        return where[which]
     if isinstance(which, int | np.integer) and not isinstance(which, bool) and -len(names) <= which < len(names):
         return int(which) % len(names)
     raise ValueError(f"{argument}: {which!r} is no column; there are {listed(names)}, numbered from 0.")

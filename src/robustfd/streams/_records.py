@@ -71,6 +71,53 @@ def find_records(text: Any, delimiter: int, found: Any) -> int:
     return k
 
 
+@compiled
+def copy_fields(text: Any, delimiter: int, keep: Any, between: int, out: Any) -> int:
+    """Put the fields k of each record with keep[k], a byte between two, a line feed behind them; return the end.
+
+    It is -1 if a record does not have as many fields as there are in keep. Empty records are left out.
+    """
+    i = end = 0
+    while i < len(text):
+        if text[i] == 10 or text[i] == 13:
+            i += 1
+            continue
+        field, first = 0, True
+        while True:
+            begin = i
+            if i < len(text) and text[i] == 34:
+                i = min(closing(text, i) + 1, len(text))
+            while i < len(text) and text[i] != delimiter and text[i] != 10 and text[i] != 13:
+                i += 1
+            if field == len(keep):
+                return -1
+            if keep[field]:
+                if not first:
+                    out[end] = between
+                    end += 1
+                out[end : end + i - begin] = text[begin:i]
+                end, first = end + i - begin, False
+            field += 1
+            if i == len(text) or text[i] != delimiter:
+                break
+            i += 1
+        if field != len(keep):
+            return -1
+        out[end] = 10
+        end += 1
+    return end
+
+
+def fields_of(text: bytes, delimiter: str, keep: Any, between: str) -> bytes | None:
+    """Return the fields that a mask keeps of all records, a letter between two; None if a record has too few or many.
+
+    With a line feed between them they are a table of one column, which takes no time for each column of the first.
+    """
+    out = np.empty(len(text) + 1, np.uint8)
+    end = copy_fields(np.frombuffer(text, np.uint8), ord(delimiter), keep, ord(between), out)
+    return None if end < 0 else out[:end].tobytes()
+
+
 def records(text: bytes, delimiter: str, most: int | None = None) -> Any:
     """Return an array with a row BEGIN, END, LINE, FIELDS for each record of a text that is not empty, or the first."""
     letters = np.frombuffer(text, np.uint8)

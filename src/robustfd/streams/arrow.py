@@ -9,11 +9,13 @@ from typing import Any
 from robustfd.streams._base import Position, StreamError, about_row
 from robustfd.streams._convert import Piece
 from robustfd.streams._inputs import Input
+from robustfd.streams._layout import places_of
 from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
 from robustfd.streams._text import undamaged
 from robustfd.streams.table import Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
+_FEWEST = 16  # rows at once, however many columns there are: a few rows of a column take as long as one
 
 
 class _BatchStream(TableStream):
@@ -38,8 +40,9 @@ class _BatchStream(TableStream):
         """Yield the rows of a batch that were not read before, as many at a time as make a block."""
         name, size = self.inputs[file].name, self._rows_at_once(names)
         stored = sum(each.size or 0 for each in self.inputs[:file]) + int(share * (self.inputs[file].size or 0))
+        where, found = places_of(batch.schema.names), batch.columns
         for begin in range(max(done - first, 0), len(batch), size):
-            columns = [batch.column(batch.schema.get_field_index(each)).slice(begin, size) for each in names]
+            columns = [found[where[each]].slice(begin, size) for each in names]
             yield Piece(
                 columns[: len(self._layout.columns)],
                 columns[-1] if len(columns) > len(self._layout.columns) else None,
@@ -50,7 +53,7 @@ class _BatchStream(TableStream):
 
     def _rows_at_once(self, names: list[str]) -> int:
         """Return how many rows make a block."""
-        return max(self.block_bytes // (8 * len(names)), 1)
+        return max(self.block_bytes // (8 * len(names)), min(self.block_bytes // 64, _FEWEST))
 
     def _ends_early(self, file: int, row: int) -> StreamError:
         """Return the error about a position behind the end."""

@@ -9,7 +9,8 @@ import numpy as np
 from robustfd.streams._base import Position, StreamError
 from robustfd.streams._columns import TEXT, kind_of
 from robustfd.streams._convert import Piece
-from robustfd.streams._fields import TEXT_FIELD, Fields
+from robustfd.streams._fields import TEXT_FIELD, WIDE, Fields
+from robustfd.streams._header import decided, is_header, is_number
 from robustfd.streams._inputs import Input
 from robustfd.streams._pyarrow import pa
 from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
@@ -17,6 +18,7 @@ from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
 from robustfd.streams.table import Schema, TableStream
 
 _HEAD = 1 << 20  # bytes that tell the types of columns, whatever block_bytes is
+_SAMPLE = 100  # records that tell whether there is a header
 _CANDIDATES = "\t;,"
 
 
@@ -47,7 +49,10 @@ class CsvStream(TableStream):
         first = records(text, self._delimiter, 1)[0]
         fields = self._names_in(text[first[BEGIN] : first[END]], file)
         if self._header is None:
-            self._header = self._is_header(fields)
+            self._header = self._is_header(fields, text[first[END] :], file)
+        self._at_once = self.block_bytes
+        if len(fields) > WIDE:  # a few records take as long as one
+            self._at_once = max(self.block_bytes, 16 * int(first[END] - first[BEGIN]))
         self._header_at[file] = len(head) - len(text) + int(first[BEGIN])
         names = fields if self._header else [str(k) for k in range(len(fields))]
         if file > 0:
@@ -70,17 +75,22 @@ class CsvStream(TableStream):
     def _names_in(self, record: bytes, file: int) -> list[str]:
         """Return the fields of a record of names."""
         width = int(records(record, self._delimiter)[0, FIELDS])
-        how = Fields(self._delimiter, [""] * width, dict.fromkeys(range(width), pa.string()))
         try:
-            return [column[0].as_py() for column in how.read(record + b"\n", how.types).values()]
+            return Fields(self._delimiter, [""] * width, {}).matrix(record).cast(pa.string()).to_pylist()
         except pa.ArrowInvalid as error:
             raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(record)}") from error
 
-    def _is_header(self, fields: list[str]) -> bool:
-        """Return whether the first record is one of names: those of the layout, or none of them a number."""
+    def _is_header(self, fields: list[str], rest: bytes, file: int) -> bool:
+        """Return whether the first record is one of names: those of the layout, or as the records below it tell."""
         if self._given is not None and {column.name for column in self._given.columns} <= set(fields):
             return True
-        return not any(_is_number(field) for field in fields)
+        how = Fields(self._delimiter, fields, {})
+        found = records(rest, self._delimiter, _SAMPLE)
+        below = how.whole(rest[: found[-1, END]])[0] if len(found) else b""
+        header = is_header(fields, how.matrix(below) if below else [])
+        if any(is_number(field) for field in fields):
+            self.remarks.append(decided(self.inputs[file].name, header))
+        return header
 
     def _inferred(self, text: bytes, names: list[str]) -> list[Any]:
         """Return the types of columns as records show them, unless the layout knows better."""
@@ -88,13 +98,12 @@ class CsvStream(TableStream):
         how = Fields(self._delimiter, names, {})
         if not blank(text):
             try:
-                found = how.read(text, {})
+                types = how.inferred(text)
             except pa.ArrowInvalid as error:  # what is wrong with a record is said when it is read
                 text = how.whole(text)[0]
                 if not text:
                     raise StreamError(f"{self.inputs[0].name}: {error}") from error
-                found = how.read(text, {})
-            types = [found[k].type for k in range(len(names))]
+                types = how.inferred(text)
         known = {} if self._given is None else {column.name: column.text for column in self._given.columns}
         for k, name in enumerate(names):
             if types[k] == pa.binary() or known.get(name):
@@ -113,7 +122,7 @@ class CsvStream(TableStream):
             here = start if file == start.file else Position(file)
             header = self._header and here.offset <= self._header_at[file]
             cut = partial(cut_records, delimiter=self._delimiter)
-            for chunk in chunks(self.inputs[: file + 1], here, self.block_bytes, cut):
+            for chunk in chunks(self.inputs[: file + 1], here, self._at_once, cut):
                 text, line = bytes(chunk.text), chunk.first
                 if header and len(found := records(text, self._delimiter, 1)):
                     header, end = False, int(found[0, END])
@@ -151,12 +160,3 @@ class CsvStream(TableStream):
             lambda row, reason: message(row if kept is None else int(kept[row]), reason),
             [message(record, reason) for record, reason in wrong.items()],
         )
-
-
-def _is_number(field: str) -> bool:
-    """Return whether a field is a number."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

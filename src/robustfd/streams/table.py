@@ -1,6 +1,7 @@
 """What CSV, Parquet and Arrow share: columns of numbers and of text to blocks of rows."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,7 @@ from robustfd.streams._base import Block, Position, Stream, StreamError
 from robustfd.streams._columns import TEXT, as_codes, kind_of
 from robustfd.streams._convert import Converter, Piece
 from robustfd.streams._inputs import Input
-from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place
+from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place, places_of
 from robustfd.streams._pyarrow import named_errors, pa
 
 
@@ -83,6 +84,10 @@ class TableStream(Stream):
         """The columns of the table that become columns of X, and how."""
         return self._layout.to_json()
 
+    def feature_name(self, column: int) -> str:
+        """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
+        return self._layout.feature_name(column)
+
     def _named(self, target: str | int) -> str:
         """Return the name of the target of the first input."""
         return self._first.names[place(self._first.names, target, "target")]
@@ -95,18 +100,19 @@ class TableStream(Stream):
             raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")
         target = layout.target if self._target_needed or layout.target in names else None
         wanted = [column.name for column in layout.columns] + ([] if target is None else [target])
+        count, where = Counter(names), places_of(names)
         for column in wanted:
-            if names.count(column) != 1:
-                number = "no column" if column not in names else "more than one column"
+            if count[column] != 1:
+                number = "more than one column" if count[column] else "no column"
                 raise StreamError(f"{name} has {number} {column!r}; its columns are {listed(names)}.")
         for column in wanted:
-            type_ = schema.types[names.index(column)]
+            type_ = schema.types[where[column]]
             if kind_of(type_) is None:
                 raise StreamError(
                     f"{name}: the column {column!r} is of type {type_}, which is neither numbers nor text. "
                     "Name the columns to keep with columns=, or store it as numbers or text."
                 )
-        places = [names.index(column) for column in wanted]
+        places = [where[column] for column in wanted]
         return (places, None) if target is None else (places[:-1], places[-1])
 
     def _values(self) -> list[list[str]]:
