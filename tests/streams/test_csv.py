@@ -169,7 +169,7 @@ def long_head(tmp_path_factory):
     ("1,x,0\n1,x,0,5\n", 200_003, "4 fields instead of 3"),
     ("1,x,0\nabc,x,0\n", 200_003, "the column 'a' should be a number: 'abc,x,0'"),
     ('1,"two\nlines",0\nabc,x,0\n', 200_004, "the column 'a' should be a number"),
-    (",x,0\n", 200_002, "the column 'a' is missing (missing='zero' takes it for 0): ',x,0'"),
+    (",x,0\n", 200_002, "the column 'a' is missing (missing='zero' takes it for 0, drop=['a'] leaves"),
     ("nan,x,0\n", 200_002, "the column 'a' is missing"),
     ("1e999,x,0\n", 200_002, "the column 'a' is not finite"),
     ("1,x,\n", 200_002, "the target, column 'y', is missing"),
@@ -244,11 +244,12 @@ def test_many_skipped_records(put):
     assert len(stream.skipped) == 10
 
 
-def test_dates_are_refused_unless_left_out(put):
+def test_dates_are_numbers_or_left_out(put):
     path = put("when,a\n2020-01-01,1\n")
-    with pytest.raises(StreamError, match="'when' is of type date32.*columns="):
-        open_stream(path)
-    assert read(path, columns=["a"])[0].tolist() == [[1]]
+    assert read(path)[0].shape == (1, 8)
+    assert read(path, columns=["a"])[0].tolist() == [[1]] == read(path, drop=["when"])[0].tolist()
+    with pytest.raises(StreamError, match="'when' is of type date32.*not one of number, text"):
+        open_stream(path, target="when")
 
 
 def test_names_that_occur_twice(put):

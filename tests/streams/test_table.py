@@ -83,7 +83,6 @@ def test_a_dictionary_may_have_null_values_and_more_than_there_are_rows(put):
 
 
 REFUSED = {
-    "date32": pa.array([datetime.date(2020, 1, 1)]), "timestamp": pa.array([datetime.datetime(2020, 1, 1)]),
     "list": pa.array([[1, 2]]), "struct": pa.array([{"a": 1}]), "binary": pa.array([b"x"]),
     "duration": pa.array([datetime.timedelta(1)]),
 }  # fmt: skip
@@ -166,7 +165,9 @@ GOOD = {"kind": "table", "columns": [{"name": "a", "type": "number"}], "hash_bit
 
 @pytest.mark.parametrize("change", [
     {"kind": "libsvm"}, {"kind": None}, {"columns": None}, {"columns": []}, {"columns": ["a"]}, {"columns": [{}]},
-    {"columns": [{"name": 1, "type": "number"}]}, {"columns": [{"name": "a", "type": "date"}]},
+    {"columns": [{"name": 1, "type": "number"}]}, {"columns": [{"name": "a", "type": "dates"}]},
+    {"weight": 1}, {"id": "a"}, {"weight": "w", "id": "w"}, {"drop": "b"}, {"drop": [1]}, {"drop": ["a"]},
+    {"chosen": 1},
     {"columns": [{"name": "a", "type": "number"}] * 2}, {"columns": [{"name": "a", "type": "text"}]},
     {"columns": [{"name": "a", "type": "text", "values": [1]}]},
     {"columns": [{"name": "a", "type": "text", "values": ["u", "u"]}]},

@@ -41,11 +41,25 @@ def finite_rows(x: Any, y: Any) -> Any:
     return keep & np.isfinite(y) if labels else keep
 
 
-class Block(NamedTuple):
-    """Some rows: X, an array or a CSR matrix, and y, None if rows have no labels."""
-
+class _Pair(NamedTuple):
     X: Any
     y: Any
+
+
+class Block(_Pair):
+    """Some rows: the pair of X, an array or a CSR matrix, and y, None if rows have no labels.
+
+    What else there may be of rows of tables are attributes: `weight` and `id`, arrays or None.
+    """
+
+    weight: Any
+    id: Any
+
+    def __new__(cls, X: Any, y: Any, weight: Any = None, id: Any = None) -> "Block":
+        """Return rows with what belongs to them."""
+        self = super().__new__(cls, X, y)
+        self.weight, self.id = weight, id
+        return self
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 
 from robustfd._compile import compiled
 from robustfd.streams._hash import column_and_sign
+from robustfd.streams._layout import DATE, NUMBER, TEXT, TIME
 from robustfd.streams._pyarrow import pa, pc, pcsv
 
-NUMBER, TEXT = "numbers", "text"
 _MISSING = pa.array(
     pcsv.ConvertOptions().null_values
 )  # what stands for a number that is missing: "", "NA", "null", ...
@@ -17,12 +17,16 @@ _MISSING = pa.array(
 
 @lru_cache(maxsize=1000)
 def kind_of(type_: Any) -> str | None:
-    """Return NUMBER or TEXT, None for a type of Arrow that is neither."""
+    """Return what columns of a type of Arrow are in a layout, None if they are nothing that it knows."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
     is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
     if any(test(type_) for test in is_number):
         return NUMBER
+    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return DATE
+    if pa.types.is_time(type_):
+        return TIME
     return TEXT if str(type_) in ("string", "large_string", "string_view") else None
 
 
@@ -48,7 +52,7 @@ def as_floats(array: Any) -> tuple[Any, Any]:
         return array, None
     if array.type == pa.float64():
         return array.to_numpy(zero_copy_only=False), None
-    array, wrong = _plain(array), None
+    array, wrong = plain(array), None
     if kind_of(array.type) == TEXT:
         array, wrong = converted(array, pa.float64())
     elif array.type != pa.float32():
@@ -58,16 +62,35 @@ def as_floats(array: Any) -> tuple[Any, Any]:
 
 def as_codes(array: Any) -> tuple[Any, Any]:
     """Return where the value of each row of a column of text is among the distinct ones, -1 for null, and these."""
+    array = _known(array)
     if kind_of(array.type) == NUMBER:
-        array = _plain(array).cast(pa.string())
+        array = plain(array).cast(pa.string())
     # A dictionary may be that of a whole file: what is done for each value must not take longer than the rows do.
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
-        array = _plain(array).dictionary_encode()
+        array = plain(array).dictionary_encode()
     values, codes = array.dictionary, array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     if values.null_count:
         null = values.is_null().to_numpy(zero_copy_only=False)
         codes = np.where(null[codes] & (codes >= 0), -1, codes)
     return codes, values
+
+
+def with_empty(codes: Any, values: Any) -> tuple[Any, Any]:
+    """Return codes and values with the value "" instead of null."""
+    if (codes >= 0).all():
+        return codes, values
+    values = pa.concat_arrays([values.cast(pa.large_string()), pa.array([""], pa.large_string())])
+    known = pc.index(
+        values, pa.scalar("", pa.large_string())
+    ).as_py()  # the first: the empty value itself, if it is there
+    return np.where(codes < 0, known, codes), values
+
+
+def as_text(array: Any) -> Any:
+    """Return a column as str objects, "" where it is missing."""
+    if isinstance(array, np.ndarray):
+        array = pa.array(array, from_pandas=True)
+    return plain(array).cast(pa.large_string()).fill_null("").to_numpy(zero_copy_only=False)
 
 
 def as_labels(array: Any) -> tuple[Any, Any]:
@@ -77,7 +100,7 @@ def as_labels(array: Any) -> tuple[Any, Any]:
     if kind_of(array.type) == TEXT:
         codes, values = as_codes(array)
         return np.array([*values.to_pylist(), None], dtype=object)[codes], codes < 0
-    array = _plain(array)
+    array = plain(array)
     if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
         null = array.is_null().to_numpy(zero_copy_only=False)
         return array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), null
@@ -88,11 +111,11 @@ def as_labels(array: Any) -> tuple[Any, Any]:
 def converted(texts: Any, type_: Any) -> tuple[Any, Any]:
     """Return text, or bytes, as this type, null where it is missing or does not fit, and a mask of what does not."""
     codes, values = as_codes(texts)
-    fits, missing = _cast(values, pa.string()), pa.array(np.zeros(len(values), bool))
+    fits, missing = cast_where_it_fits(values, pa.string()), pa.array(np.zeros(len(values), bool))
     if type_ != pa.string():
         fits = pc.utf8_trim(fits, characters=" \t")
-        missing = pc.is_in(fits, value_set=_MISSING)
-        fits = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), fits), type_)
+        missing = is_missing(fits)
+        fits = cast_where_it_fits(pc.if_else(missing, pa.scalar(None, pa.string()), fits), type_)
     wrong = pc.and_(pc.and_not(fits.is_null(), missing), values.is_valid()).to_numpy(zero_copy_only=False)
     result = fits.take(pa.array(codes, mask=codes < 0))
     return result, (np.append(wrong, False)[codes] if wrong.any() else None)
@@ -113,12 +136,25 @@ def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
 _NONE = np.zeros(1, np.int64)
 
 
-def _plain(array: Any) -> Any:
+def _known(array: Any) -> Any:
+    """Return a column with text in a form that pyarrow can do everything with; views, as of polars, are not."""
+    if pa.types.is_dictionary(array.type) and str(array.type.value_type) == "string_view":
+        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
+    return array.cast(pa.large_string()) if str(array.type) == "string_view" else array
+
+
+def plain(array: Any) -> Any:
     """Return a column without a dictionary."""
+    array = _known(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def _cast(values: Any, type_: Any) -> Any:
+def is_missing(values: Any) -> Any:
+    """Return a mask of text that stands for a value that is missing."""
+    return pc.is_in(values, value_set=_MISSING)
+
+
+def cast_where_it_fits(values: Any, type_: Any) -> Any:
     """Return text as this type, null where it does not fit: found by halving."""
     try:
         return values.cast(type_)
@@ -126,7 +162,7 @@ def _cast(values: Any, type_: Any) -> Any:
         if len(values) == 1:
             return pa.nulls(1, type_)
         half = len(values) // 2
-        return pa.concat_arrays([_cast(values[:half], type_), _cast(values[half:], type_)])
+        return pa.concat_arrays([cast_where_it_fits(part, type_) for part in (values[:half], values[half:])])
 
 
 @compiled

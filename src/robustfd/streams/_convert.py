@@ -7,63 +7,109 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams._base import Block, Position
-from robustfd.streams._columns import as_codes, as_floats, as_labels, hashed, is_single, sparse_rows
-from robustfd.streams._layout import Layout
+from robustfd.streams._columns import (
+    as_codes,
+    as_floats,
+    as_labels,
+    as_text,
+    hashed,
+    is_single,
+    sparse_rows,
+    with_empty,
+)
+from robustfd.streams._layout import NUMBER, Layout
 from robustfd.streams._pyarrow import pa, pc
+from robustfd.streams._times import parts
+
+_WHAT_TO_DO = "missing='zero' takes it for 0, drop=[{!r}] leaves the column out, on_error='skip' such rows"
 
 
 class Piece(NamedTuple):
-    """Some rows of a file: its columns of features, in the order of the layout, and that of labels."""
+    """Some rows of a file: its columns of features, in the order of the layout, and those of labels, weights, ids."""
 
     features: list[Any]
-    target: Any
+    roles: dict[str, Any]
     position: Position  # behind them, but for rows, skipped and dropped
     message: Callable[[int, str], tuple[int, str]]  # for what is wrong with a row: something to sort by, and the text
     bad: list[tuple[int, str]]  # rows that are left out already
 
 
 class Converter:
-    """Makes blocks of columns: `fill` takes missing numbers for 0, `drop` passes over values that have no column."""
+    """Makes blocks of columns.
 
-    def __init__(self, layout: Layout, *, fill: bool, drop: bool):
-        self._layout, self._fill, self._drop = layout, fill, drop
+    `missing` says what becomes of a number that is missing: an "error", "zero", or "nan". With "nan" text that is
+    missing is the category "", else it has no entry. `drop` passes over values that have no column.
+    """
+
+    def __init__(self, layout: Layout, *, missing: str, drop: bool):
+        self._layout, self._missing, self._drop = layout, missing, drop
 
     def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
         """Return rows, messages about those left out, and how many values have no column."""
         n, wrong = len(piece.features[0]), _Wrong()
         x = self._numbers(piece, n, wrong)
-        y, codes, unknown = None, np.empty((0, n), np.int64), np.zeros(n, np.int64)
-        if piece.target is not None:
-            y, without = as_labels(piece.target)
-            wrong.add(without, f"the target, column {self._layout.target!r}, is missing or not finite")
+        others = self._roles(piece, wrong)
+        codes, unknown = np.empty((0, n), np.int64), np.zeros(n, np.int64)
         if self._layout.texts:
             codes, columns, signs = self._codes(piece, n, unknown, wrong)
         if wrong.rows:
             keep = np.ones(n, bool)
             keep[list(wrong.rows)] = False
-            x, y, codes, unknown = x[keep], None if y is None else y[keep], codes[:, keep], unknown[keep]
+            x, codes, unknown = x[keep], codes[:, keep], unknown[keep]
+            others = {role: values[keep] for role, values in others.items()}
         if self._layout.texts:
             x = _sparse(x, codes, columns, signs, self._layout.n_features)
-        return Block(x, y), piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
+        block = Block(x, others.get("target"), others.get("weight"), others.get("id"))
+        return block, piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
+
+    def _roles(self, piece: Piece, wrong: "_Wrong") -> dict[str, Any]:
+        """Return labels, weights and ids, those that there are."""
+        found = {}
+        for role, array in piece.roles.items():
+            name = getattr(self._layout, role)
+            if role == "target":
+                found[role], without = as_labels(array)
+                wrong.add(without, f"the target, column {name!r}, is missing or not finite")
+            elif role == "weight":
+                found[role], no_number = as_floats(array)
+                bad = ~(np.isfinite(found[role]) & (found[role] >= 0))
+                wrong.add(
+                    bad if no_number is None else bad | no_number,
+                    f"the weight, column {name!r}, should be a number >= 0",
+                )
+            else:
+                found[role] = as_text(array)
+        return found
 
     def _numbers(self, piece: Piece, n: int, wrong: "_Wrong") -> Any:
-        """Return the columns of numbers as an array of rows."""
-        pairs = [(array, column.name) for array, column in zip(piece.features, self._layout.columns) if not column.text]
+        """Return the columns of numbers, dates and times as an array of rows."""
+        pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if not column.text]
         single = not self._layout.texts and all(is_single(array) for array, _ in pairs)
-        x = np.empty((n, len(pairs)), np.float32 if single else np.float64)
-        for j, (array, name) in enumerate(pairs):
-            x[:, j], no_number = as_floats(array)
-            if no_number is not None:
-                wrong.add(no_number, f"the column {name!r} should be a number")
+        x = np.empty((n, len(self._layout.numbers)), np.float32 if single else np.float64)
+        j = 0
+        for array, column in pairs:
+            width = len(column.parts)
+            if column.kind == NUMBER:
+                x[:, j], misfit = as_floats(array)
+            else:
+                x[:, j : j + width], misfit = parts(array, column.kind)
+            if misfit is not None:
+                wrong.add(misfit, f"the column {column.name!r} should be a {column.kind}")
+            j += width
         if not np.isfinite(x).all():
-            empty = np.isnan(x)
-            for j in np.flatnonzero(~np.isfinite(x).all(axis=0)).tolist():
-                name = pairs[j][1]
-                if not self._fill:
-                    wrong.add(empty[:, j], f"the column {name!r} is missing (missing='zero' takes it for 0)")
-                wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
-            x[empty] = 0
+            self._not_finite(x, wrong)
         return x
+
+    def _not_finite(self, x: Any, wrong: "_Wrong") -> None:
+        """Take note of numbers that are missing, unless they may be, and of infinite ones."""
+        empty = np.isnan(x)
+        for j in np.flatnonzero(~np.isfinite(x).all(axis=0)).tolist():
+            name = self._layout.numbers[j][0].name
+            if self._missing == "error":
+                wrong.add(empty[:, j], f"the column {name!r} is missing ({_WHAT_TO_DO.format(name)})")
+            wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
+        if self._missing != "nan":
+            x[empty] = 0
 
     def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Wrong") -> tuple[Any, list[Any], list[Any]]:
         """Return for each column of text the codes of its rows, and for each code a column of X and a value."""
@@ -71,6 +117,8 @@ class Converter:
         codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
         for t, (array, column) in enumerate(pairs):
             codes[t], values = as_codes(array)
+            if self._missing == "nan":
+                codes[t], values = with_empty(codes[t], values)
             if column.values is None:
                 places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
             else:
@@ -79,6 +127,10 @@ class Converter:
                 places = places.to_numpy(zero_copy_only=False).astype(np.int64)
                 sign = np.ones(len(places))
                 unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
+                if self._missing == "nan":  # that there is no value is nothing new
+                    empty = pc.equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
+                    codes[t, unseen & np.append(empty, False)[codes[t]]] = -1
+                    unseen &= codes[t] >= 0
                 if not self._drop:
                     wrong.add(
                         unseen, f"the column {column.name!r} has a value that is new (unseen='drop' leaves it out)"

@@ -9,6 +9,7 @@ import numpy as np
 from robustfd.streams._columns import converted, looks
 from robustfd.streams._pyarrow import pa, pc, pcsv
 from robustfd.streams._records import BEGIN, END, FIELDS, blank, fields_of, last_end, records
+from robustfd.streams._times import seen_type
 
 WIDE = 1024  # columns, above which nothing may take long for each of them
 TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())
@@ -55,14 +56,14 @@ class Fields:
         width = len(self.names)
         if width <= WIDE:
             found = _read(text, self.delimiter, width, {})
-            return [found[k].type for k in range(width)]
+            return [seen_type(found[k]) for k in range(width)]
         values = self._as_one(text, range(width), pa.binary())
         missing, whole, number = (part.reshape(-1, width) for part in looks(values))
         types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
         for k in np.flatnonzero(missing.all(axis=0)).tolist():
             types[k] = pa.null()
         for k, array in self._one_by_one(text, np.flatnonzero(~(missing | number).all(axis=0)).tolist(), {}):
-            types[k] = array.type
+            types[k] = seen_type(array)
         return types
 
     def matrix(self, text: bytes) -> Any:

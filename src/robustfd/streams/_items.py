@@ -15,6 +15,16 @@ def pair(item: Any) -> tuple[Any, Any]:
     return item if isinstance(item, tuple) and len(item) == 2 else (item, None)
 
 
+def is_table(rows: Any) -> bool:
+    """Return whether rows are a table with names: a DataFrame of pandas or polars, or a table of pyarrow."""
+    return hasattr(rows, "__arrow_c_stream__") or is_pandas(rows)
+
+
+def is_pandas(rows: Any) -> bool:
+    """Return whether this is a DataFrame of pandas."""
+    return type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns")
+
+
 def rows_of(x: Any, y: Any, k: int) -> Block:
     """Return a block in order: X an array of floats or a CSR matrix, y an array."""
     name = f"Block {k} (from 0)"

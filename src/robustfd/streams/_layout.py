@@ -1,7 +1,7 @@
 """Which columns of a table become which columns of X, as JSON can hold it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,32 +13,59 @@ from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, Stream
 MOST_VALUES = 100_000  # of text, for which there is a column each
 
 
+NUMBER, TEXT, DATE, TIME = KINDS = ("number", "text", "date", "time")
+_PARTS = {
+    NUMBER: ("",),
+    TEXT: (),
+    DATE: ("", ":time_sin", ":time_cos", ":weekday_sin", ":weekday_cos", ":yearday_sin", ":yearday_cos"),
+    TIME: ("", ":time_sin", ":time_cos"),
+}  # the numbers that a column becomes, by what is put behind its name
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: numbers, or text with the values that have a column of X each (none: they are hashed)."""
+    """One column of a table. If it is text it has the values that have a column of X each (None: they are hashed)."""
 
     name: str
-    text: bool = False
+    kind: str = NUMBER
     values: tuple[str, ...] | None = None
+
+    @property
+    def text(self) -> bool:
+        """Whether it is text."""
+        return self.kind == TEXT
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is put behind its name for each of the numbers that it becomes."""
+        return _PARTS[self.kind]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        document: dict[str, Any] = {"name": self.name, "type": "text" if self.text else "number"}
+        document: dict[str, Any] = {"name": self.name, "type": self.kind}
         return document if self.values is None else {**document, "values": list(self.values)}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of X: those of numbers, then those of text, one for each value or 2^hash_bits for all of it."""
+    """The columns of X: those of numbers, then those of text, one for each value or 2^hash_bits for all of it.
+
+    Beside them a table may have columns of labels (`target`), of weights, of names of rows (`id`), and others that were
+    dropped. If the columns were `chosen` by name there may be any others.
+    """
 
     columns: tuple[Column, ...]
     hash_bits: int | None = None
     target: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    chosen: bool = False
 
     @cached_property
-    def numbers(self) -> list[Column]:
-        """The columns of numbers."""
-        return [column for column in self.columns if not column.text]
+    def numbers(self) -> list[tuple[Column, str]]:
+        """The columns of X that are numbers: the column of the table, and what is put behind its name."""
+        return [(column, part) for column in self.columns for part in column.parts]
 
     @cached_property
     def texts(self) -> list[Column]:
@@ -57,10 +84,17 @@ class Layout:
         """The number of columns of X."""
         return self.starts[-1]
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """The names of columns that are no features: target, weight and id, those that there are."""
+        named = {role: getattr(self, role) for role in ("target", "weight", "id")}
+        return {role: name for role, name in named.items() if name is not None}
+
     def feature_name(self, column: int) -> str:
         """Return what a column of X is called."""
         if column < len(self.numbers):
-            return self.numbers[column].name
+            source, part = self.numbers[column]
+            return source.name + part
         if self.hash_bits is not None:
             return f"hash {column - len(self.numbers)}"
         k = int(np.searchsorted(self.starts, column, side="right")) - 1
@@ -75,7 +109,9 @@ class Layout:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         columns = [column.to_json() for column in self.columns]
-        return {"kind": "table", "columns": columns, "hash_bits": self.hash_bits, "target": self.target}
+        others = {"weight": self.weight, "id": self.id, "drop": list(self.drop), "chosen": self.chosen}
+        document = {"kind": "table", "columns": columns, "hash_bits": self.hash_bits, "target": self.target}
+        return document | {name: value for name, value in others.items() if value}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
@@ -83,51 +119,70 @@ class Layout:
         if document.get("kind") != "table":
             kind = document.get("kind")
             raise StreamError(f"The layout of columns is that of {kind!r:.30}, and these are rows of a table.")
-        columns, bits, target = (document.get(name) for name in ("columns", "hash_bits", "target"))
+        columns, bits, drop = document.get("columns"), document.get("hash_bits"), document.get("drop", [])
+        roles = {role: document.get(role) for role in ("target", "weight", "id")}
         if not (
             isinstance(columns, list)
             and all(_is_column(each, hashed=bits is not None) for each in columns)
             and (bits is None or (type(bits) is int and 0 < bits <= MOST_BITS))
-            and (target is None or isinstance(target, str))
-            and (bits is None or any(each["type"] == "text" for each in columns))
+            and all(name is None or isinstance(name, str) for name in roles.values())
+            and (bits is None or any(each["type"] == TEXT for each in columns))
+            and isinstance(drop, list)
+            and all(isinstance(name, str) for name in drop)
+            and isinstance(document.get("chosen", False), bool)
         ):
             raise StreamError(f"{document!r:.100} is no layout of columns.")
-        names = [each["name"] for each in columns]
         read = tuple(
-            Column(each["name"], each["type"] == "text", tuple(each["values"]) if "values" in each else None)
-            for each in columns
+            Column(each["name"], each["type"], tuple(each["values"]) if "values" in each else None) for each in columns
         )
-        result = cls(read, bits, target)
-        if len({*names, target}) != len(names) + 1 or not 0 < result.n_features <= MOST_COLUMNS:
+        result = cls(read, bits, **roles, drop=tuple(drop), chosen=document.get("chosen", False))
+        names = [each["name"] for each in columns] + list(result.roles.values()) + drop
+        if len(set(names)) != len(names) or not 0 < result.n_features <= MOST_COLUMNS:
             raise StreamError(f"{document!r:.100} is no layout of columns.")
         return result
 
 
 def chosen(
     names: Sequence[str],
-    text: Sequence[bool],
-    target: str | int | None,
+    kinds: Sequence[str | None],
     columns: list[Any] | None,
     hash_bits: int | None,
+    roles: Mapping[str, str | int | None],
+    drop: Sequence[str | int] = (),
 ) -> Layout:
-    """Return the layout of a table whose columns have these names and are of text or not."""
-    label = None if target is None else place(names, target, "target")
+    """Return the layout of a table whose columns have these names and are of these kinds.
+
+    `roles` says which are the target, the weight and the id; what is in `drop` is left out.
+    """
+    where = places_of(names)
+    others = {role: place(names, which, role, where) for role, which in roles.items() if which is not None}
+    left_out = [place(names, which, "drop", where) for which in drop]
+    for role, which in others.items():
+        if which in left_out or list(others.values()).count(which) > 1:
+            raise ValueError(
+                f"The column {names[which]!r} is the {role} and something else too; it can be one thing only."
+            )
     if columns is None:
-        features = [k for k in range(len(names)) if k != label]
+        features = sorted({*range(len(names))} - {*others.values()} - {*left_out})
     else:
-        where = places_of(names)
         features = [place(names, which, "columns", where) for which in columns]
-        if label in features:
-            raise ValueError(f"columns={columns!r:.100} has the target in it, {target!r}; leave it out.")
+        for role, which in [*others.items(), *(("column to drop", each) for each in left_out)]:
+            if which in features:
+                raise ValueError(f"columns={columns!r:.100} has the {role} in it, {names[which]!r}; leave it out.")
     if not features:
-        raise ValueError(f"There is no column of features: there are {listed(names)}, and the target is {target!r}.")
-    used = [names[k] for k in features] + ([] if label is None else [names[label]])
+        roles_said = ", ".join(f"the {role} is {names[which]!r}" for role, which in others.items())
+        raise ValueError(
+            f"There is no column of features: there are {listed(names)}{roles_said and ', and '}{roles_said}."
+        )
+    used = [names[k] for k in [*features, *others.values()]]
     among_used, among_all = Counter(used), Counter(names)
     for name in used:
         if among_used[name] > 1 or among_all[name] > 1:
             raise StreamError(f"There are two columns {name!r}: columns= must pick others, each once, or rename one.")
-    bits = (hash_bits or DEFAULT_BITS) if any(text[k] for k in features) else None
-    return Layout(tuple(Column(names[k], text[k]) for k in features), bits, None if label is None else names[label])
+    bits = (hash_bits or DEFAULT_BITS) if any(kinds[k] == TEXT for k in features) else None
+    found = tuple(Column(names[k], kinds[k] or NUMBER) for k in features)
+    named = {role: names[which] for role, which in others.items()}
+    return Layout(found, bits, **named, drop=tuple({names[k]: None for k in left_out}), chosen=columns is not None)
 
 
 def places_of(names: Sequence[str]) -> dict[str, int]:
@@ -155,10 +210,11 @@ def _is_column(document: Any, *, hashed: bool) -> bool:
     """Return whether this is a column of a layout as JSON has it."""
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return False
-    values = document.get("values", [] if document.get("type") == "number" or hashed else None)
+    kind = document.get("type")
+    values = document.get("values", [] if kind != TEXT or hashed else None)
     return (
-        document.get("type") in ("number", "text")
-        and ("values" in document) == (document["type"] == "text" and not hashed)
+        kind in KINDS
+        and ("values" in document) == (kind == TEXT and not hashed)
         and isinstance(values, list)
         and all(isinstance(value, str) for value in values)
         and len(set(values)) == len(values)

@@ -12,7 +12,7 @@ from robustfd.streams._inputs import Input
 from robustfd.streams._text import undamaged
 
 # Format: the class that reads it, and which options it has.
-_TABLE = ("target", "columns", "categories", "hash_bits", "missing", "unseen")
+_TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
 _FORMATS = {
     "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
     "csv": ("csv", "CsvStream", (*_TABLE, "header", "delimiter")),
@@ -42,14 +42,17 @@ def open_stream(
     *,
     format: Literal["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
     target: str | int | tuple[str, ...] | None = None,
+    weight: str | int | None = None,
+    id: str | int | None = None,
     columns: Iterable[str | int] | None = None,
+    drop: Iterable[str | int] | None = None,
     categories: Literal["hash", "onehot"] | None = None,
     hash_bits: int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
-    missing: Literal["error", "zero"] | None = None,
+    missing: Literal["error", "zero", "nan"] | None = None,
     unseen: Literal["error", "drop"] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     block_bytes: int = BLOCK_BYTES,
@@ -68,8 +71,13 @@ def open_stream(
     target : str, int or tuple of str, optional
         The column of labels, by name or number, of tables and .npy; none by default. Of a tuple of names it is the
         first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
+    weight, id : str or int, optional
+        Columns of tables that are no features: the weights of rows, numbers >= 0, and names of rows, which blocks have
+        as text. Each block has them as attributes `weight` and `id`.
     columns : list of str or int, optional
         Features to keep, by name or number, of tables and .npy; by default all but the target.
+    drop : list of str or int, optional
+        Columns of tables to leave out.
     categories : {"hash", "onehot"}, default="hash"
         What becomes of columns of text: hashed into 2^hash_bits columns behind those of numbers, or a column for each
         value, for which all is read once beforehand.
@@ -87,8 +95,9 @@ def open_stream(
         about a line with numbers in it is one of the stream's `remarks`.
     delimiter : str, optional
         Between fields of CSV: by default a tab, a semicolon or a comma, as the first line tells.
-    missing : {"error", "zero"}, default="error"
-        What becomes of empty fields among numbers.
+    missing : {"error", "zero", "nan"}, default="error"
+        What becomes of cells of tables that are missing, among numbers, dates and times. With "nan" they are NaN, and
+        text that is missing is the category "", as empty text is; else it has no entry.
     unseen : {"error", "drop"}, default="error"
         What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
     on_error : {"raise", "skip"}, default="raise"
@@ -123,7 +132,7 @@ def open_stream(
     check_choice("format", format, ("auto", *FORMATS))
     check_choice("on_error", on_error, ("raise", "skip"))
     check_choice("categories", categories, (None, "hash", "onehot"))
-    check_choice("missing", missing, (None, "error", "zero"))
+    check_choice("missing", missing, (None, "error", "zero", "nan"))
     check_choice("unseen", unseen, (None, "error", "drop"))
     check_integer("block_bytes", block_bytes, 64)
     if hash_bits is not None and check_integer("hash_bits", hash_bits, 1) > MOST_BITS:
@@ -133,7 +142,8 @@ def open_stream(
     if layout is not None and not isinstance(layout, dict):
         raise StreamError(f"{layout!r:.100} is no layout of columns.")
     given = {
-        "target": target, "columns": None if columns is None else list(columns), "categories": categories,
+        "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
+        "drop": None if drop is None else list(drop), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
         "delimiter": delimiter, "missing": missing, "unseen": unseen,
     }  # fmt: skip

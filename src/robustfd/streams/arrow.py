@@ -1,17 +1,20 @@
 """Parquet, and Arrow's own formats: files (Feather) and streams."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 from robustfd.streams._base import Position, StreamError, about_row
+from robustfd.streams._columns import kind_of
 from robustfd.streams._convert import Piece
 from robustfd.streams._inputs import Input
-from robustfd.streams._layout import places_of
+from robustfd.streams._layout import TEXT, places_of
 from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
 from robustfd.streams._text import undamaged
+from robustfd.streams._times import seen_type
 from robustfd.streams.table import Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
@@ -25,31 +28,43 @@ class _BatchStream(TableStream):
     def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
         """Yield batches of columns, the rows in front of each, and the share of the file that was read."""
 
+    def _seen(self, schema: Schema) -> Schema:
+        """Return the columns of the first input with those of text that are dates in its first rows as such."""
+        count = Counter(schema.names)
+        texts = [k for k, name in enumerate(schema.names) if kind_of(schema.types[k]) == TEXT and count[name] == 1]
+        types = list(schema.types)
+        if texts and self._given is None:
+            names = [schema.names[k] for k in texts]
+            for batch, _, _ in self._batches(0, names, 0):
+                for k in texts:
+                    types[k] = seen_type(batch.column(schema.names[k]))
+                break
+        return Schema(schema.names, types)
+
     def _pieces(self, start: Position) -> Iterator[Piece]:
         for file in range(start.file, len(self.inputs)):
             done = start.offset if file == start.file else 0
             schema = self._first if file == 0 else self._schema(file)
-            features, target = self._places(file, schema)
-            names = [schema.names[k] for k in ([*features] if target is None else [*features, target])]
+            features, roles = self._places(file, schema)
+            names = [schema.names[k] for k in [*features, *roles.values()]]
             with _named(self.inputs[file]):
                 for batch, first, share in self._batches(file, names, done):
-                    yield from self._slices(file, batch, first, share, names, done)
+                    for columns, position, message in self._slices(file, batch, first, share, names, done):
+                        others = dict(zip(roles, columns[len(features) :]))
+                        yield Piece(columns[: len(features)], others, position, message, [])
                     done = max(done, first + len(batch))
 
-    def _slices(self, file: int, batch: Any, first: int, share: float, names: list[str], done: int) -> Iterator[Piece]:
+    def _slices(
+        self, file: int, batch: Any, first: int, share: float, names: list[str], done: int
+    ) -> Iterator[tuple[list[Any], Position, Callable[[int, str], tuple[int, str]]]]:
         """Yield the rows of a batch that were not read before, as many at a time as make a block."""
         name, size = self.inputs[file].name, self._rows_at_once(names)
         stored = sum(each.size or 0 for each in self.inputs[:file]) + int(share * (self.inputs[file].size or 0))
         where, found = places_of(batch.schema.names), batch.columns
         for begin in range(max(done - first, 0), len(batch), size):
             columns = [found[where[each]].slice(begin, size) for each in names]
-            yield Piece(
-                columns[: len(self._layout.columns)],
-                columns[-1] if len(columns) > len(self._layout.columns) else None,
-                Position(file, first + begin + len(columns[0]), stored=stored),
-                partial(about_row, name, first + begin),
-                [],
-            )
+            position = Position(file, first + begin + len(columns[0]), stored=stored)
+            yield columns, position, partial(about_row, name, first + begin)
 
     def _rows_at_once(self, names: list[str]) -> int:
         """Return how many rows make a block."""
@@ -79,7 +94,8 @@ class ParquetStream(_BatchStream):
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file."""
         with self._opened(file) as table:
-            return Schema(list(table.schema_arrow.names), list(table.schema_arrow.types))
+            schema = Schema(list(table.schema_arrow.names), list(table.schema_arrow.types))
+        return self._seen(schema) if file == 0 else schema
 
     def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
         with self._opened(file) as table:
@@ -125,7 +141,8 @@ class ArrowStream(_BatchStream):
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file or stream."""
         with self._opened(file) as reader:
-            return Schema(list(reader.schema.names), list(reader.schema.types))
+            schema = Schema(list(reader.schema.names), list(reader.schema.types))
+        return self._seen(schema) if file == 0 and self.inputs[file].can_be_reread else schema
 
     def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
         with self._opened(file, names) as reader:

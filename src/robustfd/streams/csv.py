@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams._base import Position, StreamError
-from robustfd.streams._columns import TEXT, kind_of
+from robustfd.streams._columns import kind_of
 from robustfd.streams._convert import Piece
 from robustfd.streams._fields import TEXT_FIELD, WIDE, Fields
 from robustfd.streams._header import decided, is_header, is_number
 from robustfd.streams._inputs import Input
+from robustfd.streams._layout import NUMBER, TEXT
 from robustfd.streams._pyarrow import pa
 from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
 from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
@@ -104,9 +105,9 @@ class CsvStream(TableStream):
                 if not text:
                     raise StreamError(f"{self.inputs[0].name}: {error}") from error
                 types = how.inferred(text)
-        known = {} if self._given is None else {column.name: column.text for column in self._given.columns}
+        known = {} if self._given is None else {column.name: column.kind for column in self._given.columns}
         for k, name in enumerate(names):
-            if types[k] == pa.binary() or known.get(name):
+            if types[k] == pa.binary() or known.get(name, NUMBER) != NUMBER:
                 types[k] = pa.string()
             elif name in known and types[k] != pa.bool_():
                 types[k] = pa.float64()
@@ -117,8 +118,8 @@ class CsvStream(TableStream):
             if file > 0 and self.inputs[file].size == 0:
                 continue
             schema = self._first if file == 0 else self._schema(file)
-            features, target = self._places(file, schema)
-            how = Fields(self._delimiter, schema.names, self._types(schema, features, target))
+            features, roles = self._places(file, schema)
+            how = Fields(self._delimiter, schema.names, self._types(schema, features, roles))
             here = start if file == start.file else Position(file)
             header = self._header and here.offset <= self._header_at[file]
             cut = partial(cut_records, delimiter=self._delimiter)
@@ -128,20 +129,24 @@ class CsvStream(TableStream):
                     header, end = False, int(found[0, END])
                     text, line = text[end:], line + text.count(b"\n", 0, end)
                 position = Position(file, chunk.offset, chunk.first + chunk.lines, stored=chunk.stored)
-                yield self._piece(text, line, how, features, target, position)
+                yield self._piece(text, line, how, features, roles, position)
 
-    def _types(self, schema: Schema, features: list[int], target: int | None) -> dict[int, Any]:
-        """Return as what the needed fields of a file are read."""
+    def _types(self, schema: Schema, features: list[int], roles: dict[str, int]) -> dict[int, Any]:
+        """Return as what the needed fields of a file are read; dates and ids as the text that they are."""
         types = {}
         for column, k in zip(self._layout.columns, features):
-            types[k] = TEXT_FIELD if column.text else pa.bool_() if schema.types[k] == pa.bool_() else pa.float64()
-        if target is not None:
-            found = schema.types[target]
-            types[target] = TEXT_FIELD if kind_of(found) == TEXT else pa.float64() if found == pa.null() else found
+            number = pa.bool_() if schema.types[k] == pa.bool_() else pa.float64()
+            types[k] = number if column.kind == NUMBER else TEXT_FIELD
+        for role, k in roles.items():
+            found = schema.types[k]
+            if role == "id" or kind_of(found) == TEXT:
+                types[k] = TEXT_FIELD
+            else:
+                types[k] = pa.float64() if role == "weight" or found == pa.null() else found
         return types
 
     def _piece(
-        self, text: bytes, line: int, how: Fields, features: list[int], target: int | None, position: Position
+        self, text: bytes, line: int, how: Fields, features: list[int], roles: dict[str, int], position: Position
     ) -> Piece:
         """Return the rows of some records behind a line."""
         columns, kept, wrong = how.columns(text)
@@ -155,7 +160,7 @@ class CsvStream(TableStream):
 
         return Piece(
             [columns[k] for k in features],
-            None if target is None else columns[target],
+            {role: columns[k] for role, k in roles.items()},
             position,
             lambda row, reason: message(row if kept is None else int(kept[row]), reason),
             [message(record, reason) for record, reason in wrong.items()],

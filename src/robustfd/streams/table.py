@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from robustfd.streams._base import Block, Position, Stream, StreamError
-from robustfd.streams._columns import TEXT, as_codes, kind_of
+from robustfd.streams._columns import as_codes, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
 from robustfd.streams._inputs import Input
-from robustfd.streams._layout import MOST_VALUES, Layout, chosen, listed, place, places_of
+from robustfd.streams._layout import KINDS, MOST_VALUES, NUMBER, TEXT, Layout, chosen, listed, place, places_of
 from robustfd.streams._pyarrow import named_errors, pa
 
 
@@ -28,7 +28,7 @@ class TableStream(Stream):
 
     A column of text is categorical. By default the value v of the column c is the feature named "c=v", which has the
     column and the sign that scikit-learn's `FeatureHasher` gives it; with `categories="onehot"` each value found has a
-    column. A field without text has no entry.
+    column. A field without text has no entry. A column of dates or times is several numbers (`_times.py`).
     """
 
     def __init__(
@@ -39,14 +39,17 @@ class TableStream(Stream):
         columns: list[str | int] | None = None,
         categories: Literal["hash", "onehot"] | None = None,
         hash_bits: int | None = None,
-        missing: Literal["error", "zero"] = "error",
+        missing: Literal["error", "zero", "nan"] = "error",
         unseen: Literal["error", "drop"] = "error",
         layout: dict[str, Any] | None = None,
+        weight: str | int | None = None,
+        id: str | int | None = None,
+        drop: list[str | int] | None = None,
         **common: Any,
     ):
         super().__init__(inputs, **common)
         self._given = None if layout is None else Layout.from_json(layout)
-        settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits}
+        settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits, "drop": drop}
         for name, value in settings.items():
             if layout is not None and value is not None:
                 raise ValueError(f"{name}={value!r:.100} and a layout, which says that already: give one of them only.")
@@ -57,18 +60,20 @@ class TableStream(Stream):
             raise StreamError(f"{self.inputs[0].name} has no columns.")
         if isinstance(target, tuple):
             target = next((name for name in self._first.names if name.lower() in target), None)
+        roles = {"target": target, "weight": weight, "id": id}
+        self._needed = {role for role, which in roles.items() if which is not None}
         if self._given is not None:
-            self._layout = self._given if target is None else replace(self._given, target=self._named(target))
+            named: dict[str, Any] = {role: self._named(roles[role], role) for role in self._needed}
+            self._layout = replace(self._given, **named)
         else:
-            text = [kind_of(each) == TEXT for each in self._first.types]
-            self._layout = chosen(self._first.names, text, target, columns, hash_bits)
-        self._target_needed = target is not None
+            kinds = [kind_of(each) for each in self._first.types]
+            self._layout = chosen(self._first.names, kinds, columns, hash_bits, roles, drop or ())
         self._places(0, self._first)
         if categories == "onehot" and self._layout.texts:
-            self._layout = self._layout.with_values(self._values())
+            self._layout = self._layout.with_values(self._values(empty=missing == "nan"))
             if not self._layout.n_features:
                 raise StreamError(f"{self._names()}: no column of features has a value.")
-        self._converter = Converter(self._layout, fill=missing == "zero", drop=unseen == "drop")
+        self._converter = Converter(self._layout, missing=missing, drop=unseen == "drop")
         self.n_features = self._layout.n_features
 
     @abstractmethod
@@ -88,42 +93,43 @@ class TableStream(Stream):
         """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
         return self._layout.feature_name(column)
 
-    def _named(self, target: str | int) -> str:
-        """Return the name of the target of the first input."""
-        return self._first.names[place(self._first.names, target, "target")]
+    def _named(self, which: Any, role: str) -> str:
+        """Return the name of a column of the first input."""
+        return self._first.names[place(self._first.names, which, role)]
 
-    def _places(self, file: int, schema: Schema) -> tuple[list[int], int | None]:
-        """Return where the features and the target are in an input, None if it has no target."""
+    def _places(self, file: int, schema: Schema) -> tuple[list[int], dict[str, int]]:
+        """Return where the features of an input are, and its columns that have a role: labels, weights, ids."""
         names, layout, name = schema.names, self._layout, self.inputs[file].name
         if self._given is None and sorted(names) != sorted(self._first.names):
             others = f"{self.inputs[0].name} has others: {listed(self._first.names)}"
             raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")
-        target = layout.target if self._target_needed or layout.target in names else None
-        wanted = [column.name for column in layout.columns] + ([] if target is None else [target])
         count, where = Counter(names), places_of(names)
-        for column in wanted:
+        roles = {role: each for role, each in layout.roles.items() if role in self._needed or each in where}
+        for column in [*(each.name for each in layout.columns), *roles.values()]:
             if count[column] != 1:
                 number = "more than one column" if count[column] else "no column"
                 raise StreamError(f"{name} has {number} {column!r}; its columns are {listed(names)}.")
-        for column in wanted:
-            type_ = schema.types[where[column]]
-            if kind_of(type_) is None:
-                raise StreamError(
-                    f"{name}: the column {column!r} is of type {type_}, which is neither numbers nor text. "
-                    "Name the columns to keep with columns=, or store it as numbers or text."
-                )
-        places = [where[column] for column in wanted]
-        return (places, None) if target is None else (places[:-1], places[-1])
+        for kinds, wanted in (
+            (KINDS, [each.name for each in layout.columns]),
+            ((NUMBER, TEXT), [each for role, each in roles.items() if role != "id"]),
+        ):
+            for column in wanted:
+                if kind_of(schema.types[where[column]]) not in kinds:
+                    raise StreamError(
+                        f"{name}: the column {column!r} is of type {schema.types[where[column]]}, which is not one of "
+                        f"{', '.join(kinds)}. Leave it out (drop=, or columns= for those to keep), or store it as such."
+                    )
+        return [where[each.name] for each in layout.columns], {role: where[each] for role, each in roles.items()}
 
-    def _values(self) -> list[list[str]]:
-        """Read everything once, and return the values of each column of text, sorted."""
+    def _values(self, *, empty: bool) -> list[list[str]]:
+        """Read everything once, and return the values of each column of text, sorted; "" is one if it may be."""
         self._require_rereading()
         found: list[set[str]] = [set() for _ in self._layout.texts]
         for piece in self._pieces(Position()):
             texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
             with named_errors(self.inputs[piece.position.file].name):
                 for values, array in zip(found, texts):
-                    codes, distinct = as_codes(array)
+                    codes, distinct = with_empty(*as_codes(array)) if empty else as_codes(array)
                     values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
             if sum(map(len, found)) > MOST_VALUES:
                 raise StreamError(

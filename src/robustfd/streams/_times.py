@@ -1,0 +1,88 @@
+"""Columns of dates and times to the numbers that people would make of them: time, and where it is in its cycles."""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd.streams._columns import as_codes, cast_where_it_fits, is_missing, kind_of, plain
+from robustfd.streams._layout import DATE, TEXT, TIME
+from robustfd.streams._pyarrow import pa, pc
+
+_DAY = 86_400_000_000  # microseconds
+_TIME_OF_DAY = r"\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
+_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
+_DATE_TEXT = rf"^\d{{4}}-\d{{2}}-\d{{2}}([ T]{_TIME_OF_DAY}(Z|[+-]\d{{2}}:?\d{{2}})?)?$"
+_SAMPLE = 10_000  # rows that tell whether text is dates
+
+
+def parts(array: Any, kind: str) -> tuple[Any, Any]:
+    """Return a column of dates or times as columns of numbers, NaN where it is missing, and a mask of what is neither.
+
+    Of dates these are days since 1970, and sine and cosine of the time of day, the day of the week and the day of the
+    year; of times the days since midnight, sine and cosine of them. Instants are those of UTC if they have a zone.
+    """
+    instants, wrong = _microseconds(array, kind)
+    missing = instants.is_null().to_numpy(zero_copy_only=False)
+    stamps = instants.fill_null(0).to_numpy(zero_copy_only=False)
+    days, rest = np.divmod(stamps, _DAY)
+    cycles = [rest / _DAY]
+    if kind == DATE:
+        dates = days.astype("datetime64[D]")
+        years = dates.astype("datetime64[Y]")
+        first, next_first = years.astype("datetime64[D]"), (years + 1).astype("datetime64[D]")
+        day_of_year, length = (dates - first).astype(np.int64), (next_first - first).astype(np.int64)
+        cycles += [(days + 3) % 7 / 7, day_of_year / length]  # 1 January 1970 was a Thursday, and weeks begin on Monday
+    angles = 2 * np.pi * np.array(cycles)
+    numbers = np.vstack([stamps / _DAY, np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(-1, len(stamps))])
+    numbers[:, missing] = np.nan
+    return numbers.T, wrong
+
+
+def seen_type(array: Any) -> Any:
+    """Return the type of a column, that of dates or times if it is text and all its first values are such."""
+    if kind_of(array.type) != TEXT:
+        return array.type
+    _, values = as_codes(array[:_SAMPLE])
+    values = values.cast(pa.string())
+    values = values.filter(pc.and_not(values.is_valid(), is_missing(values).fill_null(True)))
+    if not len(values):
+        return array.type
+    for type_, kind, pattern in (
+        (pa.timestamp("us"), DATE, _DATE_TEXT),
+        (pa.time64("us"), TIME, rf"^{_TIME_OF_DAY}$"),
+    ):
+        if pc.all(pc.match_substring_regex(values, pattern=pattern)).as_py() and _microseconds(values, kind)[1] is None:
+            return type_
+    return array.type
+
+
+def _microseconds(array: Any, kind: str) -> tuple[Any, Any]:
+    """Return a column as microseconds since 1970 or since midnight, null where missing, and a mask of misfits."""
+    array = plain(array)
+    if kind_of(array.type) == TEXT:
+        return _of_text(array, kind)
+    if pa.types.is_null(array.type):
+        return array.cast(pa.int64()), None
+    if kind == TIME:
+        return array.cast(pa.time64("us"), safe=False).cast(pa.int64()), None
+    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
+    return array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()), None
+
+
+def _of_text(array: Any, kind: str) -> tuple[Any, Any]:
+    """Return what `_microseconds` does, of text: each distinct value is looked at once."""
+    codes, values = as_codes(array)
+    values = pc.utf8_trim(values.cast(pa.string()), characters=" \t")
+    missing = is_missing(values)
+    texts = pc.if_else(missing, pa.scalar(None, pa.string()), values)
+    texts = pc.replace_substring_regex(texts, pattern=r"(\.\d{6})\d+", replacement=r"\1")
+    if kind == TIME:
+        texts = pc.binary_join_element_wise("1970-01-01 ", texts, "")
+    zoned = pc.match_substring_regex(texts, pattern=rf":\d{{2}}(\.\d+)?{_ZONE}")
+    found = pa.nulls(len(texts), pa.int64())
+    for type_, mask in ((pa.timestamp("us"), pc.invert(zoned)), (pa.timestamp("us", "UTC"), zoned)):
+        part = cast_where_it_fits(pc.if_else(mask, texts, pa.scalar(None, pa.string())), type_)
+        found = pc.coalesce(found, part.cast(pa.int64()))
+    wrong = pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
+    result = found.take(pa.array(codes, mask=codes < 0))
+    return result, (np.append(wrong, False)[codes] if wrong.any() else None)

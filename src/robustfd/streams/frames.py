@@ -1,0 +1,211 @@
+"""Tables in memory (pandas, polars, pyarrow, lists of dicts) to the rows that the same table in a file becomes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from robustfd._validation import check_choice
+from robustfd.streams._base import Block, Position, StreamError, about_row
+from robustfd.streams._columns import as_codes, kind_of, with_empty
+from robustfd.streams._convert import Converter, Piece
+from robustfd.streams._items import is_pandas
+from robustfd.streams._layout import DATE, KINDS, NUMBER, TEXT, TIME, Layout, chosen, listed
+from robustfd.streams._pyarrow import named_errors, pa
+from robustfd.streams._times import seen_type
+
+_NAME = "The table"
+
+
+class TableEncoder:
+    """Tables to rows of numbers, with the same features as the same table read from CSV, Parquet or Arrow.
+
+    A column of numbers or of true and false is one feature. Text, and categories, are hashed or one-hot, as in
+    `open_stream`. Dates and timestamps become the days since 1970, and sine and cosine of the time of day, the day of
+    the week and the day of the year; times of day the days since midnight, their sine and cosine. Text whose first
+    values are all dates or times, as ISO 8601 writes them, is taken for such.
+
+    An encoder does not change. Its `layout` says all there is to know, as JSON can hold it: it goes into the notes of a
+    snapshot, and `TableEncoder(layout)` and `open_stream(files, layout=layout)` make the same columns again.
+
+    Parameters
+    ----------
+    layout : dict
+        The `layout` of another encoder, or of a stream of tables.
+    missing : {"nan", "zero", "error"}, default="nan"
+        What becomes of cells that are missing, among numbers, dates and times: NaN, 0, or an error that says where.
+        With "nan" text that is missing is the category "", as empty text is; else it has no entry.
+    unseen : {"drop", "error"}, default="drop"
+        What becomes of values of text that have no column of their own.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from robustfd.streams import TableEncoder
+    >>> table = pa.table({"size": [1.5, None], "colour": ["red", "blue"], "y": [0, 1]})
+    >>> encoder = TableEncoder.learn(table, target="y", categories="onehot")
+    >>> [encoder.feature_name(k) for k in range(encoder.n_features)]
+    ['size', 'colour=blue', 'colour=red']
+    >>> X, y = encoder.encode(table)
+    >>> X.toarray()
+    array([[1.5, 0. , 1. ],
+           [nan, 1. , 0. ]])
+    """
+
+    def __init__(
+        self,
+        layout: dict[str, Any],
+        *,
+        missing: Literal["nan", "zero", "error"] = "nan",
+        unseen: Literal["drop", "error"] = "drop",
+    ):
+        check_choice("missing", missing, ("nan", "zero", "error"))
+        check_choice("unseen", unseen, ("drop", "error"))
+        self._layout = Layout.from_json(layout)
+        self._converter = Converter(self._layout, missing=missing, drop=unseen == "drop")
+
+    @classmethod
+    def learn(
+        cls,
+        table: Any,
+        *,
+        target: str | int | None = None,
+        weight: str | int | None = None,
+        id: str | int | None = None,
+        columns: Iterable[str | int] | None = None,
+        drop: Iterable[str | int] = (),
+        categories: Literal["hash", "onehot"] = "hash",
+        hash_bits: int | None = None,
+    ) -> "TableEncoder":
+        """Return the encoder of a table and of those that come after it: names and kinds are those of its columns.
+
+        `target`, `weight` and `id` are columns, by name or number, that are no features, and `drop` has those to leave
+        out; `columns` has those to keep. With `categories="onehot"` the values of this table have a column each.
+        """
+        check_choice("categories", categories, ("hash", "onehot"))
+        found = _as_arrow(table)
+        types = [seen_type(_whole(column)) for column in found.columns]
+        kinds = [kind_of(type_) for type_ in types]
+        keep = None if columns is None else list(columns)
+        roles = {"target": target, "weight": weight, "id": id}
+        layout = chosen(found.column_names, kinds, keep, hash_bits, roles, list(drop))
+        _require_kinds(layout, dict(zip(found.column_names, types)))
+        if categories == "onehot" and layout.texts:
+            layout = layout.with_values([_values(found.column(column.name)) for column in layout.texts])
+        return cls(layout.to_json())
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The columns of the table that become columns of X, and how, as JSON can hold it."""
+        return self._layout.to_json()
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of X."""
+        return self._layout.n_features
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the table that are features."""
+        return [column.name for column in self._layout.columns]
+
+    def feature_name(self, column: int) -> str:
+        """Return what a column of X is called."""
+        return self._layout.feature_name(column)
+
+    def encode(self, table: Any) -> Block:
+        """Return the rows of a table, or of a list of dicts, as a pair (X, y); y is None if it has no target.
+
+        X is an array if all features are numbers, else a CSR matrix. Weights and ids are the attributes `weight` and
+        `id` of the pair. A `StreamError`, which is a ValueError, says which column or row is not as it should be.
+        """
+        if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
+            found = self._of_dicts(table)
+        else:
+            found = _as_arrow(table)
+        arrays = self._checked(found)
+        roles = {role: arrays[name] for role, name in self._layout.roles.items() if name in arrays}
+        features = [arrays[name] for name in self.column_names]
+        with named_errors(_NAME):
+            piece = Piece(features, roles, Position(), partial(about_row, _NAME, 0), [])
+            block, bad, _ = self._converter.block(piece)
+        if bad:
+            raise StreamError(min(bad)[1])
+        return block
+
+    def _of_dicts(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Return rows as a table of all columns of features; what a row does not have is missing."""
+        if not rows:
+            raise StreamError(f"{_NAME} has no rows.")
+        others = {name: None for row in rows for name in row}
+        names = dict.fromkeys(self.column_names) | others
+        columns = []
+        for name in names:
+            with named_errors(f"The column {name!r}"):
+                columns.append(pa.array([row.get(name) for row in rows], from_pandas=True))
+        return pa.table(columns, names=[str(name) for name in names])
+
+    def _checked(self, table: Any) -> dict[str, Any]:
+        """Return columns by name; raise unless they are those that were learnt, of the same kinds."""
+        layout, names = self._layout, table.column_names
+        known = {*self.column_names, *layout.roles.values(), *layout.drop}
+        without = [name for name in self.column_names if name not in set(names)]
+        if without:
+            raise StreamError(f"{_NAME} has no column {listed(without)}; its columns are {listed(names)}.")
+        new = [] if layout.chosen else [name for name in names if name not in known]
+        if new:
+            raise StreamError(
+                f"{_NAME} has a column that was not there at first, {listed(new)}; there were {listed(sorted(known))}."
+            )
+        _require_kinds(layout, dict(zip(names, table.schema.types)))
+        return {name: _whole(table.column(name)) for name in names if name in known}
+
+
+def _require_kinds(layout: Layout, types: dict[str, Any]) -> None:
+    """Raise unless columns are of the kinds that the layout has; those that are all missing may be of any."""
+    for column in layout.columns:
+        type_ = types[column.name]
+        kind = kind_of(type_)
+        if kind is None:
+            raise StreamError(
+                f"{_NAME}: the column {column.name!r} is of type {type_}, which is not one of {', '.join(KINDS)}. "
+                "Leave it out (drop=), or make it one of these."
+            )
+        may_be_read = kind == TEXT and column.kind in (DATE, TIME)
+        if kind != column.kind and not may_be_read and not pa.types.is_null(type_):
+            raise StreamError(f"{_NAME}: the column {column.name!r} is now a {kind} ({type_}); it was a {column.kind}.")
+    for role, name in layout.roles.items():
+        if role != "id" and name in types and kind_of(types[name]) not in (NUMBER, TEXT):
+            raise StreamError(f"{_NAME}: the {role}, column {name!r}, is of type {types[name]}, not numbers or text.")
+
+
+def _as_arrow(table: Any) -> Any:
+    """Return a table of pyarrow."""
+    try:
+        if isinstance(table, pa.Table):
+            found = table
+        elif is_pandas(table):
+            found = pa.Table.from_pandas(table, preserve_index=False)
+        elif hasattr(table, "__arrow_c_stream__"):
+            found = pa.table(table)
+        else:
+            raise TypeError(
+                f"table must be a DataFrame of pandas or polars, or a table of pyarrow, got {type(table).__name__}."
+            )
+    except (pa.ArrowException, ValueError) as error:  # names that occur twice, a column of values of several types
+        raise StreamError(f"{_NAME} has columns that cannot be read: {error}") from error
+    if not found.num_columns or not found.num_rows:
+        raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; it should have some.")
+    return found
+
+
+def _whole(column: Any) -> Any:
+    """Return a column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _values(column: Any) -> list[str]:
+    """Return the values of a column of text, sorted."""
+    codes, values = with_empty(*as_codes(_whole(column)))
+    return sorted(values.take(pa.array(np.unique(codes))).to_pylist())
