@@ -348,3 +348,12 @@ def test_names_that_are_numbers_name_the_columns(put):
 
 def test_a_plain_header_needs_no_remark(put):
     assert open_stream(put("a,b\n1,2\n")).remarks == []
+
+
+def test_a_layout_without_header_needs_no_second_word(put):
+    stream = open_stream(put("5,1,2\n3,4,5\n"))
+    again = open_stream(
+        put("7,x,2\n3,4,5\n", "other.csv"), layout=json.loads(json.dumps(stream.layout)), on_error="skip"
+    )
+    assert rows_of(again)[0].tolist() == [[3, 4, 5]]
+    assert (again.position.skipped, again.remarks) == (1, [])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -32,7 +33,9 @@ def _table():
         "weight": rng.integers(1, 4, ROWS), "notes": "nothing", "y": rng.choice(["yes", "no"], ROWS),
     })  # fmt: skip
     frame["hour"] = pd.Series([(datetime.datetime(2020, 1, 1) + each).time() for each in seconds.to_pytimedelta()])
-    for name in ("number", "day", "instant", "text", "category", "hour"):
+    frame["maybe"] = pd.array(rng.random(ROWS) < 0.5, dtype="boolean")
+    frame["count"] = pd.array(rng.integers(0, 9, ROWS), dtype="Int64")
+    for name in ("number", "maybe", "count", "day", "instant", "text", "category", "hour"):
         frame.loc[rng.random(ROWS) < 0.1, name] = None
     return frame
 
@@ -85,7 +88,7 @@ def test_names_and_values():
     instant = ["instant", *(f"instant:{each}" for each in cycles)]
     assert names[:3] == ["number", "whole", "flag"]
     assert names[10:17] == instant
-    assert names[17:23] == ["hour", "hour:time_sin", "hour:time_cos", "text=", "text=Zürich", "text=green"]
+    assert names[17:23] == ["hour", "hour:time_sin", "hour:time_cos", "maybe", "count", "text="]
     x = encoder.encode(FRAME).X
     assert sp.issparse(x)
     columns = {name: x[:, [k]].toarray()[:, 0] for k, name in enumerate(names)}
@@ -254,3 +257,47 @@ def test_what_is_a_table():
         TableEncoder.learn(np.zeros((2, 2)))
     with pytest.raises(StreamError, match="has 0 rows"):
         TableEncoder.learn(SMALL[:0])
+
+
+def test_names_of_columns_may_be_numbers():
+    frame = pd.DataFrame([[1.0, 2.0]])
+    encoder = TableEncoder.learn(frame)
+    assert encoder.column_names == ["0", "1"]
+    assert encoder.encode(frame).X.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("column, message", [
+    (pa.array([5]), "the column 'd' is of type int64, and should be a date"),
+    (pa.array([datetime.time(1)]), "the column 'd' is of type time64.us., and should be a date"),
+])  # fmt: skip
+def test_files_whose_types_changed(tmp_path, column, message):
+    layout = TableEncoder.learn(pa.table({"d": [datetime.date(2020, 1, 1)]})).layout
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"d": ["1970-01-03"]}), path)
+    assert rows_of(open_stream(path, layout=layout))[0][0, 0] == 2
+    pq.write_table(pa.table({"d": column}), path)
+    with pytest.raises(StreamError, match=message):
+        open_stream(path, layout=layout)
+
+
+CELLS = {
+    "number": st.integers(-(10**6), 10**6).map(lambda k: k / 64), "flag": st.booleans(),
+    "text": st.text(st.sampled_from("abé ,\"\n"), min_size=1, max_size=4).map("x{}".format),
+    "date": st.dates(datetime.date(1700, 1, 1)).map(str),
+    "instant": st.datetimes(datetime.datetime(1700, 1, 1)).map(str),
+}  # fmt: skip
+
+
+@given(st.data(), st.integers(1, 8), st.sampled_from([64, 1 << 20]))
+def test_any_table_from_csv_and_from_pandas(tmp_path_factory, data, rows, block_bytes):
+    kinds = data.draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=4))
+    columns = {}
+    for k, kind in enumerate(kinds):
+        cells = data.draw(st.lists(st.none() | CELLS[kind], min_size=rows, max_size=rows))
+        columns[f"c{k}"] = [data.draw(CELLS[kind]), *cells]  # a column without any value is of no kind
+    frame, path = pd.DataFrame(columns), tmp_path_factory.mktemp("table") / "rows.csv"
+    frame.to_csv(path, index=False)
+    encoder = TableEncoder.learn(frame, hash_bits=5)
+    stream = open_stream(path, missing="nan", hash_bits=5, header=True, delimiter=",", block_bytes=block_bytes)
+    assert stream.layout == encoder.layout
+    np.testing.assert_allclose(rows_of(stream)[0], sp.csr_matrix(encoder.encode(frame).X).toarray(), rtol=1e-12)

@@ -167,3 +167,23 @@ def test_layouts():
     for wrong in ({"kind": "table"}, {"kind": "python"}, {"kind": "python", "n_features": True}):
         with pytest.raises(StreamError, match="no layout"):
             open_stream([X], layout=wrong)
+
+
+@pytest.mark.parametrize("missing, want", [("zero", 0.0), ("nan", np.nan)])
+def test_missing_numbers(missing, want):
+    x = np.array([[1.0, np.nan], [np.inf, 2.0], [np.nan, 3.0]])
+    for block in (x, sp.csr_matrix(x)):
+        stream = open_stream([block], missing=missing, on_error="skip")
+        np.testing.assert_array_equal(rows_of(stream)[0], [[1, want], [want, 3]])
+        assert stream.position.skipped == 1
+    np.testing.assert_array_equal(x[0], [1, np.nan])
+    rows = [{"a": None, "b": 1.0}, {"a": 2.0}, {"a": np.nan}]
+    dense = rows_of(open_stream(rows, missing=missing, hash_bits=4))[0]
+    column = np.flatnonzero(dense[1])[0]
+    np.testing.assert_array_equal(np.abs(dense[:, column]), [want, 2, want])
+    assert rows_of(open_stream(rows, on_error="skip", hash_bits=4))[0].shape[0] == 1
+
+
+def test_missing_numbers_are_refused_by_default():
+    with pytest.raises(StreamError, match=r"row 0 \(from 0\): a number is not finite"):
+        read([np.array([[np.nan]])])

@@ -30,6 +30,14 @@ def kind_of(type_: Any) -> str | None:
     return TEXT if str(type_) in ("string", "large_string", "string_view") else None
 
 
+def can_be(kind: str, type_: Any) -> bool:
+    """Return whether a column of a type of Arrow can be read as this kind: text as anything, numbers as text."""
+    found = kind_of(type_)
+    if found == kind or pa.types.is_null(type_):
+        return True
+    return found == TEXT or (found == NUMBER and kind == TEXT)
+
+
 def looks(values: Any) -> tuple[Any, Any, Any]:
     """Return masks of fields, as bytes, that are missing, that are whole numbers, and that are numbers."""
     masks = (

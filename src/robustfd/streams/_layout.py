@@ -51,7 +51,7 @@ class Layout:
     """The columns of X: those of numbers, then those of text, one for each value or 2^hash_bits for all of it.
 
     Beside them a table may have columns of labels (`target`), of weights, of names of rows (`id`), and others that were
-    dropped. If the columns were `chosen` by name there may be any others.
+    dropped. If the columns were `chosen` by name there may be any others. Without a `header` names are numbers.
     """
 
     columns: tuple[Column, ...]
@@ -61,6 +61,7 @@ class Layout:
     id: str | None = None
     drop: tuple[str, ...] = ()
     chosen: bool = False
+    header: bool = True
 
     @cached_property
     def numbers(self) -> list[tuple[Column, str]]:
@@ -111,7 +112,11 @@ class Layout:
         columns = [column.to_json() for column in self.columns]
         others = {"weight": self.weight, "id": self.id, "drop": list(self.drop), "chosen": self.chosen}
         document = {"kind": "table", "columns": columns, "hash_bits": self.hash_bits, "target": self.target}
-        return document | {name: value for name, value in others.items() if value}
+        return (
+            document
+            | {name: value for name, value in others.items() if value}
+            | ({} if self.header else {"header": False})
+        )
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
@@ -120,7 +125,7 @@ class Layout:
             kind = document.get("kind")
             raise StreamError(f"The layout of columns is that of {kind!r:.30}, and these are rows of a table.")
         columns, bits, drop = document.get("columns"), document.get("hash_bits"), document.get("drop", [])
-        roles = {role: document.get(role) for role in ("target", "weight", "id")}
+        roles: dict[str, Any] = {role: document.get(role) for role in ("target", "weight", "id")}
         if not (
             isinstance(columns, list)
             and all(_is_column(each, hashed=bits is not None) for each in columns)
@@ -130,12 +135,14 @@ class Layout:
             and isinstance(drop, list)
             and all(isinstance(name, str) for name in drop)
             and isinstance(document.get("chosen", False), bool)
+            and isinstance(document.get("header", True), bool)
         ):
             raise StreamError(f"{document!r:.100} is no layout of columns.")
         read = tuple(
             Column(each["name"], each["type"], tuple(each["values"]) if "values" in each else None) for each in columns
         )
-        result = cls(read, bits, **roles, drop=tuple(drop), chosen=document.get("chosen", False))
+        said: dict[str, Any] = {"chosen": document.get("chosen", False), "header": document.get("header", True)}
+        result = cls(read, bits, **roles, drop=tuple(drop), **said)
         names = [each["name"] for each in columns] + list(result.roles.values()) + drop
         if len(set(names)) != len(names) or not 0 < result.n_features <= MOST_COLUMNS:
             raise StreamError(f"{document!r:.100} is no layout of columns.")
@@ -181,7 +188,7 @@ def chosen(
             raise StreamError(f"There are two columns {name!r}: columns= must pick others, each once, or rename one.")
     bits = (hash_bits or DEFAULT_BITS) if any(kinds[k] == TEXT for k in features) else None
     found = tuple(Column(names[k], kinds[k] or NUMBER) for k in features)
-    named = {role: names[which] for role, which in others.items()}
+    named: dict[str, Any] = {role: names[which] for role, which in others.items()}
     return Layout(found, bits, **named, drop=tuple({names[k]: None for k in left_out}), chosen=columns is not None)
 
 

@@ -20,7 +20,7 @@ _FORMATS = {
     "arrow": ("arrow", "ArrowStream", _TABLE),
     "npy": ("arrays", "NpyStream", ("target", "columns")),
     "npz": ("sparse", "NpzStream", ("n_features",)),
-    "python": ("python", "PythonStream", ("hash_bits",)),
+    "python": ("python", "PythonStream", ("hash_bits", "missing")),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
 _SUFFIXES = {
@@ -96,8 +96,9 @@ def open_stream(
     delimiter : str, optional
         Between fields of CSV: by default a tab, a semicolon or a comma, as the first line tells.
     missing : {"error", "zero", "nan"}, default="error"
-        What becomes of cells of tables that are missing, among numbers, dates and times. With "nan" they are NaN, and
-        text that is missing is the category "", as empty text is; else it has no entry.
+        What becomes of cells of tables that are missing, among numbers, dates and times, and of NaN and None in
+        iterables. With "nan" they are NaN, and text that is missing in tables is the category "", as empty text is;
+        else it has no entry.
     unseen : {"error", "drop"}, default="error"
         What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
     on_error : {"raise", "skip"}, default="raise"

@@ -1,6 +1,7 @@
 """CSV: fields between delimiters, a record a line unless quotes hold line feeds."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,8 @@ class CsvStream(TableStream):
         self._header, self._delimiter = header, delimiter or ""
         self._header_at: dict[int, int] = {}  # where a file has its header
         super().__init__(inputs, **options)
+        if self._given is None:
+            self._layout = replace(self._layout, header=bool(self._header))
 
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file: names from its first record, types from the first megabyte of the first."""
@@ -85,6 +88,8 @@ class CsvStream(TableStream):
         """Return whether the first record is one of names: those of the layout, or as the records below it tell."""
         if self._given is not None and {column.name for column in self._given.columns} <= set(fields):
             return True
+        if self._given is not None and not self._given.header:
+            return False
         how = Fields(self._delimiter, fields, {})
         found = records(rest, self._delimiter, _SAMPLE)
         below = how.whole(rest[: found[-1, END]])[0] if len(found) else b""

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
 from robustfd.streams._base import (
@@ -29,7 +30,8 @@ class PythonStream(Stream):
     """Blocks X or (X, y), or rows dict or (dict, label), of any iterable; a position counts rows.
 
     A dict has features by name: a number is the value of one, and a string v of the name c is the feature "c=v" of
-    value 1. They are hashed into 2^hash_bits columns as by scikit-learn's `FeatureHasher`.
+    value 1. They are hashed into 2^hash_bits columns as by scikit-learn's `FeatureHasher`. A number that is NaN or None
+    is missing.
     """
 
     def __init__(
@@ -37,10 +39,12 @@ class PythonStream(Stream):
         source: Iterable[Any],
         *,
         hash_bits: int | None = None,
+        missing: Literal["error", "zero", "nan"] = "error",
         layout: dict[str, Any] | None = None,
         **common: Any,
     ):
         super().__init__([], **common)
+        self._missing = missing
         self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # one block is a source too
         if not isinstance(self._source, Iterable):
             raise TypeError(
@@ -94,7 +98,12 @@ class PythonStream(Stream):
             if labelled is not None and labelled != (block.y is not None):
                 raise StreamError(f"{where[0]}: some blocks or rows have labels and others have none.")
             labelled = block.y is not None
-            keep = finite_rows(block.X, block.y)
+            if self._missing != "error":
+                zeroed = _zeroed(block.X)
+                keep = finite_rows(zeroed, block.y)
+                block = block if self._missing == "nan" else Block(zeroed, block.y)
+            else:
+                keep = finite_rows(block.X, block.y)
             keep = np.ones(size, bool) if keep is None else keep
             reasons = bad | {row: "a number is not finite" for row in np.flatnonzero(~keep).tolist() if row not in bad}
             keep[list(bad)] = False
@@ -134,6 +143,8 @@ class PythonStream(Stream):
         """Return the rows, and what is wrong with which."""
         hasher: Any = self._hasher
         bad: dict[int, str] = {}
+        if self._missing != "error":
+            rows = [_filled(row) for row in rows]
         try:
             return hasher.transform(rows), bad
         except (TypeError, ValueError, AttributeError):
@@ -143,6 +154,22 @@ class PythonStream(Stream):
                 except (TypeError, ValueError, AttributeError) as error:
                     bad[k] = f"it should be a dict of numbers and strings by name ({error}): {row!r:.80}"
             return hasher.transform([{} if k in bad else row for k, row in enumerate(rows)]), bad
+
+
+def _filled(row: Any) -> Any:
+    """Return a row with NaN instead of None."""
+    if not isinstance(row, Mapping) or None not in row.values():
+        return row
+    return {name: np.nan if value is None else value for name, value in row.items()}
+
+
+def _zeroed(x: Any) -> Any:
+    """Return rows with 0 instead of NaN."""
+    values = x.data if sp.issparse(x) else x
+    if not np.isnan(values).any():
+        return x
+    values = np.where(np.isnan(values), 0, values).astype(values.dtype, copy=False)
+    return sp.csr_matrix((values, x.indices, x.indptr), shape=x.shape) if sp.issparse(x) else values
 
 
 def _read_layout(layout: dict[str, Any]) -> tuple[int | None, int | None]:

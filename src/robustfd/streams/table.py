@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from robustfd.streams._base import Block, Position, Stream, StreamError
-from robustfd.streams._columns import as_codes, kind_of, with_empty
+from robustfd.streams._columns import as_codes, can_be, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import KINDS, MOST_VALUES, NUMBER, TEXT, Layout, chosen, listed, place, places_of
@@ -105,21 +105,30 @@ class TableStream(Stream):
             raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")
         count, where = Counter(names), places_of(names)
         roles = {role: each for role, each in layout.roles.items() if role in self._needed or each in where}
-        for column in [*(each.name for each in layout.columns), *roles.values()]:
-            if count[column] != 1:
-                number = "more than one column" if count[column] else "no column"
-                raise StreamError(f"{name} has {number} {column!r}; its columns are {listed(names)}.")
-        for kinds, wanted in (
-            (KINDS, [each.name for each in layout.columns]),
-            ((NUMBER, TEXT), [each for role, each in roles.items() if role != "id"]),
-        ):
-            for column in wanted:
-                if kind_of(schema.types[where[column]]) not in kinds:
-                    raise StreamError(
-                        f"{name}: the column {column!r} is of type {schema.types[where[column]]}, which is not one of "
-                        f"{', '.join(kinds)}. Leave it out (drop=, or columns= for those to keep), or store it as such."
-                    )
+        for wanted in [*(each.name for each in layout.columns), *roles.values()]:
+            if count[wanted] != 1:
+                number = "more than one column" if count[wanted] else "no column"
+                raise StreamError(f"{name} has {number} {wanted!r}; its columns are {listed(names)}.")
+        for column in layout.columns:
+            type_ = schema.types[where[column.name]]
+            if kind_of(type_) is None:
+                self._refuse(file, column.name, type_, KINDS)
+            if not can_be(column.kind, type_):
+                raise StreamError(
+                    f"{name}: the column {column.name!r} is of type {type_}, and should be a {column.kind}."
+                )
+        for role, each in roles.items():
+            if role != "id" and kind_of(schema.types[where[each]]) not in (NUMBER, TEXT):
+                self._refuse(file, each, schema.types[where[each]], (NUMBER, TEXT))
         return [where[each.name] for each in layout.columns], {role: where[each] for role, each in roles.items()}
+
+    def _refuse(self, file: int, column: str, type_: Any, kinds: tuple[str, ...]) -> None:
+        """Raise the error about a column of a type that is nothing here."""
+        known = ", ".join(kinds)
+        raise StreamError(
+            f"{self.inputs[file].name}: the column {column!r} is of type {type_}, which is not one of {known}. "
+            "Leave it out (drop=, or columns= for those to keep), or store it as such."
+        )
 
     def _values(self, *, empty: bool) -> list[list[str]]:
         """Read everything once, and return the values of each column of text, sorted; "" is one if it may be."""
