@@ -357,3 +357,12 @@ def test_a_layout_without_header_needs_no_second_word(put):
     )
     assert rows_of(again)[0].tolist() == [[3, 4, 5]]
     assert (again.position.skipped, again.remarks) == (1, [])
+
+
+@pytest.mark.parametrize("options", [{"target": "name"}, {"columns": ["1"]}, {"drop": ["name"]}])
+def test_a_header_has_the_names_that_are_asked_for(put, options):
+    path = put("1,name\nx,red\nx,blue\n")
+    assert rows_of(open_stream(path, hash_bits=3))[0].shape[0] == 3
+    stream = open_stream(path, hash_bits=3, **options)
+    assert rows_of(stream)[0].shape[0] == 2
+    assert stream.remarks == []

@@ -195,7 +195,9 @@ SMALL = pd.DataFrame({"n": [1.0, 2.0], "t": ["u", "v"], "d": pd.to_datetime(["20
     ({"d": [1, 2]}, "the column 'd' is now a number .*; it was a date"),
     ({"d": ["2020-01-01", "soon"]}, r"row 1 \(from 0\): the column 'd' should be a date"),
     ({"n": [1, np.inf]}, r"row 1 \(from 0\): the column 'n' is not finite"),
-    ({"n": [1, "x"]}, "columns that cannot be read"), ({"n": [[1], [2]]}, "'n' is of type list.*drop="),
+    ({"n": [1, "x"]}, "columns that cannot be read"), ({"n": [1j, 2]}, "columns that cannot be read"),
+    ({"n": pd.period_range("2020", periods=2)}, "'n' is of type .*period.*drop="),
+    ({"n": [[1], [2]]}, "'n' is of type list.*drop="),
 ])  # fmt: skip
 def test_tables_that_changed(change, message):
     encoder = TableEncoder.learn(SMALL)
@@ -301,3 +303,9 @@ def test_any_table_from_csv_and_from_pandas(tmp_path_factory, data, rows, block_
     stream = open_stream(path, missing="nan", hash_bits=5, header=True, delimiter=",", block_bytes=block_bytes)
     assert stream.layout == encoder.layout
     np.testing.assert_allclose(rows_of(stream)[0], sp.csr_matrix(encoder.encode(frame).X).toarray(), rtol=1e-12)
+
+
+def test_too_many_values_for_a_column_each():
+    frame = pd.DataFrame({"c": [str(k) for k in range(100_001)]})
+    with pytest.raises(StreamError, match="The table: columns of text have more than 100000 values.*categories='hash'"):
+        TableEncoder.learn(frame, categories="onehot")

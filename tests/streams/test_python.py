@@ -98,7 +98,7 @@ def test_a_position_in_the_middle_of_a_block():
 @pytest.mark.parametrize("source, message", [
     ([], "The iterable has no rows"), ([X, X[:, 1:]], r"Block 1 \(from 0\) has 3 columns, and should have 4"),
     ([X[0]], "of shape"), ([np.array([["a"]])], "<U1"), ([(X, Y[1:])], r"30 rows, and labels of the shape \(29,\)"),
-    ([[[1, 2], [3]]], "no array of rows"), ([pd.DataFrame({"a": ["x"]})], "to_dict"), ([(X, Y), X], "have labels"),
+    ([[[1, 2], [3]]], "no array of rows"), ([pd.DataFrame({"a": ["x"]})], "TableEncoder"), ([(X, Y), X], "have labels"),
     ([None], "of shape"),
 ])  # fmt: skip
 def test_what_is_no_block(source, message):

@@ -35,7 +35,7 @@ def rows_of(x: Any, y: Any, k: int) -> Block:
     if x.ndim != 2 or x.dtype.kind not in "biuf" or x.shape[1] < 1:
         raise StreamError(
             f"{name} should be numbers in rows and columns, and is of shape {x.shape} and {x.dtype}. "
-            "A single row is x.reshape(1, -1); rows with text are dicts: frame.to_dict('records')."
+            "A single row is x.reshape(1, -1). Tables with text or dates become rows by TableEncoder.learn(table)."
         )
     x = as_floats(x)
     if sp.issparse(x) and not x.has_canonical_format:

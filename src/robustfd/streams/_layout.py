@@ -207,6 +207,14 @@ def place(names: Sequence[str], which: Any, argument: str, where: dict[str, int]
     raise ValueError(f"{argument}: {which!r} is no column; there are {listed(names)}, numbered from 0.")
 
 
+def too_many_values(name: str) -> StreamError:
+    """Return the error about text of more values than may have a column each."""
+    return StreamError(
+        f"{name}: columns of text have more than {MOST_VALUES} values, too many for a column each "
+        "(categories='onehot'). Take categories='hash'."
+    )
+
+
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Return names of columns for a message."""
     shown = ", ".join(repr(name) for name in names[:most])

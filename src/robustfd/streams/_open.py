@@ -90,9 +90,9 @@ def open_stream(
     zero_based : bool, optional
         Whether indices of LIBSVM text begin with 0. By default they do if a 0 is found when all is read beforehand.
     header : bool, optional
-        Whether the first line of CSV has the names of the columns. By default it does if none of it is a number, or if
-        it does not fit the columns below it: a word above numbers, whole numbers above fractions. What was decided
-        about a line with numbers in it is one of the stream's `remarks`.
+        Whether the first line of CSV has the names of the columns. By default it does if none of it is a number, if it
+        has the names that are asked for here, or if it does not fit the columns below it: a word above numbers, whole
+        numbers above fractions. What was decided about a line with numbers in it is one of the stream's `remarks`.
     delimiter : str, optional
         Between fields of CSV: by default a tab, a semicolon or a comma, as the first line tells.
     missing : {"error", "zero", "nan"}, default="error"

@@ -37,6 +37,9 @@ class CsvStream(TableStream):
         ):
             raise ValueError(f"delimiter must be an ASCII letter other than a quote or a line feed, got {delimiter!r}.")
         self._header, self._delimiter = header, delimiter or ""
+        said = [options.get("target"), options.get("weight"), options.get("id")]
+        said += [*(options.get("columns") or ()), *(options.get("drop") or ())]
+        self._said = {each for each in said if isinstance(each, str)}  # names that a header has to have
         self._header_at: dict[int, int] = {}  # where a file has its header
         super().__init__(inputs, **options)
         if self._given is None:
@@ -85,7 +88,9 @@ class CsvStream(TableStream):
             raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(record)}") from error
 
     def _is_header(self, fields: list[str], rest: bytes, file: int) -> bool:
-        """Return whether the first record is one of names: those of the layout, or as the records below it tell."""
+        """Return whether the first record is one of names: those asked for, or as the records below it tell."""
+        if self._said and self._said <= set(fields):
+            return True
         if self._given is not None and {column.name for column in self._given.columns} <= set(fields):
             return True
         if self._given is not None and not self._given.header:

@@ -10,8 +10,19 @@ from robustfd._validation import check_choice
 from robustfd.streams._base import Block, Position, StreamError, about_row
 from robustfd.streams._columns import as_codes, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
-from robustfd.streams._items import is_pandas
-from robustfd.streams._layout import DATE, KINDS, NUMBER, TEXT, TIME, Layout, chosen, listed
+from robustfd.streams._items import is_pandas, is_table
+from robustfd.streams._layout import (
+    DATE,
+    KINDS,
+    MOST_VALUES,
+    NUMBER,
+    TEXT,
+    TIME,
+    Layout,
+    chosen,
+    listed,
+    too_many_values,
+)
 from robustfd.streams._pyarrow import named_errors, pa
 from robustfd.streams._times import seen_type
 
@@ -92,7 +103,10 @@ class TableEncoder:
         layout = chosen(found.column_names, kinds, keep, hash_bits, roles, list(drop))
         _require_kinds(layout, dict(zip(found.column_names, types)))
         if categories == "onehot" and layout.texts:
-            layout = layout.with_values([_values(found.column(column.name)) for column in layout.texts])
+            values = [_values(found.column(column.name)) for column in layout.texts]
+            if sum(map(len, values)) > MOST_VALUES:
+                raise too_many_values(_NAME)
+            layout = layout.with_values(values)
         return cls(layout.to_json())
 
     @property
@@ -182,18 +196,13 @@ def _require_kinds(layout: Layout, types: dict[str, Any]) -> None:
 
 def _as_arrow(table: Any) -> Any:
     """Return a table of pyarrow."""
+    if not is_table(table):
+        raise TypeError(
+            f"table must be a DataFrame of pandas or polars, or a table of pyarrow, got {type(table).__name__}."
+        )
     try:
-        if isinstance(table, pa.Table):
-            found = table
-        elif is_pandas(table):
-            found = pa.Table.from_pandas(table, preserve_index=False)
-        elif hasattr(table, "__arrow_c_stream__"):
-            found = pa.table(table)
-        else:
-            raise TypeError(
-                f"table must be a DataFrame of pandas or polars, or a table of pyarrow, got {type(table).__name__}."
-            )
-    except (pa.ArrowException, ValueError) as error:  # names that occur twice, a column of values of several types
+        found = pa.Table.from_pandas(table, preserve_index=False) if is_pandas(table) else pa.table(table)
+    except (pa.ArrowException, ValueError, TypeError) as error:  # a column of several types, names that occur twice
         raise StreamError(f"{_NAME} has columns that cannot be read: {error}") from error
     if not found.num_columns or not found.num_rows:
         raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; it should have some.")

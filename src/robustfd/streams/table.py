@@ -12,7 +12,18 @@ from robustfd.streams._base import Block, Position, Stream, StreamError
 from robustfd.streams._columns import as_codes, can_be, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
 from robustfd.streams._inputs import Input
-from robustfd.streams._layout import KINDS, MOST_VALUES, NUMBER, TEXT, Layout, chosen, listed, place, places_of
+from robustfd.streams._layout import (
+    KINDS,
+    MOST_VALUES,
+    NUMBER,
+    TEXT,
+    Layout,
+    chosen,
+    listed,
+    place,
+    places_of,
+    too_many_values,
+)
 from robustfd.streams._pyarrow import named_errors, pa
 
 
@@ -141,10 +152,7 @@ class TableStream(Stream):
                     codes, distinct = with_empty(*as_codes(array)) if empty else as_codes(array)
                     values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
             if sum(map(len, found)) > MOST_VALUES:
-                raise StreamError(
-                    f"{self._names()}: columns of text have more than {MOST_VALUES} values, too many for a column each "
-                    "(categories='onehot'). Take categories='hash'."
-                )
+                raise too_many_values(self._names())
         return [sorted(values) for values in found]
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
