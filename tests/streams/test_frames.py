@@ -145,6 +145,13 @@ def test_a_date_that_is_none_is_named_with_its_line(tmp_path):
         rows_of(open_stream(path, layout=layout))
 
 
+@pytest.mark.parametrize("text", ["2020-01-01", "12:30:00"])
+def test_a_block_may_have_a_header_alone(tmp_path, text):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"a,when\n1.{'0' * 70},{text}\n")
+    assert rows_of(open_stream(path, block_bytes=64))[0].shape[0] == 1
+
+
 def test_dates_with_a_zone_are_instants():
     utc = pd.DataFrame({"t": pd.to_datetime(["2020-07-01 12:00", None], utc=True)})
     encoder = TableEncoder.learn(utc)

@@ -187,3 +187,23 @@ def test_layouts_that_are_none(put, change):
 def test_a_layout_that_is_no_object(put):
     with pytest.raises(StreamError, match="is no layout"):
         open_stream(put({"a": [1.0]}), layout=[1])
+
+
+@pytest.mark.parametrize("block_bytes", [64, 1 << 20])
+def test_weights_and_ids_when_reading_goes_on(put, block_bytes):
+    rng = np.random.default_rng(2)
+    table = pa.table({"a": rng.normal(size=40), "w": rng.integers(1, 9, 40), "who": [f"{k:03d}" for k in range(40)]})
+    options = {"weight": "w", "id": "who", "block_bytes": block_bytes}
+    stream = open_stream(put(table), **options)
+    position = next((stream.position for block in stream if stream.rows_read >= 3), None)
+    rest = list(open_stream(put(pa.concat_tables([table, table])), start=position, **options))
+    want = pa.concat_tables([table, table]).slice(position.rows)
+    for values, name in (
+        (lambda block: block.X[:, 0], "a"),
+        (lambda block: block.weight, "w"),
+        (lambda block: block.id, "who"),
+    ):
+        assert np.concatenate([values(block) for block in rest]).tolist() == want.column(name).to_pylist()
+    heavier = table.set_column(1, "w", pa.array(rng.integers(10, 19, 40)))
+    with pytest.raises(StreamError, match="was changed"):
+        list(open_stream(put(heavier), start=position, **options))

@@ -61,6 +61,10 @@ class Block(_Pair):
         self.weight, self.id = weight, id
         return self
 
+    def take(self, rows: Any) -> "Block":
+        """Return some of the rows, by a slice or a mask."""
+        return Block(*(None if each is None else each[rows] for each in (self.X, self.y, self.weight, self.id)))
+
 
 @dataclass(frozen=True)
 class Position:
@@ -113,12 +117,7 @@ class Survey:
 
 def _cut(block: Block, n: int) -> tuple[Block, Block]:
     """Return the first n rows of a block, and the others."""
-    if n >= block.X.shape[0]:
-        return block, Block(block.X[:0], None if block.y is None else block.y[:0])
-    head, tail = (
-        Block(block.X[rows], None if block.y is None else block.y[rows]) for rows in (slice(n), slice(n, None))
-    )
-    return head, tail
+    return block.take(slice(n)), block.take(slice(n, None))
 
 
 class Stream(ABC):
@@ -197,7 +196,7 @@ class Stream(ABC):
         for block, position in self._blocks(Position()):
             if left:
                 before, block = _cut(block, left)
-                checksum.add(*before)
+                checksum.add(*before, before.weight)
                 left -= before.X.shape[0]
                 if not left and str(checksum) != start.checksum:
                     raise StreamError(
@@ -206,7 +205,7 @@ class Stream(ABC):
                     )
                 if not block.X.shape[0]:
                     continue
-            checksum.add(*block)
+            checksum.add(*block, block.weight)
             yield block, replace(position, checksum=str(checksum))
         if left:
             raise StreamError(

@@ -8,16 +8,16 @@ import scipy.sparse as sp
 
 
 class Checksum:
-    """CRC-32 of the numbers of rows, of their columns and lengths if they are sparse, and of their labels.
+    """CRC-32 of the numbers of rows, of their columns and lengths if they are sparse, of their labels and weights.
 
     It is there to notice a file that was changed, not one that was forged. It runs at about a gigabyte a second.
     """
 
     def __init__(self) -> None:
-        self._values = self._columns = self._lengths = self._labels = 0
+        self._values = self._columns = self._lengths = self._labels = self._weights = 0
 
-    def add(self, x: Any, y: Any) -> None:
-        """Take in rows, and their labels if they have any."""
+    def add(self, x: Any, y: Any, weight: Any = None) -> None:
+        """Take in rows, and their labels and weights if they have any."""
         if sp.issparse(x):
             first, last = int(x.indptr[0]), int(x.indptr[-1])
             self._values = crc32(_bytes(x.data[first:last]), self._values)
@@ -27,9 +27,12 @@ class Checksum:
             self._values = crc32(_bytes(x), self._values)
         if y is not None:
             self._labels = crc32(_bytes_of_labels(y), self._labels)
+        if weight is not None:
+            self._weights = crc32(_bytes_of_labels(weight), self._weights)
 
     def __str__(self) -> str:
-        return f"{self._values:08x}{self._columns:08x}{self._lengths:08x}{self._labels:08x}"
+        checksum = f"{self._values:08x}{self._columns:08x}{self._lengths:08x}{self._labels:08x}"
+        return checksum + (f"{self._weights:08x}" if self._weights else "")
 
 
 def _bytes(array: Any) -> Any:

@@ -33,7 +33,8 @@ def parts(array: Any, kind: str) -> tuple[Any, Any]:
         day_of_year, length = (dates - first).astype(np.int64), (next_first - first).astype(np.int64)
         cycles += [(days + 3) % 7 / 7, day_of_year / length]  # 1 January 1970 was a Thursday, and weeks begin on Monday
     angles = 2 * np.pi * np.array(cycles)
-    numbers = np.vstack([stamps / _DAY, np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(-1, len(stamps))])
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(2 * len(cycles), len(stamps))
+    numbers = np.vstack([stamps / _DAY, waves])
     numbers[:, missing] = np.nan
     return numbers.T, wrong
 

@@ -112,7 +112,7 @@ class PythonStream(Stream):
                     self._bad_row(about_row(*where, row, reasons[row])[1])
             keep[:begin] = False
             if not keep.all():
-                block = Block(block.X[keep], None if block.y is None else block.y[keep])
+                block = block.take(keep)
             rows, skipped = rows + block.X.shape[0], skipped + sum(row >= begin for row in reasons)
             yield block, Position(0, at, 0, rows, 0, skipped)
 
