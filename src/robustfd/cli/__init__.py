@@ -12,6 +12,7 @@ _COMMANDS = {
     "Sketches": ("sketch", "merge", "info", "export", "pca"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "The paper": ("reproduce",),
+    "The installation": ("warm-up",),
 }
 
 
@@ -61,7 +62,8 @@ def main() -> None:
     asked = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
     for panel, names in _COMMANDS.items():
         for name in names if not asked else asked.intersection(names):  # the others need not be made
-            app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{name}"), name))
+            module = name.replace("-", "_")
+            app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{module}"), module))
     try:
         app()
     except OSError as error:  # commands speak of theirs themselves; this is the help, or the version

@@ -11,11 +11,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dormqr, dsterf, dsytrd
 
-from robustfd._compile import compiled, compiled_routine, entry, loops
+from robustfd._compile import carray, compiled, compiled_routine, entry, loops
 from robustfd.linalg import lapack
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm, view
 from robustfd.linalg.tridiagonal import EPS as EPS

@@ -5,20 +5,22 @@ a compiled function is handed the addresses of `routines()` as an argument. Were
 frozen into the compiled code on disk, and they differ from process to process.
 """
 
-import math
+import ctypes
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address, lower_builtin, type_callable
-from numba.np.arrayobj import populate_array
+from numba.extending import intrinsic
 from numpy.typing import NDArray
+from scipy.linalg import cython_blas, cython_lapack
 
-from robustfd import _plain
-from robustfd._compile import in_llvm, loops
+from robustfd._compile import JIT, call_plainly, loops, in_llvm
+from robustfd._compile import view as view
+from robustfd._compile import view_as as view_as
 
 GEMM, SYTRD, ORMTR, SYEVD, PSTRF, GEJSV, COUNT = range(7)  # COUNT of them
 F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")
@@ -26,8 +28,8 @@ F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")
 LINE = 8  # numbers of a line of the cache
 
 
-@in_llvm(_plain.call)
-def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+@intrinsic
+def _call(typing_context: Any, address: Any, arguments: Any) -> Any:
     """Call a Fortran routine: arrays by their data, pointers and what `at` returns as they are, numbers by the address
     of a copy.
     """
@@ -54,7 +56,14 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
     return types.void(types.int64, arguments), generate
 
 
-@in_llvm(_plain.at)
+call = _call if JIT else call_plainly
+
+
+def _address(array: Any, offset: int) -> Any:
+    return np.uint64(array.ctypes.data + offset * array.itemsize)
+
+
+@in_llvm(_address)
 def at(typing_context: Any, array: Any, offset: Any) -> Any:
     """Return the address of a contiguous array's entry, counted from its first: what `call` takes as it is."""
 
@@ -65,65 +74,11 @@ def at(typing_context: Any, array: Any, offset: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-def view(array: Any, start: int, shape: tuple[int, ...]) -> Any:
-    """Return the part of a one-dimensional contiguous array that begins at `start`, in that shape.
-
-    Compiled, it is no call and looks at nothing, and holds nothing either: the array must outlive it.
-    """
-    return array[start : start + math.prod(shape)].reshape(shape)
+def _fetch_nothing(array: Any, offset: int) -> None:
+    pass
 
 
-@type_callable(view)
-def _type_of_view(context: Any) -> Any:
-    return lambda array, start, shape: types.Array(array.dtype, len(shape), "C")
-
-
-@lower_builtin(view, types.Array, types.Integer, types.BaseTuple)
-def _make_view(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    array = context.make_array(signature.args[0])(context, builder, values[0])
-    return _populate(context, builder, signature, values, array.itemsize)
-
-
-def _populate(context: Any, builder: Any, signature: Any, values: Any, size: Any) -> Any:
-    """Return the array whose first number is the one at values[1] of array values[0], each of that size."""
-    array = context.make_array(signature.args[0])(context, builder, values[0])
-    out = context.make_array(signature.return_type)(context, builder)
-    lengths = [
-        context.cast(builder, length, kind, types.intp)
-        for length, kind in zip(cgutils.unpack_tuple(builder, values[2]), signature.args[2], strict=True)
-    ]
-    steps = [size]
-    for length in lengths[:0:-1]:
-        steps.insert(0, builder.mul(steps[0], length))
-    data = builder.bitcast(builder.gep(array.data, [values[1]]), out.data.type)
-    populate_array(out, data=data, shape=lengths, strides=steps, itemsize=size, meminfo=None)
-    return out._getvalue()
-
-
-def view_as(array: Any, start: int, shape: tuple[int, ...], kind: Any) -> Any:
-    """Return the same as `view`, read as numbers or records of another kind.
-
-    `kind` is a global of the caller: a type of numpy whose size is a multiple of the array's numbers.
-    """
-    kind = np.dtype(kind)
-    stop = start + math.prod(shape) * kind.itemsize // array.itemsize
-    return array[start:stop].view(kind).reshape(shape)
-
-
-@type_callable(view_as)
-def _type_of_view_as(context: Any) -> Any:
-    return lambda array, start, shape, kind: types.Array(kind.dtype, len(shape), "C")
-
-
-@lower_builtin(view_as, types.Array, types.Integer, types.BaseTuple, types.Any)
-def _make_view_as(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    kind = context.get_data_type(signature.return_type.dtype)
-    return _populate(
-        context, builder, signature, values, context.get_constant(types.intp, context.get_abi_sizeof(kind))
-    )
-
-
-@in_llvm(lambda array, offset: None)
+@in_llvm(_fetch_nothing)
 def _fetch(typing_context: Any, array: Any, offset: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
@@ -169,6 +124,13 @@ def gemm(
 def routines() -> NDArray[np.int64]:
     """Return the addresses, in the order of their names above."""
     names = ("dsytrd", "dormtr", "dsyevd", "dpstrf", "dgejsv")
-    addresses = [get_cython_function_address("scipy.linalg.cython_blas", "dgemm")]
-    addresses += [get_cython_function_address("scipy.linalg.cython_lapack", name) for name in names]
+    addresses = [_address_of(cython_blas, "dgemm"), *(_address_of(cython_lapack, name) for name in names)]
     return np.array(addresses, dtype=np.int64)
+
+
+def _address_of(module: ModuleType, name: str) -> int:
+    """Return where a routine is that scipy offers to Cython."""
+    capsule = ctypes.py_object(module.__pyx_capi__[name])
+    kind = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    return int(get(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, kind))

@@ -90,8 +90,11 @@ class _Strips:
 
 
 def _add_multiple(y: Any, to: int, x: Any, at: int, scale: float, n: int) -> None:
-    y, x = y.reshape(-1), x.reshape(-1)
-    y[to : to + n] += y.dtype.type(scale) * x[at : at + n]
+    # Here and below in Python, for numba to compile or not. Products are taken in float64, where those of float32 are
+    # exact: sums of float32 are those of LLVM's fma but for ties, and sums of float64 are rounded once more.
+    target, source, factor = y.reshape(y.size), x.reshape(x.size), np.float64(y.dtype.type(scale))
+    for k in range(n):
+        target[to + k] = np.float64(target[to + k]) + factor * np.float64(source[at + k])
 
 
 @in_llvm(_add_multiple)
@@ -116,8 +119,13 @@ def add_multiple(typing_context: Any, y: Any, to: Any, x: Any, at: Any, scale: A
 
 
 def _sum_rows(y: Any, x: Any, width: int, which: Any, scale: Any, rows: int, n: int) -> None:
-    parts = x.reshape(-1, width)[which[:rows], :n]
-    y.reshape(-1)[:n] = scale[:rows].astype(y.dtype) @ parts
+    target, source = y.reshape(y.size), x.reshape(x.size)
+    for k in range(n):
+        target[k] = 0.0
+    for e in range(rows):
+        factor = np.float64(y.dtype.type(scale[e]))
+        for k in range(n):
+            target[k] = np.float64(target[k]) + factor * np.float64(source[which[e] * width + k])
 
 
 @in_llvm(_sum_rows)
@@ -150,8 +158,10 @@ def sum_rows(typing_context: Any, y: Any, x: Any, width: Any, which: Any, scale:
 
 
 def _add_outer(y: Any, at: int, scale: float, u: Any, x: Any, rows: int, n: int) -> None:
-    factors = (scale * u[:rows]).astype(y.dtype)
-    y[:rows, at : at + n] += factors[:, None] * x.reshape(-1)[at : at + n]
+    for i in range(rows):
+        factor = np.float64(y.dtype.type(scale * u[i]))
+        for k in range(at, at + n):
+            y[i, k] = np.float64(y[i, k]) + factor * np.float64(x[k])
 
 
 @in_llvm(_add_outer)

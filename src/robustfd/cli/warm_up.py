@@ -1,0 +1,207 @@
+"""`robustfd warm-up`: everything compiled once, beforehand."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from robustfd.cli._parameters import Talk, command
+
+ROWS, LONG = 150, 2100  # rows of data; of a stream for which more is compiled
+FEW, MANY = 6, 300  # columns: with few there is an exact Hessian
+
+
+@command
+def warm_up(*, talk: Talk) -> None:
+    """Compile all inner loops once, so that no later use waits for it: for container images and clusters.
+
+    What is compiled is kept on disk, in the folder that NUMBA_CACHE_DIR names or beside the package, and serves the
+    same kind of processor, numba and robustfd.
+    """
+    from robustfd import _compile
+    from robustfd.cli._talk import say, tell
+
+    if not _compile.JIT:
+        raise ValueError("NUMBA_DISABLE_JIT is set, so that nothing is compiled. Unset it.")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        for name in uses(Path(place)):
+            if talk.verbose:
+                say(talk, f"{name}: {_compile.compile_seconds():.1f} s")
+    reason = _compile.why_nothing_is_kept()
+    tell(talk, {
+        "folder": _compile.cache_folder(), "functions_compiled": _compile.compiled_functions(),
+        "seconds_of_compiling": round(_compile.compile_seconds(), 2), "seconds": round(time.monotonic() - began, 2),
+    })  # fmt: skip
+    if reason:
+        raise OSError(
+            f"What was compiled could not be kept ({reason}), so that every process compiles again. "
+            "Set NUMBA_CACHE_DIR to a folder that can be written to."
+        )
+
+
+def uses(folder: Path) -> Iterator[str]:
+    """Do with tiny data whatever has loops of its own, one thing after another; yield what was done."""
+    for use in (_learners, _paper_learners, _sketches, _estimators):
+        for form, x in _rows().items():
+            use(x)
+            yield f"{use.__name__[1:]}, {form}"
+    _long_streams()
+    yield "long streams"
+    _single_rows()
+    yield "single rows"
+    for name in _write(folder):
+        _read(folder / name)
+        yield name
+
+
+def _rows() -> dict[str, Any]:
+    """Return rows in the forms that people have."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    few, many = rng.standard_normal((ROWS, FEW)), rng.standard_normal((ROWS, MANY))
+    wide = sp.csr_array(many * (rng.random(many.shape) < 0.1))
+    wide64 = wide.astype(np.float32)
+    wide64.indices, wide64.indptr = wide64.indices.astype(np.int64), wide64.indptr.astype(np.int64)
+    return {
+        "dense": few, "dense float32": few.astype(np.float32), "many columns": many, "sparse": wide,
+        "sparse float32, int64": wide64, "sparse of few columns": sp.csr_array(few * (few > 0)),
+    }  # fmt: skip
+
+
+def _targets(x: Any, classes: int) -> Any:
+    import numpy as np
+
+    y = x @ np.ones(x.shape[1])
+    return np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)) if classes else y
+
+
+def _learners(x: Any) -> None:
+    from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
+
+    for size in ("auto", 0, 5):
+        for classes in (2, 3):
+            model = SketchedNewtonClassifier(sketch_size=size).fit(x, _targets(x, classes))
+            model.partial_fit(x[:3], _targets(x, classes)[:3])
+            model.predict_proba(x)
+        SketchedNewtonRegressor(sketch_size=size).fit(x, _targets(x, 0)).predict(x)
+    SketchedNewtonRegressor(loss="huber").fit(x, _targets(x, 0)).predict(x)
+
+
+def _paper_learners(x: Any) -> None:
+    from robustfd import AdaGrad, OnlineGradientDescent, OnlineNewton, RFDSONClassifier, RFDSONRegressor
+
+    y, number = 2.0 * _targets(x, 2) - 1.0, _targets(x, 0)
+    newton = [OnlineNewton(sketch, 10, alpha0=1.0) for sketch in ("rfd", "rp", "oja")]
+    newton += [OnlineNewton(domain="ball"), OnlineNewton("full", alpha0=1.0)]
+    for model in (*newton, AdaGrad(), OnlineGradientDescent(), OnlineGradientDescent(domain="ball")):
+        if getattr(model, "sketch", None) != "full" or x.shape[1] == FEW:
+            model.learn(x, y)
+            model.decision_function(x)
+    for loss in ("squared", "logistic"):
+        RFDSONClassifier(10, loss=loss).fit(x, y).predict_proba(x)
+    RFDSONClassifier(10).fit(x, _targets(x, 3)).predict(x)
+    RFDSONRegressor(10).fit(x, number).predict(x)
+
+
+def _sketches(x: Any) -> None:
+    import robustfd
+
+    for size in (5, 40):
+        robustfd.DiagonalFrequentDirections(size).fit(x)
+        robustfd.OjaSketch(size).fit(x)
+        robustfd.RandomProjectionSketch(size).fit(x)
+        robustfd.RobustFrequentDirections(size).fit(x)
+    robustfd.ExactSecondMoment().fit(x)
+    for center in (False, True):
+        robustfd.RobustFrequentDirections(40, center=center).fit(x)
+
+
+def _estimators(x: Any) -> None:
+    from robustfd import MahalanobisDetector, SketchedPCA, SketchedRidge
+
+    SketchedPCA(3).fit(x).transform(x)
+    MahalanobisDetector(10).fit(x).score_samples(x)
+    SketchedRidge().fit(x, _targets(x, 0)).predict(x)
+
+
+def _long_streams() -> None:
+    import numpy as np
+    import scipy.sparse as sp
+
+    from robustfd import OnlineNewton, RobustFrequentDirections
+
+    rng = np.random.default_rng(0)
+    for columns in (80, 400):
+        x = rng.standard_normal((LONG, columns))
+        for rows in (x, x.astype(np.float32), sp.csr_array(x * (x > 1.5))):
+            RobustFrequentDirections(20).fit(rows)
+            if columns == 80:
+                RobustFrequentDirections(20).fit(rows[:100]).partial_fit(rows)
+                OnlineNewton("rfd", 20).learn(rows, np.sign(x[:, 0]))
+
+
+def _single_rows() -> None:
+    from robustfd import RFDSONClassifier, RFDSONRegressor, SketchedNewtonClassifier, SketchedNewtonRegressor
+
+    x = next(iter(_rows().values()))
+    for model in (SketchedNewtonClassifier(), RFDSONClassifier(), SketchedNewtonRegressor(), RFDSONRegressor()):
+        for kind in (lambda row: row, lambda row: {f"f{j}": float(v) for j, v in enumerate(row)}):
+            fresh = type(model)()
+            for row in x:
+                fresh.learn_one(kind(row), int(row[0] > 0))
+                fresh.predict_one(kind(row))
+
+
+def _write(folder: Path) -> list[str]:
+    """Write files of every kind that can be read here, and return their names."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    x = _rows()["dense"]
+    y = _targets(x, 2)
+    lines = [" ".join([str(label), *(f"{j}:{v:.17g}" for j, v in enumerate(row, 1))]) for row, label in zip(x, y)]
+    (folder / "numbers.svm").write_text("\n".join(lines) + "\n")
+    (folder / "names.svm").write_text("\n".join(line.replace(" 1:", " red:") for line in lines) + "\n")
+    np.save(folder / "rows.npy", x)
+    sp.save_npz(folder / "rows.npz", sp.csr_array(x))
+    if find_spec("pyarrow") is None:
+        return ["numbers.svm", "names.svm", "rows.npy", "rows.npz"]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [f"c{j}" for j in range(FEW)]
+    records = [",".join([*(f"{v:.17g}" for v in row), "red" if row[0] > 0 else "blue", str(y)]) for row, y in zip(x, y)]
+    (folder / "text.csv").write_text("\n".join([",".join([*names, "colour", "y"]), *records]) + "\n")
+    (folder / "numbers.csv").write_text("\n".join(",".join(f"{v:.17g}" for v in row) for row in x) + "\n")
+    columns = {name: pa.array(x[:, j]) for j, name in enumerate(names)}
+    pq.write_table(
+        pa.table(columns | {"colour": ["red" if v > 0 else "blue" for v in x[:, 0]], "y": y}), folder / "text.parquet"
+    )
+    return ["numbers.svm", "names.svm", "rows.npy", "rows.npz", "text.csv", "numbers.csv", "text.parquet"]
+
+
+def _read(file: Path) -> None:
+    """Train on a file and predict, or sketch what has no labels, as commands do."""
+    from robustfd import RobustFrequentDirections
+    from robustfd.cli._learning import known_classes, labels_of, make_learner, open_labelled
+    from robustfd.cli._parameters import Reading
+    from robustfd.streams import open_stream
+
+    stream = open_labelled([str(file)], Reading(hash_bits=12 if file.stem == "names" else None))
+    for block in stream:
+        if block.y is None:
+            RobustFrequentDirections(5).partial_fit(block.X)
+            continue
+        classes = known_classes(stream, "classification", "0,1" if file.suffix == ".parquet" else None)
+        for name in ("newton", "rfdson"):
+            model = make_learner("classification", name, None, "squared")
+            model.partial_fit(block.X, labels_of(model, block.y), classes=classes)
+            model.predict(block.X)
+    if file.suffix == ".svm":
+        for _ in open_stream(str(file), hash_bits=12, unseen="drop", on_error="skip"):
+            pass
