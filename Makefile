@@ -4,6 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -22,13 +23,14 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench fuzz clean
 
 help:
 	@echo "make demo    sketch a stream, true error beside certified bound (demo.png)"
 	@echo "make test    the tests and doctests"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   speed against peers, as ratios"
+	@echo "make fuzz    hostile use at random, for SECONDS=60"
 	@echo "make clean   remove .venv, caches and built files"
 
 demo: $(VENV)/.stamp-plot
@@ -46,9 +48,12 @@ check: $(VENV)/.stamp-dev
 bench: $(VENV)/.stamp-plot
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
+fuzz: $(VENV)/.stamp-test
+	@$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist demo.png .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks examples fuzz -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp for each extra of pyproject.toml, renewed when that file changes.
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/pyvenv.cfg

@@ -1,4 +1,4 @@
-"""Damaged files that are kept: some of each kind that `benchmarks/fuzz.py` makes, and all that ever found a bug.
+"""Damaged files that are kept: some of each kind that `fuzz/files.py` makes, and all that ever found a bug.
 
 `tests/data/fuzz/index.json` says how each is read and what came of it. The name of a file has the seed and the number
 of its case, or says what was wrong once.

@@ -87,9 +87,9 @@ def compiled_routine(function: Callable[..., None], arguments: str) -> Any:
         return _python.Routine(function, arguments)
     kinds = {"d": numba.types.CPointer(numba.float64), "l": numba.types.CPointer(numba.int64)}
     signature = numba.void(*(kinds[letter] for letter in arguments))
+    if _parts is not None:
+        return _parts.routine(function, signature)
     with _watch.compiling(function):
-        if _parts is not None:
-            return _parts.routine(function, signature)
         return numba.cfunc(signature, error_model="numpy")(function)
 
 

@@ -19,6 +19,7 @@ from numba.core.registry import cpu_target
 from numba.np.arrayobj import populate_array
 
 from robustfd._compile._cache import kept
+from robustfd._compile._clock import watch
 
 TRIED = {(0, 68)}  # versions of numba that all tests were run with
 
@@ -55,11 +56,19 @@ PART: dict[str, Any] = {"pipeline_class": PartCompiler, "no_cpython_wrapper": Tr
 UNCOUNTED: dict[str, Any] = {"_nrt": False}
 
 
+class Routine(CFunc):
+    """A routine that says when it is compiled, and not when it is read from disk."""
+
+    def _compile_uncached(self) -> Any:
+        with watch.compiling(self.__wrapped__):
+            return super()._compile_uncached()
+
+
 def routine(function: Callable[..., None], kind: Any) -> Any:
     """Return a function as a compiled routine with an address; numba's own `cfunc` cannot be told when it is stale."""
 
     def make(cache: bool = False) -> Any:
-        made = CFunc(function, (kind.args, kind.return_type), {}, {"error_model": "numpy"})
+        made = Routine(function, (kind.args, kind.return_type), {}, {"error_model": "numpy"})
         if cache:
             made.enable_caching()
         return made
@@ -82,7 +91,7 @@ def _check() -> None:
         JITCodeLibrary: ("_optimize_final_module", "_finalize_final_module", "enable_object_caching"),
         Compiler: ("compile_extra",),
         CPUTargetOptions: ("_nrt", "no_cpython_wrapper", "no_cfunc_wrapper"),
-        CFunc: ("enable_caching", "compile", "address"),
+        CFunc: ("enable_caching", "compile", "_compile_uncached", "address"),
     }.items():
         for name in names:
             getattr(owner, name)

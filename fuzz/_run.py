@@ -1,0 +1,165 @@
+"""Cases of all targets until the time is up, in processes that may crash, hang or run out of memory."""
+
+import collections
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+import zlib
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TARGETS = ("files", "threads", "certificates", "resumed", "outputs", "downloads", "refused", "extremes")
+ADDRESSES = 6 << 30  # bytes that a process may ask for, above those that it has at first
+STALLED = 300.0  # seconds after which nothing more is to be expected of a case
+Result = tuple[str, int, str, str, float]  # target, number, what came of it, details of a failure, seconds
+
+
+class TooLong(BaseException):
+    """A case took longer than it may."""
+
+
+def rng_of(target: str, number: int, seed: int) -> np.random.Generator:
+    """Return the random numbers of a case."""
+    return np.random.default_rng([seed, zlib.crc32(target.encode()), number])
+
+
+def judge(target: str, number: int, seed: int, folder: Path) -> Result:
+    """Run one case."""
+    module, began = import_module(f"fuzz.{target}"), time.monotonic()
+    place = folder / f"{target}-{number}"
+    place.mkdir()
+    signal.setitimer(signal.ITIMER_PROF, module.SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outcome, detail = module.case(rng_of(target, number, seed), place), ""
+    except (Exception, TooLong) as error:
+        outcome, detail = "FAILURE", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        shutil.rmtree(place, ignore_errors=True)
+    return target, number, outcome, detail, time.monotonic() - began
+
+
+def limit() -> None:
+    """Give this process little more memory than it has, and cases little time."""
+    if os.path.exists("/proc/self/statm"):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + ADDRESSES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    def ring(signum: int, frame: Any) -> None:
+        raise TooLong
+
+    signal.signal(signal.SIGPROF, ring)
+
+
+def prepare(targets: tuple[str, ...]) -> None:
+    """Import and compile what the targets need, so that cases are not blamed for it."""
+    with tempfile.TemporaryDirectory() as place:
+        for target in targets:
+            module = import_module(f"fuzz.{target}")
+            if hasattr(module, "prepare"):
+                module.prepare(Path(place))
+
+
+def work(first: dict[str, int], step: int, seed: int, until: float, results: Connection) -> None:
+    """Run cases until the time is up, of the target that has had the least of it; tell each before and after."""
+    prepare(tuple(first))
+    limit()
+    spent, numbers = dict.fromkeys(first, 0.0), dict(first)
+    with tempfile.TemporaryDirectory() as place:
+        while time.time() < until:
+            target = min(spent, key=lambda each: spent[each])
+            number = numbers[target]
+            numbers[target] += step
+            results.send((target, number))
+            result = judge(target, number, seed, Path(place))
+            spent[target] += result[-1]
+            results.send(result)
+
+
+class Worker:
+    """A process that runs cases; one that dies is followed by another, which goes on behind the case."""
+
+    def __init__(self, first: dict[str, int], step: int, seed: int, until: float):
+        self.numbers, self.step, self.seed, self.until = first, step, seed, until
+        self.start()
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.results, sender = context.Pipe(duplex=False)
+        given = (dict(self.numbers), self.step, self.seed, self.until, sender)
+        self.process = context.Process(target=work, args=given, daemon=True)
+        self.process.start()
+        sender.close()
+        self.heard, self.current = time.monotonic(), None
+
+    def take(self) -> Result | None:
+        """Return the next result, or that of the case that killed the process; None if there is none yet."""
+        self.heard = time.monotonic()
+        message = self.results.recv()
+        if len(message) == 2:
+            self.current = message
+            self.numbers[message[0]] = message[1] + self.step
+            return None
+        self.current = None
+        return message  # type: ignore[no-any-return]
+
+    def after_end(self) -> Result | None:
+        """Return the failure of the case that was running when the process ended."""
+        self.process.join()
+        if self.current is None:
+            return None
+        how = f"The process ended with {self.process.exitcode}: crashed, out of memory, or nothing came of it."
+        return (*self.current, "FAILURE", how, 0.0)
+
+    def watch(self) -> None:
+        """End the process if nothing comes of its case; that counts as a crash."""
+        if time.monotonic() - self.heard > STALLED:
+            self.process.kill()
+
+
+def run(seconds: float, seed: int, jobs: int, targets: tuple[str, ...]) -> list[Result]:
+    """Run cases for so many seconds; print failures and counts, and return the failures."""
+    prepare(targets)
+    until = time.time() + seconds
+    made = [Worker(dict.fromkeys(targets, k), jobs, seed, until) for k in range(jobs)]
+    workers = {worker.results: worker for worker in made}
+    found: dict[str, collections.Counter[str]] = {target: collections.Counter() for target in targets}
+    failures: list[Result] = []
+    while workers:
+        for ready in wait(list(workers), timeout=1.0):
+            worker = workers.pop(ready)  # type: ignore[call-overload]
+            try:
+                result = worker.take()
+            except EOFError:
+                result = worker.after_end()
+                if time.time() < until and result is not None:
+                    worker.start()
+                    workers[worker.results] = worker
+            else:
+                workers[worker.results] = worker
+            if result is not None:
+                found[result[0]][result[2]] += 1
+                if result[2] == "FAILURE":
+                    failures.append(result)
+                    print(f"{result[0]}:{result[1]} --seed {seed}: {result[3].splitlines()[0]}", flush=True)
+        for worker in workers.values():
+            worker.watch()
+    for target, counts in found.items():
+        bad = counts.pop("FAILURE", 0)
+        what = ", ".join(f"{outcome} {times}" for outcome, times in sorted(counts.items()))
+        print(f"{target:<13} {counts.total() + bad:>6} cases, {bad} failures ({what})")
+    print(f"{sum(c.total() for c in found.values()) + len(failures)} cases, {len(failures)} failures")
+    return failures

@@ -1,0 +1,38 @@
+"""Rows and weights of 1e-308 to 1e308, finite and absurd.
+
+The promise is that of refused.py: they are learnt, or refused with the model as it was. It can always go on, and be
+saved.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from fuzz.refused import MODELS, _learn, try_rows
+
+SECONDS = 60.0
+
+
+def case(rng: np.random.Generator, folder: Path) -> str:
+    """Hand a model rows of one size of numbers."""
+    model = clone(MODELS[int(rng.integers(len(MODELS)))])
+    d, size = (
+        int(rng.choice([3, 8])),
+        float(rng.choice([1e-308, 1e-160, 1e-100, 1e75, 1e100, 1e149, 1e160, 1e300, 1e307])),
+    )
+    x = rng.standard_normal((int(rng.choice([3, 70])), d))
+    _learn(model, x, None)
+    before = model.to_bytes()
+    rows: Any = rng.uniform(-1, 1, (int(rng.integers(1, 5)), d)) * (rng.random((1, d)) < 0.7)
+    weight = None
+    if rng.random() < 0.3:
+        weight = np.full(len(rows), size)
+    else:
+        rows[int(rng.integers(len(rows)))] *= size
+    if rng.random() < 0.3:
+        rows = sp.csr_array(rows)
+    with np.errstate(all="ignore"):
+        return f"{type(model).__name__} {try_rows(model, rows, weight, before, x, f'{size:.0e}')}"

@@ -1,0 +1,83 @@
+"""Calls that are refused.
+
+The promise: rows that cannot be learnt, absurd numbers and wrong shapes among them, are refused with ValueError,
+TypeError or OverflowError, and the model is then as it was before, byte for byte, and goes on learning.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import robustfd
+
+SECONDS = 60.0
+MODELS = (
+    robustfd.SketchedNewtonClassifier(), robustfd.SketchedNewtonClassifier(3), robustfd.SketchedNewtonRegressor(),
+    robustfd.RFDSONClassifier(3), robustfd.RFDSONRegressor(3), robustfd.OnlineNewton("rfd", 3),
+    robustfd.OnlineNewton("oja", 3), robustfd.OnlineNewton("rp", 3), robustfd.OnlineNewton("full", alpha0=1.0),
+    robustfd.AdaGrad(), robustfd.OnlineGradientDescent(), robustfd.RobustFrequentDirections(3),
+    robustfd.DiagonalFrequentDirections(3), robustfd.RobustFrequentDirections(3, center=True),
+    robustfd.OjaSketch(3, random_state=0), robustfd.ExactSecondMoment(),
+)  # fmt: skip
+
+
+def case(rng: np.random.Generator, folder: Path) -> str:
+    """Let a model learn, then hand it something bad, then something good."""
+    model = clone(MODELS[int(rng.integers(len(MODELS)))])
+    n, d = int(rng.choice([3, 20, 70])), int(rng.choice([3, 8]))
+    x = rng.standard_normal((n, d))
+    _learn(model, x, None)
+    before, bad = model.to_bytes(), rng.standard_normal((int(rng.integers(1, 6)), d))
+    kind = str(rng.choice(["nan", "infinity", "narrow", "wide", "text", "weight", "empty row", "deep", "labels"]))
+    given: Any = bad
+    weight: Any = None
+    labels: Any = None
+    if kind in ("nan", "infinity"):
+        bad[int(rng.integers(len(bad))), int(rng.integers(d))] = np.nan if kind == "nan" else np.inf
+    elif kind in ("narrow", "wide"):
+        given = rng.standard_normal((3, d + (1 if kind == "wide" else -1)))
+    elif kind == "text":
+        given = [["a"] * d]
+    elif kind == "weight":
+        weight = np.full(len(bad), rng.choice([-1.0, np.nan, np.inf]))
+    elif kind == "empty row":
+        given = bad[:, :0]
+    elif kind == "deep":
+        given = bad[None]
+    else:
+        labels = np.full(len(bad), np.nan)
+    if isinstance(given, np.ndarray) and given.ndim == 2 and rng.random() < 0.3:
+        given = sp.csr_array(given)
+    return f"{type(model).__name__} {try_rows(model, given, weight, before, x, kind, labels)}"
+
+
+def try_rows(model: Any, given: Any, weight: Any, before: bytes, good: Any, kind: str, labels: Any = None) -> str:
+    """Return whether rows were accepted or refused; the model must be as it was, or able to go on."""
+    about = f"{model}: {kind}"
+    try:
+        _learn(model, given, weight, labels)
+        outcome = "accepted"
+    except (ValueError, TypeError, OverflowError) as error:
+        outcome = "refused"
+        assert model.to_bytes() == before, f"{about}: refused with {error}, and the model has changed"
+    try:
+        type(model).from_bytes(model.to_bytes())
+        _learn(model, good, None)
+        model.to_bytes()
+    except Exception as error:
+        raise AssertionError(f"{about}: {outcome}, and then the model is of no use: {error!r}") from error
+    return outcome
+
+
+def _learn(model: Any, x: Any, weight: Any, labels: Any = None) -> None:
+    n = x.shape[0] if hasattr(x, "shape") else len(x)
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0) if labels is None else labels
+    if hasattr(model, "learn"):
+        model.learn(x, y, weight)
+    elif hasattr(model, "learn_one") and hasattr(model, "predict_proba"):
+        model.partial_fit(x, y, classes=[-1.0, 1.0], sample_weight=weight)
+    else:
+        model.partial_fit(x, y, sample_weight=weight)

@@ -1,0 +1,55 @@
+"""Runs that go on after the input was edited.
+
+The promise: `--resume` goes on only if the file is the same up to where the run stopped, and then ends with the bytes
+of a run that nobody stopped; otherwise it refuses and leaves the checkpoint as it is.
+"""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from fuzz._commands import run, write_rows
+from robustfd.streams import open_stream
+
+SECONDS = 60.0
+BLOCK = 1500  # bytes that are read at once
+
+
+def case(rng: np.random.Generator, folder: Path) -> str:
+    """Stop a run at a line that cannot be read, edit the file, and go on."""
+    assert open_stream.__kwdefaults__ is not None
+    open_stream.__kwdefaults__["block_bytes"] = BLOCK
+    command, suffix = str(rng.choice(["train", "sketch"])), str(rng.choice([".svm", ".csv"]))
+    path, kept, model = folder / f"rows{suffix}", folder / "checkpoint", folder / "model"
+    write_rows(path, rng, int(rng.integers(150, 300)))
+    whole = path.read_bytes()
+    bad = b"1 x:y\n" if suffix == ".svm" else b"1,2,x,\n"
+    path.write_bytes(whole + bad)
+    more = ["--classes", "-1,1"] if command == "train" else ["-m", "3"]
+    more += ["--features", "4", "--one-based"] if suffix == ".svm" else []
+    given = [command, path, "-o", model, "--checkpoint", kept, "--every", "20", *more, "-q"]
+    status, said = run(*given)
+    assert status == 1, said
+    if not kept.exists():
+        return "no checkpoint"
+    checkpoint = kept.read_bytes()
+    edit = str(rng.choice(["none", "insert", "delete", "change", "shorter", "longer"]))
+    place = int(rng.integers(0, len(whole) // 3))  # the checkpoint is behind it
+    edited = {
+        "none": whole, "insert": whole[:place] + b"7" + whole[place:], "delete": whole[:place] + whole[place + 1 :],
+        "change": whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :], "shorter": whole[:place],
+        "longer": whole + whole[whole.index(b"\n") + 1 :],
+    }[edit]  # fmt: skip
+    path.write_bytes(edited)
+    status, said = run(*given, "--resume")
+    if edit in ("none", "longer"):
+        assert status == 0, f"{command} {suffix}, {edit}: {said}"
+        resumed = model.read_bytes()
+        shutil.copy(model, folder / "resumed")
+        status, said = run(*given[: given.index("--checkpoint")], *more, "-q")
+        assert status == 0 and model.read_bytes() == resumed, f"{command} {suffix}, {edit}: other bytes"
+    else:
+        assert status != 0, f"{command} {suffix}, {edit} at byte {place}: went on over an edited file"
+        assert kept.read_bytes() == checkpoint, f"{command} {suffix}, {edit}: the checkpoint was changed"
+    return f"{command} {edit}"

@@ -1,0 +1,100 @@
+"""Threads that read and learn on one model.
+
+The promise: nothing crashes, and results are those of some order of the calls. All learning calls are alike, so that
+every order of them is the same one: the model must end as after so many calls in one thread, and each reader must have
+seen it as it is between two calls.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import robustfd
+
+SECONDS = 60.0
+CALLS = 12  # of learning, in each learning thread
+
+
+def case(rng: np.random.Generator, folder: Path) -> str:
+    """Let threads meet on one model."""
+    d, size = int(rng.choice([5, 40, 300])), int(rng.choice([3, 10, 30]))
+    x = rng.standard_normal((int(rng.choice([1, 7, 50])), d))
+    rows: Any = x
+    if rng.random() < 0.4:
+        rows = sp.csr_array(x * (rng.random(x.shape) < 0.3))
+    y = np.where(rng.random(len(x)) < 0.5, 1.0, -1.0)
+    y[: min(2, len(y))] = [1.0, -1.0][: len(y)]
+    name = str(rng.choice(["newton", "rfdson", "untuned", "regression", "sketch"]))
+    kinds: dict[str, Any] = {
+        "newton": robustfd.OnlineNewton("rfd", size), "rfdson": robustfd.RFDSONClassifier(size),
+        "untuned": robustfd.SketchedNewtonClassifier(), "regression": robustfd.SketchedNewtonRegressor(),
+        "sketch": robustfd.RobustFrequentDirections(size),
+    }  # fmt: skip
+    learners, readers = int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    alone = _begun(kinds[name], name, rows, y)
+    expected = {_read(alone, rows).tobytes() for _ in _steps(alone, name, rows, y, CALLS * learners)}
+    model, errors, seen = _begun(kinds[name], name, rows, y), [], []
+    done = threading.Event()
+
+    def learn() -> None:
+        try:
+            for _ in _steps(model, name, rows, y, CALLS):
+                pass
+        except Exception as error:
+            errors.append(error)
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                seen.append(_read(model, rows))
+        except Exception as error:
+            errors.append(error)
+
+    working = [threading.Thread(target=learn) for _ in range(learners)]
+    reading = [threading.Thread(target=read) for _ in range(readers)]
+    for thread in (*reading, *working):
+        thread.start()
+    for thread in working:
+        thread.join()
+    done.set()
+    for thread in reading:
+        thread.join()
+    if errors:
+        raise errors[0]
+    assert model.to_bytes() == alone.to_bytes(), f"{name}: the model is not that of any order of the calls"
+    wrong = sum(each.tobytes() not in expected for each in seen)
+    assert wrong == 0, f"{name}: {wrong} of {len(seen)} reads saw the model in the middle of a call"
+    return name
+
+
+def _begun(model: Any, name: str, rows: Any, y: Any) -> Any:
+    from sklearn.base import clone
+
+    fresh = clone(model)
+    next(_steps(fresh, name, rows, y, 1))
+    return fresh
+
+
+def _steps(model: Any, name: str, rows: Any, y: Any, count: int) -> Any:
+    """Learn the same rows again and again; yield the model before the first call, if it has begun, and after each."""
+    if hasattr(model, "n_features_in_"):
+        yield model
+    for _ in range(count):
+        if name == "newton":
+            model.learn(rows, y)
+        elif name == "sketch":
+            model.partial_fit(rows)
+        elif name == "regression":
+            model.partial_fit(rows, y)
+        else:
+            model.partial_fit(rows, y, classes=[-1.0, 1.0])
+        yield model
+
+
+def _read(model: Any, rows: Any) -> Any:
+    if hasattr(model, "decision_function"):
+        return np.array(model.decision_function(rows))
+    return np.array(model.predict(rows) if hasattr(model, "predict") else model.singular_values_)
