@@ -76,8 +76,7 @@ def small():
     from robustfd import AdaGrad
     from robustfd._compile import compiled, compiled_routine, carray, entry, loops
     from robustfd.linalg.lapack import at, call, gemm, routines, view, view_as
-    from robustfd.online.lanes import add_multiple
-    from robustfd.online.settings import SETTINGS, Settings, as_array
+    from robustfd.online.lanes import add_multiple, add_outer, sum_rows
 
     @loops
     def open_memory(memory, n):
@@ -99,19 +98,24 @@ def small():
         call(address, (sizes, numbers))
 
     @compiled
-    def add(y, x):
+    def add(y, x, table, which, scale):
         add_multiple(y, 8, x, 16, 0.3, 8)
+        add_outer(table, 1, 0.7, scale, x, 2, 11)
+        sum_rows(x, table, 12, which, scale, 3, 12)
 
     memory, out = np.arange(14.0) + 1.0, np.zeros((3, 3))
     found = [product(routines(), memory, 4, out), *out.ravel()]
     numbers = np.arange(3.0)
     by_address(compiled_routine(double, "ld").address, np.array([3]), numbers)
-    y = np.linspace(0, 1, 16, dtype=np.float32)
-    add(y, np.linspace(1, 2, 24, dtype=np.float32))
+    sums = []
+    for kind in (np.float32, np.float64):
+        y, x, table = np.linspace(0, 1, 16, dtype=kind), np.linspace(1, 2, 24, dtype=kind), np.ones((4, 12), kind)
+        add(y, x, table, np.array([3, 1, 0]), np.array([0.1, 2.0, -0.3]))
+        sums += [*y.tolist(), *x.tolist(), *table.ravel().tolist()]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 4))
     margins = AdaGrad().learn(x, np.sign(x[:, 0]))
-    return [*map(float, found), *numbers.tolist(), *y.tolist(), *margins.tolist()]
+    return [*map(float, found), *numbers.tolist(), *sums, *margins.tolist()]
 """
 FIT = """
 def fit():
