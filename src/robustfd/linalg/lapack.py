@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
 
-from robustfd._compile import JIT, call_plainly, loops, in_llvm
+from robustfd._compile import JIT, call_plainly, in_llvm, loops
 from robustfd._compile import view as view
 from robustfd._compile import view_as as view_as
 
