@@ -16,8 +16,9 @@ import robustfd
 SECONDS = 60.0
 MODELS = (
     robustfd.SketchedNewtonClassifier(), robustfd.SketchedNewtonClassifier(3), robustfd.SketchedNewtonRegressor(),
-    robustfd.RFDSONClassifier(3), robustfd.RFDSONRegressor(3), robustfd.OnlineNewton("rfd", 3),
-    robustfd.OnlineNewton("oja", 3), robustfd.OnlineNewton("rp", 3), robustfd.OnlineNewton("full", alpha0=1.0),
+    robustfd.RFDSONClassifier(3), robustfd.RFDSONRegressor(3), robustfd.OnlineNewton("rfd", 3, alpha0=1.0),
+    robustfd.OnlineNewton("oja", 3, alpha0=1.0), robustfd.OnlineNewton("rp", 3, alpha0=1.0),
+    robustfd.OnlineNewton("full", alpha0=1.0),
     robustfd.AdaGrad(), robustfd.OnlineGradientDescent(), robustfd.RobustFrequentDirections(3),
     robustfd.DiagonalFrequentDirections(3), robustfd.RobustFrequentDirections(3, center=True),
     robustfd.OjaSketch(3, random_state=0), robustfd.ExactSecondMoment(),

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import robustfd
 
 SECONDS = 60.0
+APART = True  # it may damage the heap
 CALLS = 12  # of learning, in each learning thread
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fuzz import _run
@@ -93,4 +92,4 @@ def test_one_case_of_the_quick_targets(tmp_path):
     for target in ("refused", "certificates", "downloads"):
         result = _run.judge(target, 0, 0, tmp_path)
         assert result[:2] == (target, 0)
-        assert np.isfinite(result[-1])
+        assert result[2] != "FAILURE", result[3]
