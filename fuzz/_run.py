@@ -23,7 +23,9 @@ import numpy as np
 TARGETS = ("files", "threads", "certificates", "resumed", "outputs", "downloads", "refused", "extremes")
 ADDRESSES = 6 << 30  # bytes that a process may ask for, above those that it has at first
 STALLED = 300.0  # seconds after which nothing more is to be expected of a case
-Result = tuple[str, int, str, str, float]  # target, number, what came of it, details of a failure, seconds
+CORPUS = Path(__file__).with_name("corpus.txt")  # cases that once failed; they are run first
+Case = tuple[str, int, int]  # target, number, seed
+Result = tuple[str, int, int, str, str, float]  # and what came of it, details of a failure, seconds
 
 
 class TooLong(BaseException):
@@ -45,7 +47,7 @@ def judge(target: str, number: int, seed: int, folder: Path) -> Result:
         outcome, detail = (_run_apart if apart else _run)(target, number, seed, place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return target, number, outcome, detail, time.monotonic() - began
+    return target, number, seed, outcome, detail, time.monotonic() - began
 
 
 def _run(target: str, number: int, seed: int, place: Path) -> tuple[str, str]:
@@ -109,33 +111,46 @@ def prepare(targets: tuple[str, ...]) -> None:
                 module.prepare(Path(place))
 
 
-def work(first: dict[str, int], step: int, seed: int, until: float, results: Connection) -> None:
-    """Run cases until the time is up, of the target that has had the least of it; tell each before and after."""
+def read_corpus(targets: tuple[str, ...]) -> list[Case]:
+    """Return the cases of these targets that once failed."""
+    lines = [line.partition("#")[0].split() for line in CORPUS.read_text().splitlines()]
+    return [(line[0], int(line[1]), int(line[2])) for line in lines if line and line[0] in targets]
+
+
+def work(first: dict[str, int], old: list[Case], how: tuple[int, int, float], results: Connection) -> None:
+    """Run old cases, then new ones until the time is up, of the target that has had the least of it.
+
+    `how` is the step between numbers, the seed and the end. Each case is told before and after.
+    """
     prepare(tuple(first))
     limit()
+    step, seed, until = how
     spent, numbers = dict.fromkeys(first, 0.0), dict(first)
     with tempfile.TemporaryDirectory() as place:
         while time.time() < until:
-            target = min(spent, key=lambda each: spent[each])
-            number = numbers[target]
-            numbers[target] += step
-            results.send((target, number))
-            result = judge(target, number, seed, Path(place))
-            spent[target] += result[-1]
+            if old:
+                case = old.pop(0)
+            else:
+                target = min(spent, key=lambda each: spent[each])
+                case = target, numbers[target], seed
+                numbers[target] += step
+            results.send(case)
+            result = judge(*case, Path(place))
+            spent[case[0]] += result[-1]
             results.send(result)
 
 
 class Worker:
     """A process that runs cases; one that dies is followed by another, which goes on behind the case."""
 
-    def __init__(self, first: dict[str, int], step: int, seed: int, until: float):
-        self.numbers, self.step, self.seed, self.until = first, step, seed, until
+    def __init__(self, first: dict[str, int], old: list[Case], how: tuple[int, int, float]):
+        self.numbers, self.old, self.how = first, old, how
         self.start()
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.results, sender = context.Pipe(duplex=False)
-        given = (dict(self.numbers), self.step, self.seed, self.until, sender)
+        given = (dict(self.numbers), list(self.old), self.how, sender)
         self.process = context.Process(target=work, args=given, daemon=True)
         self.process.start()
         sender.close()
@@ -145,9 +160,12 @@ class Worker:
         """Return the next result, or that of the case that killed the process; None if there is none yet."""
         self.heard = time.monotonic()
         message = self.results.recv()
-        if len(message) == 2:
+        if len(message) == 3:
             self.current = message
-            self.numbers[message[0]] = message[1] + self.step
+            if self.old:
+                self.old.pop(0)
+            else:
+                self.numbers[message[0]] = message[1] + self.how[0]
             return None
         self.current = None
         return message  # type: ignore[no-any-return]
@@ -170,7 +188,8 @@ def run(seconds: float, seed: int, jobs: int, targets: tuple[str, ...]) -> list[
     """Run cases for so many seconds; print failures and counts, and return the failures."""
     prepare(targets)
     until = time.time() + seconds
-    made = [Worker(dict.fromkeys(targets, k), jobs, seed, until) for k in range(jobs)]
+    old = read_corpus(targets)
+    made = [Worker(dict.fromkeys(targets, k), old[k::jobs], (jobs, seed, until)) for k in range(jobs)]
     workers = {worker.results: worker for worker in made}
     found: dict[str, collections.Counter[str]] = {target: collections.Counter() for target in targets}
     failures: list[Result] = []
@@ -187,10 +206,11 @@ def run(seconds: float, seed: int, jobs: int, targets: tuple[str, ...]) -> list[
             else:
                 workers[worker.results] = worker
             if result is not None:
-                found[result[0]][result[2]] += 1
-                if result[2] == "FAILURE":
+                target, number, its_seed, outcome, detail, _ = result
+                found[target][outcome] += 1
+                if outcome == "FAILURE":
                     failures.append(result)
-                    print(f"{result[0]}:{result[1]} --seed {seed}: {result[3].splitlines()[0]}", flush=True)
+                    print(f"{target}:{number} --seed {its_seed}: {detail.splitlines()[0]}", flush=True)
         for worker in workers.values():
             worker.watch()
     for target, counts in found.items():

@@ -83,7 +83,7 @@ def test_a_case_that_takes_too_long_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "import_module", lambda name: Endless)
     before = signal.signal(signal.SIGPROF, ring)
     try:
-        assert _run.judge("endless", 0, 0, tmp_path)[2] == "FAILURE"
+        assert _run.judge("endless", 0, 0, tmp_path)[3] == "FAILURE"
     finally:
         signal.signal(signal.SIGPROF, before)
 
@@ -92,4 +92,4 @@ def test_one_case_of_the_quick_targets(tmp_path):
     for target in ("refused", "certificates", "downloads"):
         result = _run.judge(target, 0, 0, tmp_path)
         assert result[:2] == (target, 0)
-        assert result[2] != "FAILURE", result[3]
+        assert result[3] != "FAILURE", result[4]
