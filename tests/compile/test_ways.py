@@ -117,20 +117,6 @@ def small():
     margins = AdaGrad().learn(x, np.sign(x[:, 0]))
     return [*map(float, found), *numbers.tolist(), *sums, *margins.tolist()]
 """
-FIT = """
-def fit():
-    import numpy as np
-    import scipy.sparse as sp
-    import robustfd
-    rng = np.random.default_rng(0)
-    x, found = rng.standard_normal((70, 5)), []
-    y = (x[:, 0] > 0).astype(int)
-    for rows in (x, sp.csr_array(x * (x > 0))):
-        for model in (robustfd.SketchedNewtonClassifier(3), robustfd.RFDSONClassifier(3)):
-            found += model.fit(rows, y).decision_function(rows).tolist()
-        found += robustfd.RobustFrequentDirections(3).fit(rows).singular_values_.tolist()
-    return found
-"""
 RUN = """
 import json, sys
 {before}
@@ -169,9 +155,8 @@ def test_without_private_parts_results_are_the_same(tmp_path):
 
 
 def test_with_nothing_compiled_results_are_the_same(tmp_path):
-    for what, name, near in ((SMALL, "small", 1e-14), (FIT, "fit", 1e-4)):
-        found = elsewhere(what, name, tmp_path, NUMBA_DISABLE_JIT="1")
-        np.testing.assert_allclose(found, here(what, name, tmp_path), rtol=near, atol=near)
+    found = elsewhere(SMALL, "small", tmp_path, NUMBA_DISABLE_JIT="1")  # all learners: tests/test_switches.py
+    np.testing.assert_allclose(found, here(SMALL, "small", tmp_path), rtol=1e-14)
 
 
 def double(x):
