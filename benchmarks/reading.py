@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
+from benchmarks import vowpal
 from benchmarks.common import report, seconds, zipf_rows
 from benchmarks.sketch_speed import _row
 from robustfd.streams import open_stream
 
 ROWS = 100_000
-LIBSVM_GOAL = 150.0
+TEXT_GOAL = 150.0  # MB/s of LIBSVM's and Vowpal Wabbit's text
 
 
 def tables() -> dict[str, Any]:
@@ -32,14 +33,14 @@ def tables() -> dict[str, Any]:
     return {"numbers": pa.table(numbers | labels), "numbers and text": pa.table(some | text | labels)}
 
 
-def write(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any]]]:
+def write(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]]:
     """Write all files, and return what each is, its path, how it is opened here, and how somebody else reads it."""
     x = zipf_rows(20_000, 20_000, 40)
     dump_svmlight_file(sp.csr_matrix(x), np.sign(x.sum(axis=1)), str(folder / "rows.svm"), zero_based=False)
     np.save(folder / "rows.npy", np.random.default_rng(1).standard_normal((ROWS, 20)))
     sp.save_npz(folder / "rows.npz", sp.csr_matrix(x), compressed=False)
     single = pcsv.ReadOptions(use_threads=False)
-    files: list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any]]] = [
+    files: list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]] = [
         (
             "LIBSVM",
             folder / "rows.svm",
@@ -47,6 +48,8 @@ def write(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[
             "scikit-learn",
             lambda path: load_svmlight_file(str(path)),
         ),
+        *vowpal_wabbit(folder),
+        ("JSON lines", json_lines(folder), {"target": "y"}, "", None),
         (".npy", folder / "rows.npy", {}, "numpy.load", np.load),
         (".npz", folder / "rows.npz", {}, "scipy.sparse.load_npz", sp.load_npz),
     ]
@@ -66,6 +69,35 @@ def write(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[
     return files
 
 
+def vowpal_wabbit(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]]:
+    """Write the LIBSVM file once more, as Vowpal Wabbit's text, with numbers and with names in a namespace."""
+    lines = (folder / "rows.svm").read_text().splitlines()
+    texts = {
+        "numbers": "".join(line.replace(" ", " | ", 1) + "\n" for line in lines),
+        "names": "".join(f"{head} |words w{rest.replace(' ', ' w')}\n" for head, rest in map(_split, lines)),
+    }
+    files: list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]] = []
+    for name, text in texts.items():
+        (path := folder / f"{name}.vw").write_text(text)
+        options = {"n_features": 20_000} if name == "numbers" else {"hash_bits": 18}
+        peer = (lambda path: vowpal.run("--noop", 20_000, path)) if vowpal.available() else None
+        files.append((f"Vowpal Wabbit, {name}", path, options, "vw --noop", peer))
+    return files
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Return the label and the entries of a line."""
+    head, _, rest = line.partition(" ")
+    return head, rest
+
+
+def json_lines(folder: Path) -> Path:
+    """Write a table of numbers and text as JSON lines, and return the path."""
+    path = folder / "rows.jsonl"
+    tables()["numbers and text"].slice(0, ROWS // 10).to_pandas().to_json(path, orient="records", lines=True)
+    return path
+
+
 def read(path: Path, options: dict[str, Any]) -> int:
     """Return how many rows a stream has, all of them read."""
     return sum(x.shape[0] for x, _ in open_stream(path, **options))
@@ -79,10 +111,13 @@ def reading(repeats: int = 5) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for what, path, options, other, task in write(Path(folder)):
             read(path, options)  # compiled before the clock runs
-            tasks = {"here": lambda path=path, options=options: read(path, options), other: lambda t=task, p=path: t(p)}
+            tasks = {"here": lambda path=path, options=options: read(path, options)}
+            if task is not None:
+                tasks[other] = lambda t=task, p=path: t(p)
             best, size = seconds(tasks, repeats), path.stat().st_size / 1e6
-            least = LIBSVM_GOAL if what == "LIBSVM" else None
+            least = TEXT_GOAL if what.startswith(("LIBSVM", "Vowpal Wabbit, numbers")) else None
             results.append(_row(f"{what} ({size:.0f} MB)", size / best["here"], "MB/s", least=least))
-            results.append(_row(f"    {other}, the same file", size / best[other], "MB/s"))
+            if task is not None:
+                results.append(_row(f"    {other}, the same file", size / best[other], "MB/s"))
     pa.set_cpu_count(threads)
     report("reading", results)

@@ -9,7 +9,7 @@ from rich.progress import Progress
 from robustfd.cli._parameters import Reading, Talk
 from robustfd.cli._pass import open_files
 from robustfd.cli._talk import stderr
-from robustfd.streams import Position, Stream
+from robustfd.streams import Block, Position, Stream
 from robustfd.streams._base import MOST_LABELS
 
 MOST_CLASSES = 100  # distinct whole numbers, above which labels are taken to be numbers
@@ -20,7 +20,8 @@ def open_labelled(
     files: list[str], reading: Reading, *, layout: dict[str, Any] | None = None, start: Position | None = None
 ) -> Stream:
     """Return a stream with labels; in tables they are in the column named, or one whose name says so."""
-    return open_files(files, reading, layout=layout, start=start, target=None if layout else TARGETS)
+    more = {"target": None if layout else TARGETS, "unlabelled": "skip"}
+    return open_files(files, reading, layout=layout, start=start, **more)
 
 
 def no_labels(files: list[str], stream: Stream) -> ValueError:
@@ -99,20 +100,33 @@ class Report:
         self.printed = 0 if model is None else len(model.progressive_["rows"])
         self._draws = plot is not None  # until it fails
 
-    def learn(self, X: Any, y: Any, classes: Any) -> None:
+    def learn(self, block: Block, classes: Any) -> None:
         """Learn rows; in the first call classes are what there will be."""
+        y, weight = labels_of(self.model, block.y), block.weight
+        if weight is not None and not weight.any():  # nothing to learn, and a model cannot begin with that
+            return
         if hasattr(self.model, "predict_proba"):
-            self.model.partial_fit(X, y, classes=None if hasattr(self.model, "classes_") else classes)
+            known = None if hasattr(self.model, "classes_") else classes
+            self.model.partial_fit(block.X, y, classes=known, sample_weight=weight)
         else:
-            self.model.partial_fit(X, y)
+            self.model.partial_fit(block.X, y, sample_weight=weight)
+
+    @property
+    def begun(self) -> bool:
+        """Whether rows were learnt."""
+        return self.model is not None and hasattr(self.model, "n_features_in_")
 
     def shown(self) -> dict[str, str]:
         """Return what is shown beside the bar."""
+        if not self.begun:
+            return {}
         table = self.model.progressive_
         return {what: f"{table[what][-1]:.4g}" for what in ("loss", "error") if what in table}
 
     def lines(self, progress: Progress | None) -> None:
         """Print what is new at doubling numbers of rows."""
+        if not self.begun:
+            return
         table = self.model.progressive_
         rows = table["rows"].tolist()
         whole = len(rows) - (rows[-1] & (rows[-1] - 1) != 0)  # the last one may be of any number of rows
@@ -136,7 +150,7 @@ class Report:
 
     def last(self) -> None:
         """Print the line of the last row."""
-        if self.model is None:
+        if not self.begun:
             raise ValueError("There are no rows to learn from.")
         if self.printed < len(self.model.progressive_["rows"]):
             self.lines(None)

@@ -35,15 +35,13 @@ def load_model_and_notes(path: Path) -> tuple[Any, dict[str, Any] | None, dict[s
     return model, layout if isinstance(layout, dict) else None, notes
 
 
-def open_like(
-    files: list[str], reading: Reading, model: Any, layout: dict[str, Any] | None, target: tuple[str, ...] | None = None
-) -> Stream:
+def open_like(files: list[str], reading: Reading, model: Any, layout: dict[str, Any] | None, **more: Any) -> Stream:
     """Return the stream of files whose columns are to be those of a model; what it does not know is left out."""
     from robustfd.cli._pass import open_files
 
     if layout is not None:
-        return open_files(files, reading, layout=layout, unseen="drop", target=target)
-    return open_files(files, replace(reading, n_features=model.n_features_in_), unseen="drop", target=target)
+        return open_files(files, reading, layout=layout, unseen="drop", **more)
+    return open_files(files, replace(reading, n_features=model.n_features_in_), unseen="drop", **more)
 
 
 def require_folder(path: Path) -> None:

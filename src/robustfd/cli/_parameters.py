@@ -12,7 +12,7 @@ import typer
 
 from robustfd.cli._guard import READ, WRITE, Use, refuse_overlaps
 
-Format = StrEnum("Format", ["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"])
+Format = StrEnum("Format", ["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"])
 Categories = StrEnum("Categories", ["hash", "onehot"])
 Missing = StrEnum("Missing", ["error", "zero"])
 OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
@@ -21,7 +21,9 @@ Files = Annotated[
     list[str],
     READ,
     typer.Argument(
-        metavar="FILES...", help="LIBSVM, CSV, Parquet, Arrow, .npy or .npz; - is standard input.", show_default=False
+        metavar="FILES...",
+        help="LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz; - is standard input.",
+        show_default=False,
     ),
 ]
 Output = Annotated[Path, WRITE, typer.Option("-o", "--output", help="Where to.", show_default=False)]
@@ -50,7 +52,7 @@ class Reading:
     ] = None
     n_features: Annotated[
         int | None,
-        _reading("--features", help="Features of LIBSVM text; saves the pass that counts them.", metavar="N"),
+        _reading("--features", help="Features of LIBSVM or VW text; saves the pass that counts them.", metavar="N"),
     ] = None
     zero_based: Annotated[
         bool | None, _reading("--zero-based/--one-based", help="Whether indices of LIBSVM text begin with 0.")
@@ -62,6 +64,14 @@ class Reading:
     delimiter: Annotated[str | None, _reading("--delimiter", help="Between fields of CSV.", metavar="CHARACTER")] = None
     missing: Annotated[
         Missing | None, _reading("--missing", help="Empty fields of numbers: an error (the default), or 0.")
+    ] = None
+    interactions: Annotated[
+        str | None,
+        _reading(
+            "--interactions",
+            help="Products of columns a and b, or of namespaces; of two letters as -q of Vowpal Wabbit.",
+            metavar="A:B,...",
+        ),
     ] = None
     on_error: Annotated[
         OnError, _reading("--on-error", help="Lines that cannot be read: stop there, or skip and count them.")

@@ -37,10 +37,12 @@ def open_files(
             options[name] = str(options[name])
     if reading.columns is not None:
         options["columns"] = [_column(name) for name in reading.columns.split(",")]
+    if reading.interactions is not None:
+        options["interactions"] = [pair.strip(" ") or pair for pair in reading.interactions.split(",")]
     if reading.target is not None:
         more["target"] = _column(reading.target)
     if layout is not None:  # it says all this already
-        for name in ("n_features", "zero_based", "hash_bits", "categories", "columns"):
+        for name in ("n_features", "zero_based", "hash_bits", "categories", "columns", "interactions"):
             options.pop(name, None)
     source = files[0] if len(files) == 1 else files
     return open_stream(source, layout=layout, start=start, **{**options, **more})
@@ -48,7 +50,10 @@ def open_files(
 
 def columns_of(reading: Reading) -> dict[str, Any]:
     """Return those of the options for reading that say what the columns are: they cannot change on the way."""
-    names = ("target", "columns", "categories", "hash_bits", "n_features", "zero_based", "header", "delimiter")
+    names = (
+        "target", "columns", "categories", "hash_bits", "n_features", "zero_based", "header", "delimiter",
+        "interactions",
+    )  # fmt: skip
     return {name: getattr(reading, name) for name in names}
 
 

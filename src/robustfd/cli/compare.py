@@ -61,7 +61,7 @@ def compare(
     if plot is not None:
         require_picture(plot)
     stream = open_labelled(files, reading)
-    labels, comparison = known_classes(stream, task, classes), None
+    labels, comparison, weighted = known_classes(stream, task, classes), None, False
     with Bar(stream, talk) as bar:
         for block in stream:
             if block.y is None:
@@ -70,8 +70,11 @@ def compare(
                 chosen, labels = decide_task(task, labels if labels is not None else block.y)
                 comparison = Comparison(labels, stream.n_features, share=test, seed=seed, quick=quick)
             comparison.add(block.X, block.y)
+            weighted = weighted or block.weight is not None
             bar.moved(stream.position, comparison.shown)
     report_losses(stream, talk)
+    if weighted:
+        say(talk, "Rows have weights, which are not used here: all rows count alike.")
     if comparison is None:
         raise ValueError("There are no rows to learn from.")
     learners = comparison.learners()

@@ -18,7 +18,8 @@ def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> Non
     from robustfd.cli._talk import columns, tell
 
     learner, layout = load_model(model, "learner")
-    stream = open_like(files, reading, learner, layout, TARGETS if layout is None else None)
+    target = TARGETS if layout is None else None
+    stream = open_like(files, reading, learner, layout, target=target, unlabelled="skip")
     judge: Any = Classes(learner) if hasattr(learner, "predict_proba") else Numbers(learner)
     for block in stream:
         if block.y is None:

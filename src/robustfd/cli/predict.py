@@ -39,12 +39,15 @@ def predict(
     if probabilities and not hasattr(learner, "predict_proba"):
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
     stream = open_like(files, reading, learner, layout)
+    stream.wants_ids = True
     with table_writer(output) as write:
         for block in stream:
             columns: dict[str, Any] = {"prediction": learner.predict(block.X)}
             if probabilities:
                 chances = learner.predict_proba(block.X)
                 columns |= {f"p({label})": chances[:, k] for k, label in enumerate(learner.classes_.tolist())}
+            if block.id is not None:
+                columns["id"] = block.id
             write(columns)
     report_losses(stream, talk)
     if output is not None:

@@ -50,7 +50,7 @@ def sketch(
         return {"alpha": f"{run.model.alpha_:.3g}", "error <=": f"{run.model.relative_error_bound_:.2%}"}
 
     for block in run.blocks(stream, show, lambda _: None):
-        run.model.partial_fit(block.X)
+        run.model.partial_fit(block.X, sample_weight=block.weight)
     run.finish(stream)
     tell(talk, summary(run.model) | {"file": str(output)})
 

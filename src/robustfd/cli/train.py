@@ -59,7 +59,6 @@ def train(
         Report,
         decide_task,
         known_classes,
-        labels_of,
         make_learner,
         no_labels,
         open_labelled,
@@ -89,7 +88,7 @@ def train(
                 f"{chosen}: "
                 + (f"classes {', '.join(map(str, labels))}" if labels is not None else "labels are numbers"),
             )
-        report.learn(block.X, labels_of(report.model, block.y), labels)
+        report.learn(block, labels)
     report.last()
     run.finish(stream)
     report.draw()  # now that the model is safe

@@ -49,21 +49,35 @@ class _Pair(NamedTuple):
 class Block(_Pair):
     """Some rows: the pair of X, an array or a CSR matrix, and y, None if rows have no labels.
 
-    What else there may be of rows of tables are attributes: `weight` and `id`, arrays or None.
+    Attributes
+    ----------
+    weight : array or None
+        How much rows count, if the source says so.
+    id : array of str or None
+        What rows are called, if the source says so and the stream was asked for it (`Stream.wants_ids`).
+    parts : tuple of CSR matrices
+        The entries of each of the groups of features that the stream was asked for (`Stream.groups`).
     """
 
     weight: Any
     id: Any
+    parts: tuple[Any, ...]
 
-    def __new__(cls, X: Any, y: Any, weight: Any = None, id: Any = None) -> "Block":
-        """Return rows with what belongs to them."""
-        self = super().__new__(cls, X, y)
-        self.weight, self.id = weight, id
-        return self
+    def __new__(cls, X: Any, y: Any, weight: Any = None, id: Any = None, parts: tuple[Any, ...] = ()) -> "Block":
+        block = super().__new__(cls, X, y)
+        block.weight, block.id, block.parts = weight, id, parts
+        return block
 
-    def take(self, rows: Any) -> "Block":
-        """Return some of the rows, by a slice or a mask."""
-        return Block(*(None if each is None else each[rows] for each in (self.X, self.y, self.weight, self.id)))
+    def take(self, keep: Any) -> "Block":
+        """Return the rows of a mask or a slice."""
+        y, weight, id = (None if each is None else each[keep] for each in (self.y, self.weight, self.id))
+        return Block(self.X[keep], y, weight, id, tuple(part[keep] for part in self.parts))
+
+
+def _distinct(y: Any) -> list[Any]:
+    """Return the different labels there are; NaN is none."""
+    found = np.unique(y)
+    return found[~np.isnan(found)].tolist() if found.dtype.kind == "f" else found.tolist()
 
 
 @dataclass(frozen=True)
@@ -104,7 +118,7 @@ class Survey:
 
     def add(self, block: Block) -> None:
         """Take in one block."""
-        self.add_labels(block.X.shape[0], () if block.y is None else np.unique(block.y).tolist())
+        self.add_labels(block.X.shape[0], () if block.y is None else _distinct(block.y))
 
     def add_labels(self, rows: int, labels: Iterable[Any]) -> None:
         """Take in so many rows, and the distinct labels they have."""
@@ -143,6 +157,8 @@ class Stream(ABC):
     """
 
     n_features: int
+    groups: tuple[str, ...] = ()  # of features, whose entries blocks shall have as parts
+    wants_ids: bool = False  # whether blocks shall have ids
 
     def __init__(
         self,
@@ -254,9 +270,9 @@ class Stream(ABC):
         """Return what to say about inputs that can be read only once."""
         return "" if self.can_be_reread else ", or they were read before"
 
-    def _bad_row(self, message: str) -> None:
-        """Raise, or keep the message, about a row that cannot be read."""
-        if self.on_error == "raise":
+    def _bad_row(self, message: str, *, harmless: bool = False) -> None:
+        """Raise, or keep the message, about a row that cannot be read, or is left out and that is `harmless`."""
+        if self.on_error == "raise" and not harmless:
             raise StreamError(message)
         if len(self.skipped) < EXAMPLES:
             self.skipped.append(message)

@@ -14,7 +14,7 @@ class Checksum:
     """
 
     def __init__(self) -> None:
-        self._values = self._columns = self._lengths = self._labels = self._weights = 0
+        self._values = self._columns = self._lengths = self._labels = self._weights = self._rows = 0
 
     def add(self, x: Any, y: Any, weight: Any = None) -> None:
         """Take in rows, and their labels and weights if they have any."""
@@ -27,12 +27,14 @@ class Checksum:
             self._values = crc32(_bytes(x), self._values)
         if y is not None:
             self._labels = crc32(_bytes_of_labels(y), self._labels)
-        if weight is not None:
-            self._weights = crc32(_bytes_of_labels(weight), self._weights)
+        if weight is not None:  # a block of which all weights are 1 may have none
+            others = np.flatnonzero(weight != 1)
+            self._weights = crc32(_bytes(np.column_stack((self._rows + others, weight[others]))), self._weights)
+        self._rows += x.shape[0]
 
     def __str__(self) -> str:
-        checksum = f"{self._values:08x}{self._columns:08x}{self._lengths:08x}{self._labels:08x}"
-        return checksum + (f"{self._weights:08x}" if self._weights else "")
+        weights = f"{self._weights:08x}" if self._weights else ""
+        return f"{self._values:08x}{self._columns:08x}{self._lengths:08x}{self._labels:08x}{weights}"
 
 
 def _bytes(array: Any) -> Any:

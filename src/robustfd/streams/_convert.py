@@ -43,6 +43,7 @@ class Converter:
 
     def __init__(self, layout: Layout, *, missing: str, drop: bool):
         self._layout, self._missing, self._drop = layout, missing, drop
+        self.groups: tuple[str, ...] = ()  # names of columns of text whose entries blocks shall have as parts
 
     def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
         """Return rows, messages about those left out, and how many values have no column."""
@@ -57,9 +58,12 @@ class Converter:
             keep[list(wrong.rows)] = False
             x, codes, unknown = x[keep], codes[:, keep], unknown[keep]
             others = {role: values[keep] for role, values in others.items()}
+        entries: tuple[Any, ...] = ()
         if self._layout.texts:
-            x = _sparse(x, codes, columns, signs, self._layout.n_features)
-        block = Block(x, others.get("target"), others.get("weight"), others.get("id"))
+            texts = [column.name for column in self._layout.texts]
+            x = _sparse(x, codes, columns, signs, width := self._layout.n_features)
+            entries = tuple(_part(codes[t], columns[t], signs[t], width) for t in map(texts.index, self.groups))
+        block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
         return block, piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
 
     def _roles(self, piece: Piece, wrong: "_Wrong") -> dict[str, Any]:
@@ -153,6 +157,14 @@ class _Wrong:
         """Take note of the rows of a mask."""
         for row in np.flatnonzero(mask).tolist():
             self.rows.setdefault(row, reason)
+
+
+def _part(codes: Any, columns: Any, signs: Any, width: int) -> Any:
+    """Return the entries of one column of text as a CSR matrix."""
+    there = codes >= 0
+    starts = np.concatenate((np.zeros(1, np.int32), np.cumsum(there, dtype=np.int32)))
+    entries = (signs[codes[there]], columns[codes[there]].astype(np.int32), starts)
+    return sp.csr_matrix(entries, shape=(len(codes), width))
 
 
 def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:

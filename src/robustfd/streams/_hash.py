@@ -36,7 +36,7 @@ def rotated(word: Any, by: int) -> Any:
 
 
 @loops
-def column_and_sign(text: Any, begin: int, end: int, bits: int) -> Any:
-    """Return the column, below 2^bits, and the sign of a feature of this name."""
-    h = np.int64(np.int32(murmur3(text, begin, end, np.uint32(0))))
+def column_and_sign(text: Any, begin: int, end: int, bits: int, seed: Any = np.uint32(0)) -> Any:  # noqa: B008
+    """Return the column, below 2^bits, and the sign of a feature of this name; `FeatureHasher` has the seed 0."""
+    h = np.int64(np.int32(murmur3(text, begin, end, seed)))
     return abs(h) % (np.int64(1) << bits), 1.0 if h >= 0 else -1.0

@@ -1,6 +1,7 @@
 """`open_stream`: what a source is, and the stream for it."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ from robustfd.streams._text import undamaged
 _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
 _FORMATS = {
     "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
+    "vw": ("vw", "VwStream", ("n_features", "zero_based", "hash_bits", "unseen", "unlabelled")),
+    "jsonl": ("jsonl", "JsonlStream", ("target", "columns", "hash_bits", "unlabelled")),
     "csv": ("csv", "CsvStream", (*_TABLE, "header", "delimiter")),
     "parquet": ("arrow", "ParquetStream", _TABLE),
     "arrow": ("arrow", "ArrowStream", _TABLE),
@@ -24,7 +27,8 @@ _FORMATS = {
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
 _SUFFIXES = {
-    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".csv": "csv", ".tsv": "csv", ".tab": "csv",
+    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".vw": "vw", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".csv": "csv", ".tsv": "csv", ".tab": "csv",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
     ".npy": "npy", ".npz": "npz",
 }  # fmt: skip
@@ -35,12 +39,14 @@ _MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
+# Numbers, perhaps a tag, and a bar; a tag without a quote is one only behind a number.
+_HEAD_OF_VW = re.compile(rb"(?:(?:[-+.\deE]+[ \t]+){0,3}(?:'[^|,;\s]*[ \t]*)?|(?:[-+.\deE]+[ \t]+){1,3}[^|,;\s]*)\|")
 
 
 def open_stream(
     source: Any,
     *,
-    format: Literal["auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
+    format: Literal["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
     target: str | int | tuple[str, ...] | None = None,
     weight: str | int | None = None,
     id: str | int | None = None,
@@ -54,6 +60,8 @@ def open_stream(
     delimiter: str | None = None,
     missing: Literal["error", "zero", "nan"] | None = None,
     unseen: Literal["error", "drop"] | None = None,
+    unlabelled: Literal["keep", "skip"] | None = None,
+    interactions: Iterable[str] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     block_bytes: int = BLOCK_BYTES,
     layout: dict[str, Any] | None = None,
@@ -66,11 +74,11 @@ def open_stream(
     source : path, "-", binary file, list of these, or iterable of rows
         Files may be plain or compressed by gzip, bzip2 or xz. "-" is standard input. A directory stands for its files,
         in the order of their names. An iterable gives blocks X or (X, y), or rows as dicts or (dict, label).
-    format : {"auto", "libsvm", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
+    format : {"auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
         With "auto" the name tells, or the first bytes.
     target : str, int or tuple of str, optional
-        The column of labels, by name or number, of tables and .npy; none by default. Of a tuple of names it is the
-        first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
+        The column of labels, by name or number, of tables, JSON lines and .npy; none by default. Of a tuple of names
+        it is the first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
     weight, id : str or int, optional
         Columns of tables that are no features: the weights of rows, numbers >= 0, and names of rows, which blocks have
         as text. Each block has them as attributes `weight` and `id`.
@@ -101,6 +109,12 @@ def open_stream(
         else it has no entry.
     unseen : {"error", "drop"}, default="error"
         What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
+    unlabelled : {"keep", "skip"}, default="keep"
+        What becomes of lines of Vowpal Wabbit's text and of JSON lines that have no label: their label is NaN (None
+        among text), or they are counted among those skipped and left out.
+    interactions : list of str, optional
+        Products of features: "a:b" of those of two columns, or of two namespaces of Vowpal Wabbit's text; a word of two
+        letters is of namespaces that begin with these, as -q of Vowpal Wabbit is. They are columns behind the others.
     on_error : {"raise", "skip"}, default="raise"
         Whether a row that cannot be read ends the stream with `StreamError`, or is counted and left out.
     block_bytes : int, default=2**20
@@ -135,6 +149,7 @@ def open_stream(
     check_choice("categories", categories, (None, "hash", "onehot"))
     check_choice("missing", missing, (None, "error", "zero", "nan"))
     check_choice("unseen", unseen, (None, "error", "drop"))
+    check_choice("unlabelled", unlabelled, (None, "keep", "skip"))
     check_integer("block_bytes", block_bytes, 64)
     if hash_bits is not None and check_integer("hash_bits", hash_bits, 1) > MOST_BITS:
         raise ValueError(f"hash_bits must be at most {MOST_BITS}, got {hash_bits}.")
@@ -142,30 +157,52 @@ def open_stream(
         check_integer("n_features", n_features, 1)
     if layout is not None and not isinstance(layout, dict):
         raise StreamError(f"{layout!r:.100} is no layout of columns.")
+    layout, pairs, bits = _interactions(layout, interactions, hash_bits)
     given = {
         "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
         "drop": None if drop is None else list(drop), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
-        "delimiter": delimiter, "missing": missing, "unseen": unseen,
+        "delimiter": delimiter, "missing": missing, "unseen": unseen, "unlabelled": unlabelled,
     }  # fmt: skip
     inputs = _inputs(source)
     kind = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
     home, name, known = _FORMATS[kind]
     options = {key: value for key, value in given.items() if value is not None}
-    if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow"):
+    if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow", "jsonl"):
         del options["target"]
-    for key in {"unseen", "n_features"} - set(known):
+    for key in {"unseen", "unlabelled", "n_features"} - set(known):
         options.pop(key, None)
     if wrong := sorted(options.keys() - set(known)):
         raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} means nothing for {kind}; options are {', '.join(known)}.")
     stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
     result: Stream = stream_type(
         source if inputs is None else inputs,
-        **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
+        **options, layout=layout, start=start, on_error=on_error,
+        block_bytes=min(block_bytes, max(block_bytes // 16, 1 << 14)) if pairs else block_bytes,  # rows become longer
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
         raise StreamError(f"There are {result.n_features} features, and n_features={n_features} are wanted.")
-    return result
+    if not pairs:
+        return result
+    from robustfd.streams.interactions import InteractionStream  # compiled loops, which few need
+
+    return InteractionStream(result, pairs, bits)
+
+
+def _interactions(
+    layout: dict[str, Any] | None, interactions: Iterable[str] | None, hash_bits: int | None
+) -> tuple[dict[str, Any] | None, list[tuple[str, str]], int | None]:
+    """Return the layout of the features alone, the pairs whose products there shall be, and how these are hashed."""
+    within = layout is not None and layout.get("kind") == "interactions"
+    if interactions is None and not within:
+        return layout, [], None
+    from robustfd.streams._crossing import pair_of, read_layout
+
+    if within and interactions is not None:
+        raise ValueError("interactions and a layout, which says that already: give one of them only.")
+    if layout is not None and within:
+        return read_layout(layout)
+    return layout, [pair_of(each) for each in interactions or ()], hash_bits
 
 
 def _inputs(source: Any) -> list[Input] | None:
@@ -202,6 +239,10 @@ def _format_of(inputs: list[Input]) -> str:
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind
+    if head.lstrip().startswith(b"{"):
+        return "jsonl"
+    if _HEAD_OF_VW.match(head.lstrip()):
+        return "vw"
     tokens = head.split(b"\n", 1)[0].split()
     if any(b":" in token for token in tokens[:2]) or not any(mark in head for mark in b",;\t"):
         return "libsvm"

@@ -1,4 +1,7 @@
-"""LIBSVM text, a chunk of whole lines at a time, to rows: the compiled loop."""
+"""Text of features, a chunk of whole lines at a time, to rows: what LIBSVM's and Vowpal Wabbit's compiled loops share.
+
+`parse_rows` is LIBSVM's loop. `_parse_vw.py` has the other one, which reads entries by the same `read_entries`.
+"""
 
 from typing import Any
 
@@ -13,10 +16,11 @@ NO_LABEL, NO_INDEX, BELOW_FIRST, BEYOND_LAST, NO_VALUE, NOT_FINITE, TOO_LARGE = 
 LARGEST_INDEX = 2**31 - 2
 BEYOND_ALL = 2**40
 LEAST_LONG = MOST_DIGITS + 2  # bytes of a number that is too long to be read here, and what is behind it
+COMMENT, BAR, COLON = 35, 124, 58  # the letters # | :
 
-# What parse_rows is told (settings) and what it tells (found).
+# What the loops are told (settings) and what they tell (found).
 LABELLED, FIRST, WIDTH, BITS, DROP = range(5)
-ROWS, ENTRIES, LINES, BAD, SLOW, DROPPED, UNSORTED = range(7)
+ROWS, ENTRIES, LINES, BAD, SLOW, DROPPED, UNSORTED, LAST = range(8)
 
 
 @compiled
@@ -29,24 +33,25 @@ def parse_rows(
     bad line nothing does, and bad gets its place in the text, its number and what is wrong. slow gets the place of
     each number that has more digits than can be read here, and the entry it is the value of (-1 - row for a label).
     """
-    found = np.zeros(7, np.int64)
+    found = np.zeros(8, np.int64)
     i = k = n = line = 0
     while i < len(text):
         begin, noted, dropped, wrong = i, found[SLOW], found[DROPPED], 0
-        i = _past_blanks(text, i)
-        empty, end = _ends(text[i]), k
-        if not empty:
+        i = past_blanks(text, i)
+        end = k
+        if text[i] != 10 and text[i] != COMMENT:
             if settings[LABELLED]:
                 labels[n], i, wrong = _label(text, i, n, powers, slow, found)
             if wrong == 0:
-                i, end, wrong = _entries(text, i, settings, powers, columns, values, k, slow, found)
+                found[LAST] = -1
+                space = (COMMENT, True, np.uint32(0), 1.0, -1)
+                i, end, wrong = read_entries(text, i, k, settings, powers, (columns, values, slow), found, space)
             if wrong == 0:
                 k = end
                 ends[n] = k
                 n += 1
             else:
-                bad[found[BAD], 0], bad[found[BAD], 1], bad[found[BAD], 2] = begin, line, wrong
-                found[BAD] += 1
+                note_bad(bad, found, begin, line, wrong)
                 found[SLOW], found[DROPPED] = noted, dropped
         while text[i] != 10:
             i += 1
@@ -57,66 +62,103 @@ def parse_rows(
 
 
 @loops
+def note_bad(bad: Any, found: Any, begin: int, line: int, wrong: int) -> None:
+    """Take note of a line that is left out."""
+    bad[found[BAD], 0], bad[found[BAD], 1], bad[found[BAD], 2] = begin, line, wrong
+    found[BAD] += 1
+
+
+@loops
+def note_long(slow: Any, found: Any, begin: int, entry: int) -> None:
+    """Take note of a number that is too long to be read here."""
+    slow[found[SLOW], 0], slow[found[SLOW], 1] = begin, entry
+    found[SLOW] += 1
+
+
+@loops
 def _label(text: Any, i: int, row: int, powers: Any, slow: Any, found: Any) -> Any:
     """Return the label of a row, where it ends, and what is wrong with it."""
     value, end, how = number_at(text, i, powers)
-    if how == NONE or not _ends_token(text[end]):
+    if how == NONE or not ends_token(text[end], COMMENT):
         return value, i, NO_LABEL
     if how == LONG:
-        slow[found[SLOW], 0], slow[found[SLOW], 1] = i, -1 - row
-        found[SLOW] += 1
+        note_long(slow, found, i, -1 - row)
     return value, end, 0 if np.isfinite(value) else NOT_FINITE
 
 
 @loops
-def _entries(
-    text: Any, i: int, settings: Any, powers: Any, columns: Any, values: Any, k: int, slow: Any, found: Any
-) -> Any:
-    """Put the entries of a line at k; return where it ended, the next k and what is wrong."""
-    first, width, bits, last = settings[FIRST], settings[WIDTH], settings[BITS], np.int64(-1)
+def read_entries(text: Any, i: int, k: int, settings: Any, powers: Any, rows: Any, found: Any, space: Any) -> Any:
+    """Put entries, up to the end of the line or a mark, at k; return where they ended, the next k and what is wrong.
+
+    rows is columns, values and slow. space is the namespace of the entries: the mark, COMMENT in LIBSVM text and BAR in
+    Vowpal Wabbit's; whether it has no name; the hash of its name; the weight that values are multiplied by; and the
+    place of that if it is too long to be read here, else -1.
+
+    It is long because with the value of an entry as a function of its own a fifth of the speed was lost.
+    """
+    columns, values, slow = rows
+    mark, nameless, seed, scale, long_scale = space
+    first, width, bits = settings[FIRST], settings[WIDTH], settings[BITS]
+    last, anonymous = found[LAST], np.int64(0)
     while True:
-        i = _past_blanks(text, i)
-        if _ends(text[i]):
+        i = past_blanks(text, i)
+        if text[i] == 10 or text[i] == mark:
+            found[LAST] = last
             return i, k, 0
-        begin, column, value, how = i, np.int64(0), 1.0, 0
+        begin, column, value, how = i, np.int64(0), scale, 0
         while np.uint8(text[i] - 48) < 10:
             column = min(10 * column + np.int64(text[i] - 48), np.int64(BEYOND_ALL))
             i += 1
-        if text[i] != 58 or i == begin or bits >= 0:  # not a number and a colon, or these mean something else
-            i, column, value = _named(text, begin, bits)
-            if column < 0:
-                if i > begin:  # a qid
-                    continue
-                return i, k, NO_INDEX
-        else:
+        unnamed = mark == BAR and i == begin and text[i] == COLON  # its name is its number among those of its kind
+        if unnamed:
+            column = anonymous
+            anonymous += 1
+        if bits < 0 and nameless and (i > begin or unnamed) and (text[i] == COLON or _lone(text[i], mark)):
             column -= first
             if column < 0:
                 return i, k, BELOW_FIRST
             if column > LARGEST_INDEX:
-                return i, k, TOO_LARGE
-        if text[i] == 58:
+                if mark == COMMENT or not settings[DROP]:
+                    return i, k, TOO_LARGE
+                column = np.int64(-1)
+        elif unnamed:
+            column = np.int64(-1) if bits < 0 else (np.int64(seed) + column) & ((np.int64(1) << bits) - 1)
+        else:
+            i, column, sign = _named(text, begin, bits, mark, seed)
+            value *= sign
+            if column < 0 and mark == COMMENT and i > begin:  # a qid
+                continue
+            if i == begin:
+                return i, k, NO_INDEX
+        if column < 0 and not settings[DROP]:
+            return i, k, NO_INDEX
+        if text[i] == COLON:
             i += 1
             digit = np.uint8(text[i] - 48)
-            if digit < 10 and _ends_token(text[i + 1]):  # most values are like this
+            single = digit < 10 and ends_token(text[i + 1], mark)
+            if single:  # most values are like this
                 value *= float(digit)
                 i += 1
             else:
                 begin = i
                 number, i, how = number_at(text, i, powers)
-                if how == NONE or not _ends_token(text[i]):
+                if how == NONE or not ends_token(text[i], mark):
                     return i, k, NO_VALUE
-                if not np.isfinite(number):
-                    return i, k, NOT_FINITE
                 if how == FINE:
                     value *= number
-        if width >= 0 and column >= width:
+            if (mark == BAR or not single) and not np.isfinite(value):
+                return i, k, NOT_FINITE
+        elif not ends_token(text[i], mark):
+            return i, k, NO_INDEX
+        if column < 0 or (width >= 0 and column >= width):
             if not settings[DROP]:
                 return i, k, BEYOND_LAST
             found[DROPPED] += 1
             continue
         if how == LONG:
-            slow[found[SLOW], 0], slow[found[SLOW], 1] = begin, k
-            found[SLOW] += 1
+            note_long(slow, found, begin, k)
+        if long_scale >= 0:
+            note_long(slow, found, long_scale, k)
         if column <= last:
             found[UNSORTED] = 1
         last = column
@@ -126,30 +168,42 @@ def _entries(
 
 
 @loops
-def _named(text: Any, begin: int, bits: int) -> Any:
-    """Return where the name of a feature ends, its column and its sign; the column is -1 for qid:...
+def _named(text: Any, begin: int, bits: int, mark: int, seed: Any) -> Any:
+    """Return where the name of a feature ends, its column and its sign; the column is -1 for LIBSVM's qid:...
 
-    For what is no name, or is not to be hashed, it is -1 too, and the end is where it begins.
+    The column is -1 too for what is not to be hashed. For what is no name the end is where it begins.
     """
     i, column = begin, np.int64(0)
-    while not (text[i] <= 32 or text[i] == 58):
+    while not (text[i] <= 32 or text[i] == COLON or (text[i] == BAR and mark == BAR)):
         column = 10 * column + np.int64(text[i] - 48)
         i += 1
-    if i - begin == 3 and text[begin] == 113 and text[begin + 1] == 105 and text[begin + 2] == 100 and text[i] == 58:
-        while text[i] > 32:
-            i += 1
-        return i, np.int64(-1), 1.0
+    if mark == COMMENT:
+        if (
+            i - begin == 3 and text[begin] == 113 and text[begin + 1] == 105 and text[begin + 2] == 100
+            and text[i] == COLON
+        ):  # fmt: skip
+            while text[i] > 32:
+                i += 1
+            return i, np.int64(-1), 1.0
+        if bits < 0:
+            return begin, np.int64(-1), 1.0
     if i == begin or bits < 0:
-        return begin, np.int64(-1), 1.0
+        return i, np.int64(-1), 1.0
     for j in range(begin, i):
         if np.uint8(text[j] - 48) >= 10:
-            column, sign = column_and_sign(text, begin, i, bits)
+            column, sign = column_and_sign(text, begin, i, bits, seed)
             return i, column, sign
-    return i, column & ((np.int64(1) << bits) - 1), 1.0
+    return i, (np.int64(seed) + column) & ((np.int64(1) << bits) - 1), 1.0
 
 
 @loops
-def _past_blanks(text: Any, i: int) -> int:
+def _lone(letter: int, mark: int) -> bool:
+    """Return whether an index that ends here is a feature of value 1, which it is only in Vowpal Wabbit's text."""
+    return mark == BAR and ends_token(letter, mark)
+
+
+@loops
+def past_blanks(text: Any, i: int) -> int:
     """Return where the next token begins."""
     while text[i] == 32 or text[i] == 9 or text[i] == 13:
         i += 1
@@ -157,12 +211,6 @@ def _past_blanks(text: Any, i: int) -> int:
 
 
 @loops
-def _ends(letter: int) -> bool:
-    """Return whether a line ends here, or a comment begins."""
-    return letter == 10 or letter == 35
-
-
-@loops
-def _ends_token(letter: int) -> bool:
-    """Return whether a number may end here: with a blank, a line feed or a comment."""
-    return letter == 32 or letter == 10 or letter == 9 or letter == 13 or letter == 35
+def ends_token(letter: int, mark: int) -> bool:
+    """Return whether a token may end here: with a blank, a line feed or a mark."""
+    return letter == 32 or letter == 10 or letter == 9 or letter == 13 or letter == mark

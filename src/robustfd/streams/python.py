@@ -101,7 +101,8 @@ class PythonStream(Stream):
             if self._missing != "error":
                 zeroed = _zeroed(block.X)
                 keep = finite_rows(zeroed, block.y)
-                block = block if self._missing == "nan" else Block(zeroed, block.y)
+                if self._missing == "zero":
+                    block = Block(zeroed, block.y, parts=tuple(map(_zeroed, block.parts)))
             else:
                 keep = finite_rows(block.X, block.y)
             keep = np.ones(size, bool) if keep is None else keep
@@ -134,26 +135,35 @@ class PythonStream(Stream):
                 pairs.append(pair(item))
                 entries += 1 + (len(pairs[-1][0]) if isinstance(pairs[-1][0], Mapping) else 0)
             if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
-                x, bad = self._transformed([row for row, _ in pairs])
+                rows = [row if self._missing == "error" else _filled(row) for row, _ in pairs]
+                x, bad = hashed_rows(self._hasher, rows)
                 y = labels_of([label for _, label in pairs], bad)
-                yield (self._names(), first), len(pairs), Block(x, y), bad
+                yield (self._names(), first), len(pairs), Block(x, y, parts=self._parts(rows, bad)), bad
                 first, entries, pairs = first + len(pairs), 0, []
 
-    def _transformed(self, rows: list[Any]) -> tuple[Any, dict[int, str]]:
-        """Return the rows, and what is wrong with which."""
-        hasher: Any = self._hasher
-        bad: dict[int, str] = {}
-        if self._missing != "error":
-            rows = [_filled(row) for row in rows]
-        try:
-            return hasher.transform(rows), bad
-        except (TypeError, ValueError, AttributeError):
-            for k, row in enumerate(rows):
-                try:
-                    hasher.transform([row])
-                except (TypeError, ValueError, AttributeError) as error:
-                    bad[k] = f"it should be a dict of numbers and strings by name ({error}): {row!r:.80}"
-            return hasher.transform([{} if k in bad else row for k, row in enumerate(rows)]), bad
+    def _parts(self, rows: list[Any], bad: dict[int, str]) -> tuple[Any, ...]:
+        """Return the entries of each group, which is a name, as rows."""
+        rows = [{} if k in bad else row for k, row in enumerate(rows)]
+        return tuple(
+            hashed_rows(self._hasher, [{group: row[group]} if group in row else {} for row in rows])[0]
+            for group in self.groups
+        )
+
+
+def hashed_rows(hasher: Any, rows: list[Any]) -> tuple[Any, dict[int, str]]:
+    """Return dicts as the rows that a `FeatureHasher` makes of them, and what is wrong with which."""
+    bad: dict[int, str] = {}
+    if not rows:  # which it does not take
+        return sp.csr_matrix((0, hasher.n_features)), bad
+    try:
+        return hasher.transform(rows), bad
+    except (TypeError, ValueError, AttributeError):
+        for k, row in enumerate(rows):
+            try:
+                hasher.transform([row])
+            except (TypeError, ValueError, AttributeError) as error:
+                bad[k] = f"it should be a dict of numbers and strings by name ({error}): {row!r:.80}"
+        return hasher.transform([{} if k in bad else row for k, row in enumerate(rows)]), bad
 
 
 def _filled(row: Any) -> Any:

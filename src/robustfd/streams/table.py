@@ -157,6 +157,7 @@ class TableStream(Stream):
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
+        self._converter.groups = self.groups
         for piece in self._pieces(start):
             with named_errors(self.inputs[piece.position.file].name):
                 block, bad, unseen = self._converter.block(piece)

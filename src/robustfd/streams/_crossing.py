@@ -1,0 +1,190 @@
+"""Which products of features there are, and in which columns: what `--interactions` and Vowpal Wabbit's -q mean."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from robustfd._compile import compiled
+from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
+
+_BY_PARTS = ("vw", "jsonl", "python")  # of which blocks have the entries of each group, because names are hashed
+_PRIME = 16777619  # of FNV: products have the columns that Vowpal Wabbit makes of those of their factors
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    """Return the two groups that "a:b", or a word of two letters, stands for."""
+    first, colon, second = (text[0], ":", text[1]) if len(text) == 2 else text.partition(":")
+    if not (first and colon and second):
+        raise ValueError(
+            f"interactions: {text!r} should be two names of columns or namespaces with a colon between them, or two "
+            "letters."
+        )
+    return first, second
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The products of two groups: a column for each two features, or hashed if their columns are not known."""
+
+    left: str
+    right: str
+    columns: tuple[Any, Any] | None = None  # of the groups, if they are known and few
+    start: int = 0  # the first of the columns of products
+
+    @property
+    def width(self) -> int:
+        """How many columns of its own it has."""
+        return 0 if self.columns is None else len(self.columns[0]) * len(self.columns[1])
+
+
+class Crossing:
+    """Columns of products behind n_features others: those of pairs whose columns are known, then 2^bits for the others.
+
+    `name` says what a column is called. A group is of the column of its name, and of those that are called
+    "name=value", unless it is one of those that are `hidden`, because its features are hashed.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        n_features: int,
+        name: Callable[[int], str],
+        hidden: Callable[[str], bool],
+        bits: int | None = None,
+    ):
+        self.n_features, self._name, self.bits = n_features, name, DEFAULT_BITS if bits is None else bits
+        groups = list(dict.fromkeys(group for pair in pairs for group in pair))
+        self.hidden = tuple(group for group in groups if hidden(group))
+        places = _columns_of([group for group in groups if not hidden(group)], n_features, name)
+        self.pairs: list[Pair] = []
+        self.width = n_features
+        for left, right in pairs:
+            pair = Pair(left, right)
+            if left in places and right in places and len(places[left]) * len(places[right]) <= 2**self.bits:
+                pair = Pair(left, right, (places[left], places[right]), self.width)
+            self.pairs.append(pair)
+            self.width += pair.width
+        self.places, self._hashed = places, self.width
+        if any(pair.columns is None for pair in self.pairs):
+            self.width += 2**self.bits
+        if self.width > MOST_COLUMNS:
+            raise ValueError(f"interactions={self.pairs_as_json()!r:.80} would make {self.width} columns, too many.")
+
+    def pairs_as_json(self) -> list[list[str]]:
+        """Return the pairs as JSON can hold them."""
+        return [[pair.left, pair.right] for pair in self.pairs]
+
+    def feature_name(self, column: int) -> str:
+        """Return what a column is called: products of a and b are a^b."""
+        name = self._name
+        if column < self.n_features:
+            return name(column)
+        for pair in self.pairs:
+            if pair.columns is not None and pair.start <= column < pair.start + pair.width:
+                i, j = divmod(column - pair.start, len(pair.columns[1]))
+                return f"{name(int(pair.columns[0][i]))}^{name(int(pair.columns[1][j]))}"
+        return f"interaction {column - self._hashed}"
+
+    def products(self, parts: dict[str, Any]) -> Any:
+        """Return arrays indptr, indices and data of the products of rows whose groups are these CSR matrices."""
+        n = next(iter(parts.values())).shape[0]
+        counts = np.zeros((len(self.pairs) + 1, n), np.int64)
+        for k, pair in enumerate(self.pairs):
+            counts[k] = _count(parts[pair.left].indptr, parts[pair.right].indptr, pair.left == pair.right)
+        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))))
+        starts, columns, values = ends[:-1].copy(), np.empty(ends[-1], np.int32), np.empty(ends[-1])
+        for pair in self.pairs:
+            a, b = parts[pair.left], parts[pair.right]
+            ranks, many, first = self._ranks(pair)
+            _cross(
+                (a.indptr, a.indices, a.data), (b.indptr, b.indices, b.data), ranks, (many, first, self.bits),
+                pair.left == pair.right, starts, columns, values,
+            )  # fmt: skip
+        return ends, columns, values
+
+    def _ranks(self, pair: Pair) -> tuple[Any, int, int]:
+        """Return the numbers of columns in their groups, how many the second group has, and the first column."""
+        if pair.columns is None:
+            return np.empty((2, 0), np.int64), 0, self._hashed - self.n_features
+        ranks = np.zeros((2, self.n_features), np.int64)
+        for row, columns in zip(ranks, pair.columns):
+            row[columns] = np.arange(len(columns))
+        return ranks, len(pair.columns[1]), pair.start - self.n_features
+
+
+def crossing_of(
+    layout: dict[str, Any], n_features: int, name: Callable[[int], str], pairs: Any, bits: int | None
+) -> Crossing:
+    """Return the products of features that have this layout; raise if they cannot be told from each other."""
+    kind, hashed = layout.get("kind"), layout.get("hash_bits") is not None
+    if hashed and kind == "libsvm":
+        raise StreamError(
+            "interactions need to know which feature is which, and in hashed LIBSVM text it is not known."
+        )
+    texts = (
+        {each.get("name") for each in layout.get("columns") or () if each.get("type") == "text"}
+        if kind == "table"
+        else {}
+    )
+    by_parts = kind == "vw" or (hashed and kind in _BY_PARTS)
+    return Crossing(pairs, n_features, name, lambda group: by_parts or (hashed and group in texts), bits)
+
+
+def read_layout(layout: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]], int]:
+    """Return the layout of the features, the pairs and the bits of a layout with products, which comes from anybody."""
+    base, pairs, bits = (layout.get(name) for name in ("of", "pairs", "hash_bits"))
+    if not (
+        isinstance(base, dict)
+        and base.get("kind") != "interactions"
+        and isinstance(pairs, list)
+        and pairs
+        and all(isinstance(p, list) and len(p) == 2 and all(isinstance(name, str) for name in p) for p in pairs)
+        and type(bits) is int
+        and 0 < bits <= MOST_BITS
+    ):
+        raise StreamError(f"{layout!r:.100} is no layout of columns.")
+    return base, [(left, right) for left, right in pairs], bits
+
+
+def _columns_of(groups: Sequence[str], n_features: int, name: Callable[[int], str]) -> dict[str, Any]:
+    """Return the columns of each group."""
+    found: dict[str, list[int]] = {group: [] for group in groups}
+    for column in range(n_features if groups else 0):
+        called = name(column)
+        for group in {called, called.partition("=")[0]} & found.keys():
+            found[group].append(column)
+    for group, columns in found.items():
+        if not columns:
+            raise ValueError(f"interactions: there is no column {group!r}.")
+    return {group: np.array(columns) for group, columns in found.items()}
+
+
+@compiled
+def _count(left: Any, right: Any, same: bool) -> Any:
+    """Return how many products each row has, by the ends of rows of its two groups."""
+    counts = np.empty(len(left) - 1, np.int64)
+    for i in range(len(counts)):
+        a, b = np.int64(left[i + 1] - left[i]), np.int64(right[i + 1] - right[i])
+        counts[i] = a * (a + 1) // 2 if same else a * b
+    return counts
+
+
+@compiled
+def _cross(
+    one: Any, other: Any, ranks: Any, rule: Any, same: bool, starts: Any, columns: Any, values: Any
+) -> None:  # fmt: skip
+    """Put the products of rows at starts, which move on; of a group with itself those of each two, once."""
+    (left, left_columns, left_values), (right, right_columns, right_values) = one, other
+    many, first, bits = rule
+    mask = (np.int64(1) << bits) - 1
+    for row in range(len(starts)):
+        k = starts[row]
+        for i in range(left[row], left[row + 1]):
+            for j in range(i if same else right[row], right[row + 1]):
+                a, b = np.int64(left_columns[i]), np.int64(right_columns[j])
+                columns[k] = first + (ranks[0, a] * many + ranks[1, b] if many else (a * _PRIME ^ b) & mask)
+                values[k] = left_values[i] * right_values[j]
+                k += 1
+        starts[row] = k

@@ -1,0 +1,199 @@
+"""JSON lines: an object a line, which is a row."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.feature_extraction import FeatureHasher
+
+from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, finite_rows
+from robustfd.streams._inputs import Input
+from robustfd.streams._items import labels_of
+from robustfd.streams._text import Chunk, chunks, shown, undamaged
+from robustfd.streams.python import hashed_rows
+
+NO_LABEL = "it has no label"
+
+
+class JsonlStream(Stream):
+    """Rows of JSON lines as CSR matrices: features by name, hashed as those of dicts are (`python.py`).
+
+    A number is the value of the feature of its name, true is 1 and false 0, and a text v of the name c is the feature
+    "c=v" of value 1. What is null or NaN is left out, as if it were not there. In an object b of the name a there are
+    the names "a.b", and in a list of numbers "a.0", "a.1" and so on; a list of texts has a feature "a=v" for each.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        *,
+        target: str | tuple[str, ...] | None = None,
+        columns: list[Any] | None = None,
+        hash_bits: int | None = None,
+        unlabelled: Literal["keep", "skip"] = "keep",
+        layout: dict[str, Any] | None = None,
+        **common: Any,
+    ):
+        super().__init__(inputs, **common)
+        if layout is not None:
+            hash_bits, known, columns = read_layout(layout)
+            target = target if isinstance(target, str) else known
+        for name in [*(columns or ()), *([] if target is None or isinstance(target, tuple) else [target])]:
+            if not isinstance(name, str):
+                raise ValueError(f"{name!r} is no name, and features of JSON lines have names.")
+        first = self._first_row()
+        if isinstance(target, tuple):
+            target = next((name for name in first if name.lower() in target), None)
+        label = None if target is None else _taken(first, target)
+        self._first_label = label if _is_label(label) else None  # which says whether labels are text
+        self._target, self._columns = target, columns
+        self._skip_unlabelled = unlabelled == "skip"
+        self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
+        self._hasher, self.n_features = FeatureHasher(2**self._bits), 2**self._bits
+
+    def _first_row(self) -> dict[str, Any]:
+        """Return the object of the first line; an empty one if that is no object."""
+        with undamaged(self.inputs[0]):
+            lines = self.inputs[0].head(1 << 20, line=True).split(b"\n")
+        try:
+            row = json.loads(next((line for line in lines if line.strip()), b""))
+        except (ValueError, RecursionError):  # to be complained about when it is read
+            return {}
+        return row if isinstance(row, dict) else {}
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The number of columns that names are hashed into, and which names."""
+        return {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
+
+    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        rows, skipped = start.rows, start.skipped
+        for chunk in chunks(self.inputs, start, self.block_bytes):
+            block, bad = self._block(chunk)
+            rows, skipped = rows + block.X.shape[0], skipped + bad
+            yield block, Position(chunk.file, chunk.offset, chunk.first + chunk.lines, rows, chunk.stored, skipped)
+
+    def _block(self, chunk: Chunk) -> tuple[Block, int]:
+        """Return the rows of a chunk, and how many of its lines are left out."""
+        lines = bytes(chunk.text).split(b"\n")
+        places = [k for k, line in enumerate(lines) if line.strip()]
+        rows, labels, wrong = [], [], {}
+        for k, place in enumerate(places):
+            row: dict[str, Any] = {}
+            label: Any = None
+            try:
+                row, label = self._row(lines[place])
+            except (ValueError, OverflowError, RecursionError) as error:
+                wrong[k] = str(error)
+            rows.append(row)
+            labels.append(label)
+        x, bad = hashed_rows(self._hasher, rows)
+        wrong |= bad
+        y = None if self._target is None else self._labels(labels, wrong)
+        if (finite := finite_rows(x, None)) is not None:
+            wrong = dict.fromkeys(np.flatnonzero(~finite).tolist(), "a number is not finite") | wrong
+        for k in sorted(wrong):
+            where = f"{self.inputs[chunk.file].name}, line {chunk.first + places[k] + 1}"
+            self._bad_row(f"{where}: {wrong[k]}: {shown(lines[places[k]])}", harmless=wrong[k] == NO_LABEL)
+        keep = np.ones(len(rows), bool)
+        keep[list(wrong)] = False
+        block = Block(x, y, parts=self._parts(rows))
+        return (block if keep.all() else block.take(keep)), len(wrong)
+
+    def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
+        """Return labels as an array, NaN or None where there is none; see what is wrong with them."""
+        without = [k for k, label in enumerate(labels) if label is None and k not in wrong]
+        if self._skip_unlabelled:
+            wrong |= dict.fromkeys(without, NO_LABEL)
+        for k, label in enumerate(labels):
+            if label is None or k in wrong:
+                continue
+            self._first_label = label if self._first_label is None and _is_label(label) else self._first_label
+            if not _is_label(label) or isinstance(label, str) != isinstance(self._first_label, str):
+                wrong[k] = f"its label is {label!r:.40}" + (
+                    "" if self._first_label is None else f", and that of another line {self._first_label!r:.40}"
+                )
+        ignored = dict.fromkeys(without, NO_LABEL) | wrong
+        y = labels_of([None if k in ignored else label for k, label in enumerate(labels)], ignored)
+        if y is None:
+            return np.full(len(labels), np.nan)
+        if without and not self._skip_unlabelled:
+            y = y.astype(object if y.dtype == object else np.float64)
+            y[without] = None if y.dtype == object else np.nan
+        return y
+
+    def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
+        """Return the entries of each group: those of a name, and of the names in it."""
+        return tuple(
+            hashed_rows(self._hasher, [{k: v for k, v in row.items() if within(k, group)} for row in rows])[0]
+            for group in self.groups
+        )
+
+    def _row(self, line: bytes) -> tuple[dict[str, Any], Any]:
+        """Return the features and the label of a line."""
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"it is no JSON ({error})") from error
+        if not isinstance(found, dict):
+            raise ValueError('it should be an object, {"name": value, ...}')
+        label = None if self._target is None else _taken(found, self._target)
+        features: dict[str, Any] = {}
+        _flatten("", found, features)
+        if self._columns is not None:
+            features = {
+                name: value for name, value in features.items() if any(within(name, each) for each in self._columns)
+            }
+        return features, label
+
+
+def _is_label(label: Any) -> bool:
+    """Return whether this can be a label: text, or a finite number."""
+    return isinstance(label, str) or (
+        isinstance(label, int | float) and -sys.float_info.max <= label <= sys.float_info.max
+    )
+
+
+def within(name: str, group: str) -> bool:
+    """Return whether a feature is of this name, or of a value or a part of what is called so."""
+    return name == group or (name.startswith(group) and name[len(group)] in "=.")
+
+
+def _taken(row: dict[str, Any], name: str) -> Any:
+    """Take what is called so out of an object and return it; "a.b" may be the b of an a. None if it is not there."""
+    if name not in row and "." in name:
+        first, rest = name.split(".", 1)
+        return _taken(row[first], rest) if isinstance(row.get(first), dict) else None
+    value = row.pop(name, None)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _flatten(name: str, value: Any, features: dict[str, Any]) -> None:
+    """Put the features of a value, which is called so, among the others; what is there twice is added up."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _flatten(f"{name}.{key}" if name else key, each, features)
+    elif isinstance(value, list):
+        for k, each in enumerate(value):
+            _flatten(name if isinstance(each, str) else f"{name}.{k}", each, features)
+    elif isinstance(value, str):
+        features[f"{name}={value}"] = features.get(f"{name}={value}", 0) + 1
+    elif value is not None and not (isinstance(value, float) and math.isnan(value)):
+        features[name] = features.get(name, 0) + float(value)
+
+
+def read_layout(layout: dict[str, Any]) -> tuple[int, str | None, list[str] | None]:
+    """Return hash_bits, target and columns of a layout that comes from anybody."""
+    bits, target, columns = (layout.get(name) for name in ("hash_bits", "target", "columns"))
+    if not (
+        layout.get("kind") == "jsonl"
+        and type(bits) is int
+        and 0 < bits <= MOST_BITS
+        and isinstance(target, str | None)
+        and (columns is None or (isinstance(columns, list) and all(isinstance(each, str) for each in columns)))
+    ):
+        raise StreamError(f"{layout!r:.100} is no layout of columns of JSON lines.")
+    return bits, target, columns
