@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -70,7 +70,7 @@ class Learner:
         self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
         self.share = np.full(n, 1.0 / n)
         if self.exact:
-            self.share = np.repeat([(1 - OFFERED) / 16, OFFERED / 16], 16)
+            assert OFFERED == 0.5  # all shares are alike
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
@@ -160,7 +160,7 @@ class Learner:
         for e, (_, linear, memory, exact) in enumerate(self.experts):
             row = np.concatenate([[INTERCEPT], (length if linear else norm) * z])
             h = self.inverse[memory] @ row if exact else row / self.hessian(memory)
-            margins.append(self.W[e] @ row)
+            margins.append(self.W[..., e, :] @ row)
             kappas.append(row @ h)
             directions.append(h)
         self.row = np.concatenate([[INTERCEPT], (norm if self.huber is None else length) * z])
@@ -197,9 +197,7 @@ class Learner:
 
     def earn(self, chance: Array) -> None:
         self.share *= chance
-        deal = np.full(len(self.share), 1 / 16)
-        if self.exact:
-            deal *= 0.5
+        deal = np.full(len(self.share), 1 / len(self.share))
         self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * deal
 
     def step_class(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
@@ -258,7 +256,7 @@ class Learner:
             if due or abs(away) > 0.5:
                 for e, (_, linear, *_) in enumerate(self.experts):
                     factor = self.length if linear else self.norm
-                    self.W[e, 0] += factor * away / INTERCEPT * self.W[e, 1 + j]
+                    self.W[..., e, 0] += factor * away / INTERCEPT * self.W[..., e, 1 + j]
                 f.centre = f.mean
         if due:
             if not f.centred and regular:
@@ -273,7 +271,7 @@ class Learner:
     def rescale(self, j: int, change: float) -> None:
         f, root = self.features[j], np.sqrt(change)
         f.slow, f.fast = f.slow / change, f.fast / change
-        self.W[:, 1 + j] *= root
+        self.W[..., 1 + j] *= root
         for matrix in (*self.past, self.block):
             matrix[1 + j] /= root
             matrix[:, 1 + j] /= root
@@ -294,7 +292,9 @@ class Learner:
         self.renewed, self.renew_at = rows, rows + min(max(rows // 8, 1), 256)
 
     def learn(self, X: Array, y: Array) -> Array:
-        out = np.empty(len(y))
+        return self.stream(X, y, np.empty(len(y)))
+
+    def stream(self, X: Array, y: Array, out: Array) -> Array:
         for i in range(len(y)):
             if self.seen < FIRST:
                 self.kept.append((X[i], y[i]))
@@ -315,6 +315,46 @@ class Learner:
 
     def decision(self, X: Array) -> Array:
         return np.array([self.offset + self.unit * self.predict(self.meet(x, learn=False)[0]) for x in X])
+
+
+class SeveralClasses(Learner):
+    """Several classes: margins (classes, experts), whose softmax is the probability of each class."""
+
+    def __init__(self, d: int, classes: int, *, exact: bool = False):
+        self.classes = classes
+        super().__init__(d, exact=exact)
+        rates = [(*each[k], memory) for memory, each in enumerate((SLOW, FAST)) for k in (1, 2, 4, 6)]
+        self.experts = [(*each, better) for better in ((False, True) if exact else (False,)) for each in rates]
+        self.start()
+
+    def start(self) -> None:
+        super().start()
+        self.W = np.zeros((self.classes, len(self.experts), 1 + self.d))
+        self.b, self.beta = np.zeros((self.classes, 4)), np.tile(FOLLOW_SHARE, (self.classes, 1))
+
+    def meet(self, x: Array, *, learn: bool) -> tuple[Array, Array, list[Array], float]:
+        margins, *rest = super().meet(x, learn=learn)
+        return margins.T, *rest
+
+    def predict(self, margins: Array) -> Array:
+        return margins @ self.share + (self.beta * self.b).sum(axis=1)
+
+    def step_class(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
+        q, base, c2 = softmax(p), p - (self.beta * self.b).sum(axis=1), []
+        for c in range(self.classes):
+            sign = 1 if c == y else -1
+            for e, (rate, *_) in enumerate(self.experts):
+                z = sign * (margins[c, e] - logsumexp(np.delete(margins[:, e], c)))
+                self.W[c, e] += sign * rate * implicit(z, 2 * rate * kappas[e]) * directions[e]
+            good = expit(sign * (base[c] + self.b[c] - logsumexp(np.delete(p, c))))
+            self.b[c] += FOLLOW * sign * (1 - good)
+            self.beta[c] = (1 - SHARED) * self.beta[c] * good / (self.beta[c] @ good) + SHARED * FOLLOW_SHARE
+            c2.append(q[c] * (1 - q[c]))
+        self.earn(softmax(margins, axis=0)[int(y)])
+        return float(np.square(c2).sum() / np.sum(c2))
+
+    def learn(self, X: Array, y: Array) -> Array:
+        return self.stream(X, y, np.empty((len(y), self.classes)))
 
 
 def cut_off(x: Array) -> Array:

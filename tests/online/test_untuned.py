@@ -67,6 +67,20 @@ def test_classes_equal_the_transcription(sparse, exact, density, constant):
 
 
 @pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_several_classes_equal_the_transcription(exact, classes):
+    X, _, number = stream(5, 300, 6, density=0.7)
+    y = np.digitize(number, np.quantile(number, np.arange(1, classes) / classes)).astype(float)
+    state, other = (
+        UntunedState(6, classes, sketch=None if exact else 0),
+        ref.SeveralClasses(6, classes, exact=exact),
+    )
+    margins, expected = learn(state, X, y, batches=(7, 1, 40)), other.learn(X, y)
+    assert apart(margins, expected) < 3e-3
+    assert apart(state.margins(X), other.decision(X)) < 3e-3
+
+
+@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("huber", [8.0, 2.0])
 @pytest.mark.parametrize("density", [1.0, 0.2])
 def test_numbers_equal_the_transcription(exact, huber, density):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._compile import loops
-from robustfd.online.lanes import implicit_steps, sigmoid
+from robustfd.online.lanes import exp_of_negative, implicit_steps, sigmoid
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +28,7 @@ FOLLOW = (0.0, 0.02, 0.1, 0.5)
 FOLLOW_SHARE = (0.97, 0.01, 0.01, 0.01)
 SLOWER = 0.2  # intercepts follow numbers by this much of it
 LARGEST = 1e30  # targets are cut there, in units of the first ones, since weights are float32
+LEAST_REST = 1e-6  # the probability of all classes but one, at least
 WINDOWS = 128  # of the trace of shares
 
 # What is known of the targets, and the losses by which a better Hessian is judged. For numbers: `spread` and
@@ -73,6 +74,9 @@ class Work(NamedTuple):
     better: Floats  # (3, memories outputs L): sums and moves of the weights of experts with a better Hessian
     direction: Floats  # (3, features): of experts with a better Hessian
     output: Floats  # (outputs,): the prediction
+    plain: Floats  # (outputs,): and that of the diagonal experts alone
+    softmax: NDArray[np.float32]  # (outputs, experts): probabilities of several classes
+    total: Floats  # (experts,): log sum exp of their margins
 
 
 class Row(NamedTuple):
@@ -145,6 +149,9 @@ def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
         better=np.zeros((3, outputs * (n - mix.plain.shape[1]))),
         direction=np.zeros((3, wide)),
         output=np.zeros(outputs),
+        plain=np.zeros(outputs),
+        softmax=np.zeros((outputs, n), np.float32),
+        total=np.zeros(n),
     )
 
 
@@ -224,12 +231,8 @@ def earn(share: Any, chance: Any, count: int) -> None:
 
 
 @loops
-def earn_following(follow: Any, chance: Any) -> None:
-    """Do as `earn` for the intercepts that forget."""
-    total = 0.0
-    for e in range(follow.shape[1]):
-        follow[1, e] *= chance[e]
-        total += follow[1, e]
+def deal_following(follow: Any, total: float) -> None:
+    """Do as `earn` for the intercepts that forget, whose shares now sum to `total`."""
     for e in range(follow.shape[1]):
         follow[1, e] = (1.0 - SHARED) * follow[1, e] / max(total, 1e-300) + SHARED * FOLLOW_SHARE[e]
 
@@ -241,47 +244,123 @@ def logistic_loss(z: float) -> float:
 
 
 @loops
+def log_of_rest(q: float) -> float:
+    """Return log(1 - q) of a probability, by a series where it is small, as those of most of many classes are."""
+    if q < 0.05:
+        return -q * (1.0 + q * (0.5 + q * (1.0 / 3.0 + 0.25 * q)))
+    return math.log(max(1.0 - q, LEAST_REST))
+
+
+@loops
+def log_sum_exp(margin: Any) -> float:
+    """Return log sum exp of margins."""
+    top, total = margin[0], 0.0
+    for c in range(1, len(margin)):
+        top = max(top, margin[c])
+    for c in range(len(margin)):
+        total += math.exp(margin[c] - top)
+    return top + math.log(total)
+
+
+@loops
+def softmax_of_experts(work: Work) -> None:
+    """Fill work.softmax with the probability of each class by each expert, work.total with log sum exp of margins."""
+    outputs, n = work.margin.shape
+    top, total = work.chance, work.total
+    for k in range(n):
+        top[k], total[k] = work.margin[0, k], 0.0
+    for c in range(1, outputs):
+        for k in range(n):
+            top[k] = max(top[k], work.margin[c, k])
+    for c in range(outputs):
+        margin, chance = work.margin[c], work.softmax[c]
+        for k in range(n):
+            chance[k] = exp_of_negative(np.float32(margin[k] - top[k]))
+            total[k] += chance[k]
+    for c in range(outputs):
+        for k in range(n):
+            work.softmax[c, k] /= total[k]
+    for k in range(n):
+        total[k] = top[k] + math.log(total[k])
+
+
+@loops
 def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: float) -> float:
     """Fill the steps of all experts for a row of class y, let them earn, and return the curvature of the row.
 
-    `power` is the weight of the row relative to the mean weight: what they earn is as if it came so many times.
-    With one output y is 0 or 1, the output being of class 1; otherwise each output is a class against the rest.
+    `power` is the weight of the row relative to the mean weight: what they earn is as if it came so many times. With
+    one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each class, and
+    probabilities are their softmax: the probability of class c is that of two classes with the margin m_c less log sum
+    exp of the others. The others move, too, which counts as twice the kappa.
     """
-    outputs, n, targets, squares, total = len(work.output), len(mix.rate), mix.targets[0], 0.0, 0.0
-    count = mix.plain.shape[1]
-    log_weight = math.log(weight) if weight != 1.0 else 0.0
+    outputs, n, count = len(work.output), len(mix.rate), mix.plain.shape[1]
+    several, squares, total = outputs > 1, 0.0, 0.0
     z, length, log_length, chance32, step32 = work.lanes[0], work.lanes[1], work.lanes[2], work.lanes[3], work.lanes[4]
+    times = 2.0 * weight if several else weight
+    log_times = math.log(times) if times != 1.0 else 0.0
     for k in range(n):
-        length[k] = weight * mix.rate[k] * work.kappa[k]
-        log_length[k] = work.log_kappa[k] + mix.log_rate[k] + log_weight
+        length[k] = times * mix.rate[k] * work.kappa[k]
+        log_length[k] = work.log_kappa[k] + mix.log_rate[k] + log_times
+    whole = 0.0
+    if several:
+        softmax_of_experts(work)
+        whole = log_sum_exp(work.output)
+    judge_forms(mix, work, int(y), power)
     for c in range(outputs):
-        sign = 1.0 if y == (1 if outputs == 1 else c) else -1.0
-        margin, step, chance, follow, p = work.margin[c], work.step[c], work.chance, mix.follow[c], work.output[c]
+        sign, margin, step = 1.0 if y == (c if several else 1) else -1.0, work.margin[c], work.step[c]
         for k in range(n):
             z[k] = sign * margin[k]
+        others = 0.0
+        if several:
+            for k in range(n):
+                z[k] -= sign * (work.total[k] + log_of_rest(work.softmax[c, k]))
+            others = whole + log_of_rest(math.exp(work.output[c] - whole))
         implicit_steps(z, length, log_length, chance32, step32)
         for k in range(n):
-            step[k], chance[k] = step32[k] * sign * weight * mix.rate[k], chance32[k]
+            step[k] = step32[k] * sign * weight * mix.rate[k]
+        follow_class(mix.follow[c], work.output[c], others, sign, power)
+        chance = work.softmax[int(y)] if several else chance32
+        for k in range(n):
+            work.chance[k] = chance[k]
         if power != 1.0:
             for k in range(n):
-                chance[k] = chance[k] ** power
-        base = p - followed(follow)
+                work.chance[k] = work.chance[k] ** power
         if n > count:
-            targets["loss"] += power * logistic_loss(sign * p)
-            plain = mixed(mix.plain[c], margin) + p - base
-            targets["plain_loss"] += power * logistic_loss(sign * plain)
-            earn(mix.plain[c], chance, count)
-        earn(mix.share[c], chance, count)
-        for e in range(follow.shape[1]):
-            good = sigmoid(sign * (base + follow[0, e]))
-            follow[0, e] += FOLLOW[e] * sign * min(power, 1.0) * (1.0 - good)
-            chance[e] = good if power == 1.0 else good**power
-        earn_following(follow, chance)
-        q = sigmoid(p)
-        c2 = q * (1.0 - q)
-        squares += c2 * c2
-        total += c2
+            earn(mix.plain[c], work.chance, count)
+        earn(mix.share[c], work.chance, count)
+        q = sigmoid(work.output[c] - others)
+        squares += q * q * (1.0 - q) * (1.0 - q)
+        total += q * (1.0 - q)
     return weight * squares / total if total > 0 else 0.0
+
+
+@loops
+def judge_forms(mix: Mixture, work: Work, y: int, power: float) -> None:
+    """Add the log loss of the row, and that of the diagonal experts alone, to what a better Hessian is judged by."""
+    targets, outputs = mix.targets[0], len(work.output)
+    if len(mix.rate) == mix.plain.shape[1]:  # there is none
+        return
+    for c in range(outputs):
+        work.plain[c] = mixed(mix.plain[c], work.margin[c]) + followed(mix.follow[c])
+    if outputs == 1:
+        sign = 1.0 if y == 1 else -1.0
+        targets["loss"] += power * logistic_loss(sign * work.output[0])
+        targets["plain_loss"] += power * logistic_loss(sign * work.plain[0])
+    else:
+        targets["loss"] += power * (log_sum_exp(work.output) - work.output[y])
+        targets["plain_loss"] += power * (log_sum_exp(work.plain) - work.plain[y])
+
+
+@loops
+def follow_class(follow: Any, p: float, others: float, sign: float, power: float) -> None:
+    """Move the intercepts that forget, and let them earn; p is the margin of the class, `others` that of the rest."""
+    base, total = p - followed(follow) - others, 0.0
+    for e in range(follow.shape[1]):
+        good = sigmoid(sign * (base + follow[0, e]))
+        follow[0, e] += FOLLOW[e] * sign * min(power, 1.0) * (1.0 - good)
+        follow[1, e] *= good if power == 1.0 else good**power
+        total += follow[1, e]
+    deal_following(follow, total)
 
 
 @loops
@@ -328,9 +407,11 @@ def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float
             chance[e] = number_loss(residual, spread, huber)
             least = min(least, chance[e])
             follow[0, e] += SLOWER * FOLLOW[e] * min(power, 1.0) * min(max(residual, -largest), largest)
+        total = 0.0
         for e in range(follow.shape[1]):
-            chance[e] = math.exp(power * (least - chance[e]))
-        earn_following(follow, chance)
+            follow[1, e] *= math.exp(power * (least - chance[e]))
+            total += follow[1, e]
+        deal_following(follow, total)
     residual = min(max(y - p, -largest), largest)
     targets["spread"] = FORGET_SPREAD * targets["spread"] + residual * residual
     targets["spread_weight"] = FORGET_SPREAD * targets["spread_weight"] + 1.0

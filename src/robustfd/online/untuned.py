@@ -357,7 +357,8 @@ class UntunedState:
         mix.share[:known] = share
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
-            mix.follow[0, 0] *= -1.0
+            mix.follow[0, 0] *= -0.5
+            mix.follow[1, 0] *= 0.5
         better = np.ascontiguousarray(weights[:, 2:].reshape(len(weights), -1))
         whole, low = new.exact, new.low_rank
         if form == "exact":
@@ -543,9 +544,9 @@ def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:
 def _with_outputs(weights: Any, outputs: int) -> Any:
     """Return weights (features, outputs, experts) of more outputs, those of new classes 0.
 
-    One output, of the second class against the first, becomes two.
+    One output, the margin of the second class, becomes two of half its size, so that their softmax is the same.
     """
-    known = np.concatenate([-weights, weights], axis=1) if weights.shape[1] == 1 else weights
+    known = np.concatenate([-weights, weights], axis=1) / 2 if weights.shape[1] == 1 else weights
     out = np.zeros((len(known), outputs, known.shape[2]), known.dtype)
     out[:, : known.shape[1]] = known
     return out
