@@ -48,10 +48,15 @@ class Feature:
 
 
 class Learner:
-    """Diagonal experts, and exact ones if asked for; two classes, or numbers if `huber` is given."""
+    """Diagonal experts, and exact ones if asked for; two classes, or numbers if `huber` is given.
 
-    def __init__(self, d: int, *, exact: bool = False, huber: float | None = None):
-        self.d, self.exact, self.huber = d, exact, huber
+    Of numbers the mean is predicted, with `level` a quantile, with `counts` the logarithm of the mean.
+    """
+
+    def __init__(
+        self, d: int, *, exact: bool = False, huber: float | None = None, level: float = 0.0, counts: bool = False
+    ):
+        self.d, self.exact, self.huber, self.level, self.counts = d, exact, huber, level, counts
         rates = [SLOW, FAST]
         if huber is not None:
             rates = [[(4.0**k, 1) for k in range(-2, 6)], [(4.0**k, 1) for k in range(-3, 5)]]
@@ -110,6 +115,15 @@ class Learner:
             self.offset, spread = y.mean(), np.mean((y - y.mean()) ** 2)
             self.unit = np.sqrt(spread) if spread > 0 else max(abs(self.offset), 1e-300)
             self.spread = self.spread_weight = float(spread > 0)
+            if self.counts:
+                self.offset, self.unit, self.spread, self.spread_weight = (
+                    0.0,
+                    y.mean() if y.mean() > 0 else 1.0,
+                    1.0,
+                    1.0,
+                )
+            elif self.level:
+                self.offset = np.quantile(y, self.level)
 
     def set_scale(self, f: Feature) -> None:
         density = min(f.count / max(self.rows, 1.0), 1.0)
@@ -193,7 +207,7 @@ class Learner:
             for j in range(self.d):
                 self.note(j, x[j])
             self.logs, self.log_weight = self.logs + self.later[0], self.log_weight + self.later[1]
-        return self.offset + self.unit * p
+        return self.output(p)
 
     def earn(self, chance: Array) -> None:
         self.share *= chance
@@ -214,27 +228,53 @@ class Learner:
     def step_number(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         y = (y - self.offset) / self.unit
         spread = self.spread / self.spread_weight if self.spread_weight else 0.0
-        largest = self.huber * np.sqrt(spread) if spread > 0 else np.inf
-        for e, (rate, *_) in enumerate(self.experts):
-            slope = np.clip((y - margins[e]) / (1 + rate * kappas[e]), -largest, largest)
-            self.W[e] += rate * slope * directions[e]
         low, high = self.bounds()
+        if self.counts:
+            margins = np.clip(margins, low, high)
+        for e, (rate, *_) in enumerate(self.experts):
+            self.W[e] += rate * self.slope(y, margins[e], rate * kappas[e], spread) * directions[e]
         if spread > 0:
             base = p - self.beta @ self.b
-            losses = self.loss(y - np.clip(margins, low, high), spread)
+            losses = self.loss(y, np.clip(margins, low, high), spread)
             self.earn(np.exp(losses.min() - losses))
-            residual = y - base - self.b
-            losses = self.loss(residual, spread)
+            losses = self.loss(y, base + self.b, spread)
             chance = np.exp(losses.min() - losses)
-            self.b += 0.2 * FOLLOW * np.clip(residual, -largest, largest)
+            slopes = np.array([self.slope(y, at, 0.0, spread) for at in base + self.b])
+            if self.counts:
+                slopes = np.clip(slopes / np.maximum(np.exp(base + self.b), 1), -1, 1)
+            self.b += 0.2 * FOLLOW * slopes
             self.beta = (1 - SHARED) * self.beta * chance / (self.beta @ chance) + SHARED * FOLLOW_SHARE
-        residual = np.clip(y - p, -largest, largest)
-        self.spread, self.spread_weight = 0.99 * self.spread + residual**2, 0.99 * self.spread_weight + 1
+        if self.counts:
+            square = (y - np.exp(p)) ** 2 / np.exp(p)
+            square, residual = min(square, 64 * spread), np.clip(np.log(max(y, 0.01)) - p, -1, 1)
+        else:
+            largest = self.huber * np.sqrt(spread) if spread > 0 else np.inf
+            residual = np.clip(y - p, -largest, largest)
+            square = residual**2
+        self.spread, self.spread_weight = 0.99 * self.spread + square, 0.99 * self.spread_weight + 1
         self.low, self.high = min(self.low, p + residual), max(self.high, p + residual)
-        return 1.0
+        return float(np.exp(p)) if self.counts else 1.0
 
-    def loss(self, residual: Array, spread: float) -> Array:
-        u = residual**2 / spread
+    def slope(self, y: float, p: float, a: float, spread: float) -> float:
+        """Return s = -l'(p + a s)."""
+        if self.counts:
+            if a <= 1e-9:
+                return float(y - np.exp(p))
+            ends = sorted((p, np.log(y) if y > 0 else p - 50 - a))
+            root = brentq(lambda u: u - p - a * (y - np.exp(u)), ends[0] - 1e-9, ends[1] + 1e-9, xtol=1e-14)
+            return (root - p) / a
+        largest = np.sqrt(spread) if spread > 0 else (1.0 if self.level else np.inf)
+        if self.level:
+            low, high = (self.level - 1) * largest, self.level * largest
+            return float(np.clip((y - p) / a, low, high)) if a > 0 else (high if y > p else low)
+        return float(np.clip((y - p) / (1 + a), -self.huber * largest, self.huber * largest))
+
+    def loss(self, y: float, p: Array, spread: float) -> Array:
+        if self.counts:
+            return (np.exp(p) - y * p) / spread
+        if self.level:
+            return 2 * (y - p) * (self.level - (y < p)) / np.sqrt(spread)
+        u = (y - p) ** 2 / spread
         return 0.5 * np.where(u > self.huber**2, self.huber * (2 * np.sqrt(u) - self.huber), u)
 
     # -- statistics
@@ -314,7 +354,10 @@ class Learner:
         return out
 
     def decision(self, X: Array) -> Array:
-        return np.array([self.offset + self.unit * self.predict(self.meet(x, learn=False)[0]) for x in X])
+        return np.array([self.output(self.predict(self.meet(x, learn=False)[0])) for x in X])
+
+    def output(self, p: Any) -> Any:
+        return self.unit * np.exp(p) if self.counts else self.offset + self.unit * p
 
 
 class SeveralClasses(Learner):

@@ -59,11 +59,20 @@ class Saved(Guarded):
         """
         raise NotImplementedError
 
+    def _saved_params(self) -> Document:
+        """Return the parameters as JSON can hold them."""
+        return plain(self.get_params(deep=False))
+
+    @classmethod
+    def _from_params(cls, params: Document) -> Self:
+        """Return an object with the parameters that were saved."""
+        return cls(**params)
+
     def _parts(self, notes: Document | None = None) -> list[Any]:
         if _kinds.get(type(self).__name__) is not type(self):
             raise TypeError(f"Only robustfd's own sketches and learners can be saved, and {type(self)!r} is none.")
         document, tensors = self._pack()
-        document = {"params": plain(self.get_params(deep=False)), **document}
+        document = {"params": self._saved_params(), **document}
         return seal(type(self).__name__, document if notes is None else {**document, "notes": notes}, tensors)
 
     def to_bytes(self) -> bytes:
@@ -89,7 +98,7 @@ class Saved(Guarded):
             notes = document.pop("notes", {})
             if not isinstance(notes, dict):
                 raise TypeError("notes are no object")
-            result = found(**document.pop("params"))
+            result = found._from_params(document.pop("params"))
             with np.errstate(all="ignore"):
                 result._unpack(document, tensors)
         except Exception as error:  # a file with a right checksum but senseless content: made by hand

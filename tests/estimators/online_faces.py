@@ -8,15 +8,17 @@ import scipy.sparse as sp
 import robustfd
 
 CLASSIFIERS = {
-    "untuned": lambda **kw: robustfd.SketchedNewtonClassifier(**{"sketch_size": 4, **kw}),
+    "untuned": lambda **kw: robustfd.SketchedNewtonClassifier(**{"sketch_size": 4, "shuffle": False, **kw}),
     "RFD-SON": lambda **kw: robustfd.RFDSONClassifier(**{"sketch_size": 4, **kw}),
     "RFD-SON logistic": lambda **kw: robustfd.RFDSONClassifier(
         **{"sketch_size": 4, "loss": "logistic", "fit_intercept": True, **kw}
     ),
 }
 REGRESSORS = {
-    "untuned": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, **kw}),
-    "untuned Huber": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, "loss": "huber", **kw}),
+    "untuned": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, "shuffle": False, **kw}),
+    "untuned Huber": lambda **kw: robustfd.SketchedNewtonRegressor(
+        **{"sketch_size": 4, "loss": "huber", "shuffle": False, **kw}
+    ),
     "RFD-SON": lambda **kw: robustfd.RFDSONRegressor(**{"sketch_size": 4, **kw}),
 }
 FACES = {

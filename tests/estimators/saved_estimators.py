@@ -9,9 +9,9 @@ from robustfd.online.block import state_of
 
 M = 3  # 12 first rows of the untuned
 MODELS = {
-    "untuned": rf.SketchedNewtonClassifier(M),
-    "untuned-numbers": rf.SketchedNewtonRegressor(M),
-    "untuned-huber": rf.SketchedNewtonRegressor(M, loss="huber"),
+    "untuned": rf.SketchedNewtonClassifier(M, shuffle=False),
+    "untuned-numbers": rf.SketchedNewtonRegressor(M, shuffle=False),
+    "untuned-huber": rf.SketchedNewtonRegressor(M, loss="huber", shuffle=False),
     "rfdson": rf.RFDSONClassifier(M),
     "rfdson-logistic": rf.RFDSONClassifier(M, loss="logistic", fit_intercept=True, bound=5.0),
     "rfdson-numbers": rf.RFDSONRegressor(M),

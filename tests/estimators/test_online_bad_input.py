@@ -147,14 +147,14 @@ def test_reading_goes_by_the_parameters_of_then():
     ("model", "error", "message"),
     [
         (
-            robustfd.SketchedNewtonClassifier(1),
+            robustfd.SketchedNewtonClassifier(1, shuffle=False),
             ValueError,
             "sketch_size must be 'auto', 0 .no sketch. or an integer of at least 2, got 1",
         ),
-        (robustfd.SketchedNewtonClassifier("all"), TypeError, "sketch_size must be an integer"),
-        (robustfd.SketchedNewtonClassifier(4.0), TypeError, "sketch_size must be an integer"),
+        (robustfd.SketchedNewtonClassifier("all", shuffle=False), TypeError, "sketch_size must be an integer"),
+        (robustfd.SketchedNewtonClassifier(4.0, shuffle=False), TypeError, "sketch_size must be an integer"),
         (
-            robustfd.SketchedNewtonRegressor(loss="hinge"),
+            robustfd.SketchedNewtonRegressor(loss="hinge", shuffle=False),
             ValueError,
             "loss must be one of 'squared', 'huber', got 'hinge'",
         ),
@@ -322,7 +322,7 @@ def test_classes_are_closed_after_batches_and_open_after_single_rows():
 
 def test_memory_that_is_not_there_changes_nothing():
     """A pair with a very large index asks for a very wide model."""
-    model = robustfd.SketchedNewtonClassifier(4)
+    model = robustfd.SketchedNewtonClassifier(4, shuffle=False)
     for row, label in zip(X, Y, strict=True):
         model.learn_one((np.arange(8), row), int(label))
     before = copy.deepcopy(model)

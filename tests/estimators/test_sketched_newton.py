@@ -27,7 +27,7 @@ def split(X, y, seed=0):
 @pytest.mark.parametrize(("load", "bound", "accuracy"), [(load_breast_cancer, 0.15, 0.94), (load_digits, 0.25, 0.93)])
 def test_real_rows(load, bound, accuracy):
     X, y, new, labels = split(*load(return_X_y=True))
-    model = SketchedNewtonClassifier().fit(X, y)
+    model = SketchedNewtonClassifier(shuffle=False).fit(X, y)
     assert model.score(new, labels) > accuracy
     assert log_loss(labels, model.predict_proba(new)) < bound
     assert model.progressive_error_ < 0.12
@@ -58,7 +58,7 @@ def test_known_probabilities_are_found(classes, margin, strength):
     The calibration error of the true probabilities themselves is 0.01 to 0.02 here, since the bins are small.
     """
     X, y, truth = logistic_rows(classes, strength)
-    model = SketchedNewtonClassifier().fit(X[:6000], y[:6000])
+    model = SketchedNewtonClassifier(shuffle=False).fit(X[:6000], y[:6000])
     batch = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X[:6000], y[:6000])
     found = model.predict_proba(X[6000:])
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
@@ -70,7 +70,7 @@ def test_known_probabilities_are_found(classes, margin, strength):
 def test_probabilities_go_with_margins():
     for classes in (2, 5):
         X, y = stream(300, classes=classes)
-        model = SketchedNewtonClassifier().fit(X, y)
+        model = SketchedNewtonClassifier(shuffle=False).fit(X, y)
         margins, chances = model.decision_function(X), model.predict_proba(X)
         np.testing.assert_array_equal(model.predict(X), chances.argmax(axis=1))
         np.testing.assert_allclose(chances.sum(axis=1), 1.0)
@@ -85,18 +85,26 @@ def test_probabilities_go_with_margins():
 # -- many classes
 
 
-def test_twenty_classes_in_one_pass_are_as_good_as_twenty_models():
-    """Classes share one Hessian, so margins are not those of one model each against the rest, but next to them."""
+def test_twenty_classes_in_one_pass_are_better_than_twenty_models():
+    """Margins are those of a softmax: as accurate as of one model for each class against the rest, or more."""
     X, y, _ = logistic_rows(20, 3.0, d=20)
-    model = SketchedNewtonClassifier().fit(X[:6000], y[:6000])
+    model = SketchedNewtonClassifier(shuffle=False).fit(X[:6000], y[:6000])
     assert model.coef_.shape == (20, 20) and model.intercept_.shape == (20,)
-    margins = model.decision_function(X[6000:])
     single = np.column_stack(
-        [SketchedNewtonClassifier().fit(X[:6000], y[:6000] == c).decision_function(X[6000:]) for c in range(20)]
+        [
+            SketchedNewtonClassifier(shuffle=False).fit(X[:6000], y[:6000] == c).decision_function(X[6000:])
+            for c in range(20)
+        ]
     )
-    assert np.corrcoef(margins.ravel(), single.ravel())[0, 1] > 0.99
-    assert np.abs(margins - single).mean() < 0.1 * np.abs(single).mean()  # with half as many experts
-    assert model.score(X[6000:], y[6000:]) > np.mean(single.argmax(axis=1) == y[6000:]) - 0.02
+    assert model.score(X[6000:], y[6000:]) > np.mean(single.argmax(axis=1) == y[6000:]) - 0.005
+
+
+def test_a_class_between_two_others_is_learnt():
+    """No line separates the middle class from the rest, so one against the rest is not enough."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 6))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    assert SketchedNewtonClassifier(shuffle=False).fit(X[:3000], y[:3000]).score(X[3000:], y[3000:]) > 0.95
 
 
 # -- weights
@@ -110,7 +118,7 @@ def test_a_whole_weight_is_about_as_many_rows_over_the_stream(seed):
     weight = rng.integers(1, 5, 3000) * np.where(y[:3000] == 0, 3, 1)
     rows = rng.permutation(np.repeat(np.arange(3000), weight))
     plain, weighted, repeated = (
-        SketchedNewtonClassifier().fit(*each).predict_proba(X[3000:])
+        SketchedNewtonClassifier(shuffle=False).fit(*each).predict_proba(X[3000:])
         for each in ((X[:3000], y[:3000]), (X[:3000], y[:3000], weight), (X[rows], y[rows]))
     )
     assert np.abs(weighted - repeated).mean() < 0.04
@@ -118,7 +126,9 @@ def test_a_whole_weight_is_about_as_many_rows_over_the_stream(seed):
     assert weighted[:, 0].mean() > plain[:, 0].mean() + 0.1
 
 
-@pytest.mark.parametrize("model", [SketchedNewtonClassifier(4), SketchedNewtonRegressor(4)])
+@pytest.mark.parametrize(
+    "model", [SketchedNewtonClassifier(4, shuffle=False), SketchedNewtonRegressor(4, shuffle=False)]
+)
 def test_weight_zero_leaves_the_coefficients(model):
     X, y = stream(200, classes=3)
     model = clone(model).fit(X[:150], y[:150])
@@ -136,7 +146,9 @@ def test_weights_of_numbers_are_of_the_squared_errors():
     half = rng.random(4000) < 0.5
     y = np.where(half, 1.0, 3.0) * X[:, 0] + 0.1 * rng.standard_normal(4000)
     for ratio in (1.0, 3.0, 9.0):
-        predicted = SketchedNewtonRegressor().fit(X, y, sample_weight=np.where(half, 1.0, ratio)).predict(X)
+        predicted = (
+            SketchedNewtonRegressor(shuffle=False).fit(X, y, sample_weight=np.where(half, 1.0, ratio)).predict(X)
+        )
         slope = X[:, 0] @ predicted / (X[:, 0] @ X[:, 0])
         assert slope == pytest.approx((1.0 + 3.0 * ratio) / (1.0 + ratio), rel=0.06)
 
@@ -149,14 +161,14 @@ def test_weights_of_numbers_are_of_the_squared_errors():
 def test_the_regressor_is_linear(sparse, sketch_size):
     X, y = stream(300, numbers=True)
     X = sp.csr_array(X) if sparse else X
-    model = SketchedNewtonRegressor(sketch_size).fit(X, y)
+    model = SketchedNewtonRegressor(sketch_size, shuffle=False).fit(X, y)
     np.testing.assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_coefficients_are_mean_effects(classes):
     X, y = stream(600, classes=classes)
-    model = SketchedNewtonClassifier().fit(X, y)
+    model = SketchedNewtonClassifier(shuffle=False).fit(X, y)
     margins = (X @ model.coef_.T + model.intercept_).reshape(model.decision_function(X).shape)
     assert np.corrcoef(margins.ravel(), model.decision_function(X).ravel())[0, 1] > 0.97
 
@@ -164,17 +176,17 @@ def test_coefficients_are_mean_effects(classes):
 def test_features_need_no_scaling():
     """Any scale and origin of the columns give the same predictions, nearly: scales are learnt from the rows."""
     X, y = stream(600, classes=3)
-    plain = SketchedNewtonClassifier().fit(X, y).predict_proba(X)
+    plain = SketchedNewtonClassifier(shuffle=False).fit(X, y).predict_proba(X)
     factors = 10.0 ** np.random.default_rng(0).integers(-8, 8, 8)
     np.testing.assert_allclose(
-        SketchedNewtonClassifier().fit(X * factors, y).predict_proba(X * factors), plain, atol=1e-5
+        SketchedNewtonClassifier(shuffle=False).fit(X * factors, y).predict_proba(X * factors), plain, atol=1e-5
     )
 
 
 def test_order_of_columns_does_not_matter():
     X, y = stream(200, classes=3)
-    plain = SketchedNewtonClassifier(4).fit(X, y)
-    turned = SketchedNewtonClassifier(4).fit(X[:, ::-1], y)
+    plain = SketchedNewtonClassifier(4, shuffle=False).fit(X, y)
+    turned = SketchedNewtonClassifier(4, shuffle=False).fit(X[:, ::-1], y)
     np.testing.assert_allclose(turned.predict_proba(X[:, ::-1]), plain.predict_proba(X), atol=1e-5)
     np.testing.assert_allclose(turned.coef_[:, ::-1], plain.coef_, atol=1e-4 * np.abs(plain.coef_).max())
 
@@ -182,10 +194,15 @@ def test_order_of_columns_does_not_matter():
 def test_names_of_classes_do_not_matter():
     X, y = stream(200, classes=4)
     other = np.array([2, 0, 3, 1])
-    plain, turned = SketchedNewtonClassifier(4).fit(X, y), SketchedNewtonClassifier(4).fit(X, other[y])
+    plain, turned = (
+        SketchedNewtonClassifier(4, shuffle=False).fit(X, y),
+        SketchedNewtonClassifier(4, shuffle=False).fit(X, other[y]),
+    )
     np.testing.assert_allclose(turned.predict_proba(X)[:, other], plain.predict_proba(X), atol=1e-7)
-    two = SketchedNewtonClassifier(4).fit(X, y > 1).decision_function(X)
-    np.testing.assert_allclose(SketchedNewtonClassifier(4).fit(X, y <= 1).decision_function(X), -two, atol=1e-7)
+    two = SketchedNewtonClassifier(4, shuffle=False).fit(X, y > 1).decision_function(X)
+    np.testing.assert_allclose(
+        SketchedNewtonClassifier(4, shuffle=False).fit(X, y <= 1).decision_function(X), -two, atol=1e-7
+    )
 
 
 # -- numbers
@@ -197,8 +214,8 @@ def test_names_of_classes_do_not_matter():
 def test_scale_and_origin_of_targets_do_not_matter(loss, factor, shift):
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:300], y[:300] / 100
-    plain = SketchedNewtonRegressor(loss=loss).fit(X, y)
-    other = SketchedNewtonRegressor(loss=loss).fit(X, factor * (y + shift))
+    plain = SketchedNewtonRegressor(loss=loss, shuffle=False).fit(X, y)
+    other = SketchedNewtonRegressor(loss=loss, shuffle=False).fit(X, factor * (y + shift))
     np.testing.assert_allclose(other.predict(X) / factor - shift, plain.predict(X), atol=1e-7 * max(1, abs(shift)))
     np.testing.assert_allclose(
         other.coef_ / factor, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max() * max(1, abs(shift))
@@ -211,8 +228,8 @@ def test_regression_comes_near_the_optimum():
     y = X @ rng.standard_normal(20) + rng.standard_normal(4000) + 100.0
     X, y, new, truth = split(X, y)
     best = Ridge(1e-3).fit(X, y).score(new, truth)
-    assert SketchedNewtonRegressor().fit(X, y).score(new, truth) > best - 0.03
-    assert SketchedNewtonRegressor(loss="huber").fit(X, y).score(new, truth) > best - 0.03
+    assert SketchedNewtonRegressor(shuffle=False).fit(X, y).score(new, truth) > best - 0.03
+    assert SketchedNewtonRegressor(loss="huber", shuffle=False).fit(X, y).score(new, truth) > best - 0.03
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -223,7 +240,9 @@ def test_huber_does_not_follow_outliers(seed):
     clean = X @ rng.standard_normal(8) + 0.3 * rng.standard_normal(3000)
     y = clean + 100.0 * (rng.random(3000) < 0.05) * rng.uniform(0.5, 1.5, 3000)
     error = {
-        loss: np.abs(SketchedNewtonRegressor(loss=loss).fit(X[:2000], y[:2000]).predict(X[2000:]) - clean[2000:]).mean()
+        loss: np.abs(
+            SketchedNewtonRegressor(loss=loss, shuffle=False).fit(X[:2000], y[:2000]).predict(X[2000:]) - clean[2000:]
+        ).mean()
         for loss in ("squared", "huber")
     }
     assert error["huber"] < error["squared"] / 3
@@ -233,5 +252,5 @@ def test_skewed_columns_of_any_scale():
     rng = np.random.default_rng(3)
     X = rng.standard_t(2.5, (3000, 3)) * [1e-3, 1.0, 1e3] + [0.0, 5.0, -1e4]
     y = (X - X.mean(axis=0)) / X.std(axis=0) @ [1.0, -2.0, 0.5] + 7.0
-    model = SketchedNewtonRegressor().fit(X[:2000], y[:2000])
+    model = SketchedNewtonRegressor(shuffle=False).fit(X[:2000], y[:2000])
     assert model.score(X[2000:], y[2000:]) > 0.95  # the largest targets were never seen

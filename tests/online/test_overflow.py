@@ -31,9 +31,9 @@ LEARNERS = {
     "RFDSONClassifier": rf.RFDSONClassifier(3),
     "RFDSONClassifier, logistic": rf.RFDSONClassifier(3, loss="logistic", alpha0=1.0, fit_intercept=True),
     "RFDSONRegressor": rf.RFDSONRegressor(3),
-    "SketchedNewtonClassifier": rf.SketchedNewtonClassifier(),
-    "SketchedNewtonRegressor": rf.SketchedNewtonRegressor(),
-    "SketchedNewtonRegressor, sketch": rf.SketchedNewtonRegressor(4, loss="huber"),
+    "SketchedNewtonClassifier": rf.SketchedNewtonClassifier(shuffle=False),
+    "SketchedNewtonRegressor": rf.SketchedNewtonRegressor(shuffle=False),
+    "SketchedNewtonRegressor, sketch": rf.SketchedNewtonRegressor(4, loss="huber", shuffle=False),
 }
 DENSE_ONLY = {"full 0 current", "full 1 None", "full 0 next"}  # of 600 features it would take long
 

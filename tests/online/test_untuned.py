@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from robustfd._compile import entry
 from robustfd.online import lanes, low_rank, untuned
+from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import as_rows
 from robustfd.online.untuned import UntunedState
 from tests import reference_untuned as ref
@@ -87,12 +88,27 @@ def test_numbers_equal_the_transcription(exact, huber, density):
     X, _, y = stream(2, 300, 6, density=density)
     y[40], y[200] = 1e3, -1e4  # outliers
     state, other = (
-        UntunedState(6, 1, sketch=None if exact else 0, huber=huber),
+        UntunedState(6, 1, sketch=None if exact else 0, loss=NumberLoss(huber)),
         ref.Learner(6, exact=exact, huber=huber),
     )
     predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
     assert apart(predictions, expected) < 1e-5
     assert apart(state.margins(X)[:, 0], other.decision(X)) < 1e-5
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("loss", [NumberLoss(level=0.5), NumberLoss(level=0.1), NumberLoss(counts=True)])
+def test_other_losses_equal_the_transcription(exact, loss):
+    X, _, y = stream(6, 300, 6, density=0.8)
+    y = np.floor(3 * np.exp(0.5 * y / y.std())) if loss.counts else y
+    y[40] *= 100  # an outlier
+    state, other = (
+        UntunedState(6, 1, sketch=None if exact else 0, loss=loss),
+        ref.Learner(6, exact=exact, **loss._asdict()),
+    )
+    predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
+    assert apart(predictions, expected) < 1e-4
+    assert apart(state.margins(X)[:, 0], other.decision(X)) < 1e-4
 
 
 def test_units_that_change_equal_the_transcription():

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d
 
 from robustfd._guard import guards_itself
 from robustfd._validation import check_rows, check_weights
+from robustfd.estimators import _tables as tables
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
@@ -34,6 +35,10 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     # What belongs to the rows seen so far, beside attributes whose names end in "_".
     _learnt: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
+
+    _takes_missing: ClassVar[bool] = False  # whether NaN in rows is a missing value
+    _takes_tables: ClassVar[bool] = False  # whether columns of text, dates and the like become features
+    _encoder: Any  # of such a table; there is none for rows of numbers
 
     # -- for subclasses
 
@@ -75,12 +80,15 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     # -- batches
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool, classes: Any = None) -> Self:
+    def _learn(
+        self, X: Any, y: Any, sample_weight: Any, *, anew: bool, classes: Any = None, whole: bool = False
+    ) -> Self:
+        """Learn checked rows; with `whole` they are all there are, and may be learnt in another order and again."""
         after = self._after(anew=anew)
         if not anew and self._kind != "rows":
             raise ValueError(f"This model was begun with {self._kind} and goes on with learn_one; fit starts anew.")
-        x = check_rows(after, X, reset=anew)
-        check_numbers(x)
+        x = check_rows(after, after._encoded(X, reset=anew), reset=anew)
+        check_numbers(x, missing=self._takes_missing)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = column_or_1d(y, warn=True)
@@ -88,13 +96,22 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"y has {len(y)} rows, but X has {x.shape[0]}: inconsistent numbers of samples.")
         y = after._check_targets(y, classes)
         weight = check_weights(sample_weight, x.shape[0])
+        weight = after._weigh_classes(y, weight, whole=whole)
         if not weight.all():
             if anew and not weight.any():
                 raise ValueError(
                     "sample_weight is zero for every row; the first rows need one weight above 0 at least."
                 )
             x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
-        return self._become(after, x, y, weight, begun=not anew)
+        return self._become(after, x, y, weight, begun=not anew, orders=after._orders(len(y)) if whole else (None,))
+
+    def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
+        """Return the weights of rows, times those of their classes if the estimator has any."""
+        return weight
+
+    def _orders(self, n: int) -> Iterable[NDArray[np.int64] | None]:
+        """Return for each pass over all n rows their order, None for that in which they came."""
+        return (None,)
 
     def _after(self, *, anew: bool) -> Self:
         """Return a copy to learn on, its parameters checked; without what was learnt so far if anew."""
@@ -116,18 +133,31 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     def _parameters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _names(type(self))}
 
-    def _become(self, after: Self, x: Any, y: Any, weight: Floats, *, begun: bool, kind: Kind = "rows") -> Self:
-        """Learn checked rows on the copy `after` and take its place."""
+    def _become(
+        self,
+        after: Self,
+        x: Any,
+        y: Any,
+        weight: Floats,
+        *,
+        begun: bool,
+        orders: Iterable[NDArray[np.int64] | None] = (None,),
+    ) -> Self:
+        """Learn checked rows on the copy `after`, once in each of the orders, and take its place."""
         if not begun:
-            after._begin(x.shape[1], sparse=sp.issparse(x), growing=kind != "rows")
-            after._progress, after._kind = progress.start(), kind
+            after._kind = getattr(after, "_kind", "rows")
+            after._begin(x.shape[1], sparse=sp.issparse(x), growing=after._kind != "rows")
+            after._progress = progress.start()
         with after._all_or_nothing(x):
             if x.shape[1] > after.n_features_in_:
                 after.n_features_in_ = x.shape[1]
                 if begun:
                     after._widen(x.shape[1])
-            losses, wrong = after._learn_rows(x, y, weight)
-            tally_judged(losses, wrong, weight, after._progress)
+            for number, order in enumerate(orders):
+                for rows, targets, weights in in_order(x, y, weight, order):
+                    losses, wrong = after._learn_rows(rows, targets, weights)
+                    if number == 0:  # rows that were learnt before are not judged
+                        tally_judged(losses, wrong, weights, after._progress)
         self.__dict__ = after.__dict__
         return self
 
@@ -142,7 +172,8 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         x : dict, (indices, values) or array of shape (d,)
             In a dict keys are the names of features: a number or boolean is the feature's value, a string makes a
             feature of its own, "name=value", of value 1. Features may appear at any time, in dicts and in pairs,
-            if the model was begun with such; a feature that is not there is 0.
+            if the model was begun with such; a feature that is not there is 0. A model that takes missing values
+            takes None for one. It counts a number as missing that most rows have and this one has not.
         y : label or number
             Classes may appear at any time if the model was begun with `learn_one`.
         sample_weight : float, default=1.0
@@ -159,7 +190,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             lock.release()
 
     def _learn_one(self, x: Any, y: Any, sample_weight: float) -> Self:
-        begun, kind = self.__sklearn_is_fitted__(), kind_of(x)
+        begun, kind = self.__sklearn_is_fitted__(), self._kind_of(x)
         after = self._after(anew=not begun)
         if not begun:
             after._classes_open = True
@@ -167,9 +198,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         new: dict[Any, int] = {}
         if kind == "rows":
             self._check_kind("rows")
-            row = _flat(x)[None]
-            row = check_rows(after, row, reset=not begun)
-            check_numbers(row)
+            row = after._row(x, reset=not begun)
         else:
             if not begun:
                 after._kind, after.n_features_in_ = kind, 0
@@ -177,12 +206,34 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
                     after._vocabulary = {}
             row, new = after._row_of(x, kind)
         target = after._check_target(y)
+        weight = after._weigh_classes(target, weight, whole=False)
         if weight[0] == 0:
             return self
-        self._become(after, row, target, weight, begun=begun, kind=kind)
+        self._become(after, row, target, weight, begun=begun)
         if new:
             self._vocabulary.update(new)
         return self
+
+    def _kind_of(self, x: Any) -> Kind:
+        """Return which kind of row x is; for a model begun with rows whose columns have names, a dict is one."""
+        named = isinstance(x, Mapping) and (hasattr(self, "feature_names_in_") or hasattr(self, "_encoder"))
+        return "rows" if named else kind_of(x)
+
+    def _row(self, x: Any, *, reset: bool) -> Any:
+        """Return a checked row (1, d) of an array of one dimension, or of a dict with the names of the columns."""
+        if isinstance(x, Mapping) and hasattr(self, "_encoder"):
+            row = self._encoder.encode([x])[0]
+        elif isinstance(x, Mapping):
+            nothing = np.nan if self._takes_missing else 0.0
+            values = (x.get(name, nothing) for name in self.feature_names_in_)
+            try:
+                row = np.array([[nothing if value is None else value for value in values]], np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(f"x must have numbers for the columns that were learnt, got {x!r:.60}.") from None
+        else:
+            row = check_rows(self, _flat(x)[None], reset=reset)
+        check_numbers(row, missing=self._takes_missing)
+        return row
 
     def _check_kind(self, kind: Kind) -> None:
         """Raise unless the model takes such single rows."""
@@ -199,7 +250,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         self._check_kind(kind)
         new: dict[Any, int] = {}
         if kind == "dicts":
-            indices, values, new = entries_of_dict(x, self._vocabulary)
+            indices, values, new = entries_of_dict(x, self._vocabulary, missing=self._takes_missing)
         else:
             indices, values = entries_of_pair(x)
         width = max(self.n_features_in_, int(indices[-1]) + 1 if len(indices) else 1)
@@ -207,7 +258,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"x has the index {indices[-1]}, but {type(self).__name__} is expecting {self.n_features_in_} features."
             )
-        check_numbers(values)
+        check_numbers(values, missing=self._takes_missing and kind == "dicts")
         if known_only and width > self.n_features_in_:
             width = self.n_features_in_
             known = int(np.searchsorted(indices, width))
@@ -220,11 +271,10 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     def _margins_of_one(self, x: Any) -> Floats:
         """Return the margins (outputs,) of a row that is only to be judged; features never seen do not count."""
-        kind = kind_of(x)
+        kind = self._kind_of(x)
         if kind == "rows":
             self._check_kind(kind)
-            row = check_rows(self, _flat(x)[None], reset=False)
-            check_numbers(row)
+            row = self._row(x, reset=False)
         else:
             row, _ = self._row_of(x, kind, known_only=True)
         return self._finite_margins(row)[0]
@@ -243,6 +293,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._takes_missing
         tags.target_tags.required = True
         return tags
 
@@ -252,9 +303,28 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     def _judge(self, X: Any) -> Floats:
         self._require_rows()
-        x = check_rows(self, X, reset=False)
-        check_numbers(x)
-        return self._finite_margins(x)
+        return self._finite_margins(self._checked(X))
+
+    def _checked(self, X: Any) -> Any:
+        """Return rows that are only to be judged, checked."""
+        x = check_rows(self, self._encoded(X, reset=False), reset=False)
+        check_numbers(x, missing=self._takes_missing)
+        return x
+
+    def _encoded(self, X: Any, *, reset: bool) -> Any:
+        """Return a table as numbers if it has columns of other types, or the first one had; other rows as they are."""
+        if not self._takes_tables:
+            return X
+        if reset and tables.needs_encoding(X):
+            self._encoder = tables.learn_encoder(X)
+        if not hasattr(self, "_encoder"):
+            return X
+        if not tables.is_table(X):
+            raise ValueError(
+                f"{type(self).__name__} was begun with a table that has columns of text, dates or the like. "
+                f"It goes on with such tables, got {type(X).__name__}."
+            )
+        return self._encoder.encode(X)[0]
 
     def _finite_margins(self, x: Any) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -301,6 +371,17 @@ def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
     for start in range(0, n, step):
         part = slice(start, min(start + step, n))
         yield part, x if step >= n else x[part]
+
+
+def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) -> Iterator[tuple[Any, Any, Floats]]:
+    """Yield rows, targets and weights in that order, some at a time: a copy of all might not fit into memory."""
+    if order is None:
+        yield x, y, weight
+        return
+    step = max(CHUNK * (16 if sp.issparse(x) else 1) // max(x.shape[1], 1), 1024)
+    for start in range(0, len(order), step):
+        some = order[start : start + step]
+        yield x[some], y[some], weight[some]
 
 
 @cache

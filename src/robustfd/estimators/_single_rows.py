@@ -10,6 +10,7 @@ Floats = NDArray[np.float64]
 Kind = Literal["dicts", "pairs", "rows"]
 
 LAST = 2**31 - 2  # indices are of 32 bits
+IS_MISSING = " is missing"  # how the name of a feature ends that says so of another
 PLAIN = {float, bool, np.float64}
 
 
@@ -20,21 +21,38 @@ def kind_of(x: Any) -> Kind:
     return "pairs" if isinstance(x, tuple) else "rows"
 
 
-def entries_of_dict(x: Mapping[Any, Any], known: Mapping[Any, int]) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
+def entries_of_dict(
+    x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool = False
+) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
     """Return indices, ascending, and values of a row, and the indices of names that are not known yet.
 
-    New names get theirs in alphabetical order: the order of a dict does not matter, not even for rounding.
+    New names get theirs in alphabetical order: the order of a dict does not matter, not even for rounding. With
+    `missing`, None and NaN are missing values: the value of a feature that is known is NaN, and there is a feature that
+    says that it is missing.
     """
     if PLAIN.issuperset(map(type, x.values())):  # known names of plain numbers: a fifth of the time
         places = list(map(known.get, x))
         if None not in places:
             indices, numbers = np.array(places, np.int32), np.array(list(x.values()), np.float64)
+            if missing and np.isnan(numbers).any():
+                return _entries_by_name(x, known, missing=True)
             if places == sorted(places):  # type: ignore[type-var]
                 return indices, numbers, {}
             order = np.argsort(indices)
             return indices[order], numbers[order], {}
+    return _entries_by_name(x, known, missing=missing)
+
+
+def _entries_by_name(
+    x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool
+) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
+    """Do as `entries_of_dict`, one feature after another."""
     named: dict[Any, float] = {}
     for name, value in x.items():
+        if missing and (value is None or value != value):
+            if name in known:
+                named[name] = np.nan
+            name, value = f"{name}{IS_MISSING}", 1.0
         if isinstance(value, str):
             name, value = f"{name}={value}", 1.0
         try:

@@ -10,6 +10,7 @@ from sklearn.base import is_classifier
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice
+from robustfd.estimators._tables import load_encoder
 from robustfd.online.snapshot import Parts, pack_common, unpack_common
 
 PLAIN = (str, int, float, bool)
@@ -40,16 +41,20 @@ class SavedEstimator(Saved):
         self._after(anew=False)  # raises if parameters were changed
         document, tensors = pack_common(self, self._pack_states())
         document |= {"rows": self._kind, "open": getattr(self, "_classes_open", False)}
+        if hasattr(self, "_encoder"):
+            document["table"] = self._encoder.layout
         if hasattr(self, "classes_"):
             _pack_classes(self.classes_, document, tensors)
         if hasattr(self, "_vocabulary"):
-            names = [_plain("The feature", name) for name in sorted(self._vocabulary, key=self._vocabulary.get)]
+            names = [plain_label("The feature", name) for name in sorted(self._vocabulary, key=self._vocabulary.get)]
             tensors["vocabulary"] = np.frombuffer(json.dumps(names).encode(), np.uint8)
         return document, tensors
 
     def _unpack(self: Any, document: Document, tensors: Tensors) -> None:
         self._check_parameters()
         self._seen_parameters, self._kind, opened = self._parameters(), document.pop("rows"), document.pop("open")
+        if (layout := document.pop("table", None)) is not None:
+            self._encoder = load_encoder(layout)
         check_choice("rows", self._kind, ("rows", "dicts", "pairs"))
         check_choice("open", opened, (True, False))
         if opened:
@@ -65,12 +70,16 @@ class SavedEstimator(Saved):
         states = unpack_common(self, document, tensors)
         if len(getattr(self, "_vocabulary", ())) > self.n_features_in_:
             raise ValueError("there are more names than features")
+        if hasattr(self, "_encoder") and self._encoder.n_features != self.n_features_in_:
+            raise ValueError(
+                f"a table of {self._encoder.n_features} features, not {self.n_features_in_}"
+            )
         self._unpack_states(states)
         if tensors:
             raise ValueError(f"unknown tensors {sorted(tensors)}")
 
 
-def _plain(what: str, value: Any) -> Any:
+def plain_label(what: str, value: Any) -> Any:
     """Return a label or the name of a feature as JSON can hold it."""
     value = value.item() if isinstance(value, np.generic) else value
     if type(value) not in PLAIN or value != value:
@@ -82,7 +91,7 @@ def _pack_classes(classes: NDArray[Any], document: Document, tensors: Tensors) -
     """Put labels among the tensors, or in the document if they are objects."""
     kind = classes.dtype.kind
     if kind == "O":
-        document["classes"] = [_plain("The label", label) for label in classes]
+        document["classes"] = [plain_label("The label", label) for label in classes]
     elif kind == "U":  # letters, a row for each label
         letters = np.ascontiguousarray(classes, classes.dtype.newbyteorder("<")).view("<u4")
         tensors["classes"] = letters.reshape(len(classes), -1)

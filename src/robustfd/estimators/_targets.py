@@ -20,7 +20,7 @@ class OnlineClassifier(OnlineEstimator):
     classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn X in one pass.
+        """Forget everything and learn X.
 
         Parameters
         ----------
@@ -35,7 +35,7 @@ class OnlineClassifier(OnlineEstimator):
         -------
         self
         """
-        return self._learn(X, y, sample_weight, anew=True)
+        return self._learn(X, y, sample_weight, anew=True, whole=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows after those that came before; how they are cut into batches does not matter.
@@ -140,7 +140,7 @@ class OnlineRegressor(OnlineEstimator):
     """Targets are numbers."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn X in one pass.
+        """Forget everything and learn X.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class OnlineRegressor(OnlineEstimator):
         -------
         self
         """
-        return self._learn(X, y, sample_weight, anew=True)
+        return self._learn(X, y, sample_weight, anew=True, whole=True)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows after those that came before; how they are cut into batches does not matter.

@@ -1,24 +1,34 @@
 """Online classification and regression with nothing to tune: experts side by side, mixed by what they earn."""
 
-from typing import Any, ClassVar, Literal, NamedTuple
+import numbers
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import log_expit
+from scipy.special import log_expit, xlogy
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state, compute_class_weight
 
-from robustfd._container import Document, Tensors
-from robustfd._validation import check_choice, check_integer
+from robustfd._container import Document, Tensors, plain
+from robustfd._validation import check_choice, check_integer, check_real
+from robustfd.estimators._missing import first_gaps, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
+from robustfd.estimators._single_rows import IS_MISSING
+from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import first_edition, progress
+from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import CsrRows, as_rows
 from robustfd.online.snapshot import Parts
-from robustfd.online.untuned import UntunedState
+from robustfd.online.untuned import SPARE, UntunedState
 
-HUBER = {"squared": 8.0, "huber": 2.0}  # recent residuals, from where on one counts in proportion only
+LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
+USUAL = 0.75  # a number that more than this share of dicts has is missing where it is not
+FEW_ROWS = 256  # one pass over fewer is too short
+LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
 
 
 class SingleRow(NamedTuple):
@@ -33,12 +43,28 @@ class SingleRow(NamedTuple):
 class _Untuned(OnlineEstimator):
     """What classifier and regressor share: the model and its rows."""
 
-    _learnt: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learnt, "_model", "_calibration")
+    _learnt: ClassVar[tuple[str, ...]] = (
+        *OnlineEstimator._learnt,
+        "_model",
+        "_calibration",
+        "_missing",
+        "_usual",
+        "_encoder",
+    )
+    _takes_missing = _takes_tables = True
     sketch_size: Literal["auto"] | int
+    shuffle: bool
+    epochs: int
+    random_state: Any
     _model: UntunedState
+    _usual: set[Any]  # names of numbers that most dicts have
+    _missing: list[int]  # columns in which a value was missing, in the order of the features that say so
     n_features_in_: int
 
     def _check_parameters(self) -> None:
+        check_choice("shuffle", self.shuffle, (True, False))
+        check_integer("epochs", self.epochs, 1)
+        check_random_state(self.random_state)
         if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
             return
         if check_integer("sketch_size", self.sketch_size, 0) == 1:
@@ -46,7 +72,37 @@ class _Untuned(OnlineEstimator):
 
     def _begin_model(self, d: int, outputs: int) -> None:
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
-        self._model = UntunedState(d, outputs, sketch=sketch, huber=HUBER.get(getattr(self, "loss", "")))
+        self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss())
+        self._missing, self._usual = [], set()
+
+    def _number_loss(self) -> NumberLoss | None:
+        """Return the loss if targets are numbers."""
+        return None
+
+    def _saved_params(self) -> Document:
+        params = self.get_params(deep=False)
+        if not isinstance(self.random_state, numbers.Integral):
+            params["random_state"] = None  # a generator cannot be saved
+        return plain({name: value for name, value in params.items() if name != "class_weight"})
+
+    def _orders(self, n: int) -> Iterator[NDArray[np.int64] | None]:
+        random = check_random_state(self.random_state)
+        for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
+            yield random.permutation(n) if self.shuffle else None
+
+    def _row_of(self, x: Any, kind: Any, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
+        if kind == "dicts":
+            absent = getattr(self, "_usual", set()) - x.keys()
+            x = {**x, **dict.fromkeys(absent)} if absent else x
+        return super()._row_of(x, kind, known_only=known_only)
+
+    def _note_usual(self) -> None:
+        """Find the names of numbers that most dicts have, whenever the number of rows has doubled."""
+        rows = self._model.seen
+        if self._kind == "dicts" and rows >= 8 and rows & (rows - 1) == 0:
+            often = self._model.experts.features.table["count"][1:] > USUAL * rows
+            names = [name for name, j in self._vocabulary.items() if often[j]]
+            self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
         return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
@@ -56,19 +112,66 @@ class _Untuned(OnlineEstimator):
         margins = np.empty((x.shape[0], self._model.outputs))
         if isinstance(x, SingleRow):
             self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
+            self._note_usual()
             return margins
         for part, rows in blocks(x, sparse=sp.issparse(x)):
-            rows = as_rows(rows, sparse=sp.issparse(x))
-            self._model.learn(rows, y[part].astype(np.float64), weight[part], margins[part])
+            for some, whole in self._with_new_indicators(as_rows(rows, sparse=sp.issparse(x))):
+                here = slice(part.start + some.start, part.start + some.stop)
+                self._model.learn(whole, y[here].astype(np.float64), weight[here], margins[here])
         return margins
+
+    def _with_new_indicators(self, x: Any) -> Iterator[tuple[slice, Any]]:
+        """Yield rows with features for what is missing, cut where a value is missing in a column for the first time.
+
+        So a new feature comes with its row, however rows are cut into batches.
+        """
+        n, begin, new = x.shape[0], 0, first_gaps(x, self._missing)
+        for row, columns in [*new, (n, [])]:
+            if row > begin:
+                rows = x if (begin, row) == (0, n) else x[begin:row]
+                yield slice(begin, row), with_indicators(rows, self._missing)
+            if columns:
+                self._missing = [*self._missing, *columns]
+                self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
+            begin = row
 
     def _margins(self, x: Any) -> Floats:
         if isinstance(x, SingleRow):
             return self._model.margins(CsrRows(*x[:3]), 1)
         margins = np.empty((x.shape[0], self._model.outputs))
         for part, rows in blocks(x, sparse=sp.issparse(x)):
-            margins[part] = self._model.margins(as_rows(rows, sparse=sp.issparse(x)))
+            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+            margins[part] = self._model.margins(rows)
         return margins
+
+    def contributions(self, X: Any) -> Any:
+        """Return what each feature adds to the prediction of each row.
+
+        With `intercept_` the contributions of a row sum to `decision_function`, for a regression to `predict`. What
+        is added because a value is missing counts as the contribution of its column.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, n_features)
+
+        Returns
+        -------
+        array or sparse array of shape (n, n_features)
+            Sparse if X is. For more than two classes it is a list of them, one for each class.
+        """
+        self._require_rows()
+        x, d = self._checked(X), self.n_features_in_
+        found: list[list[Any]] = [[] for _ in range(self._model.outputs)]
+        for _, rows in blocks(x, sparse=sp.issparse(x)):
+            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+            indptr, which, parts = self._model.contributions(rows)
+            columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
+            for c, each in enumerate(found):
+                sums = sp.csr_array((parts[:, c], columns, indptr), shape=(rows.shape[0], d))
+                sums.sum_duplicates()
+                each.append(sums if sp.issparse(x) else sums.toarray())
+        results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
+        return results[0] if len(results) == 1 else results
 
     def _widen(self, d: int) -> None:
         self._model.widen(d)
@@ -80,19 +183,32 @@ class _Untuned(OnlineEstimator):
         return weights[: self.n_features_in_], intercepts
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        return [self._model.pack()]
+        numbers, arrays = self._model.pack()
+        usual = [self._vocabulary[name] for name in self._usual]
+        more = {"missing": self._missing, "usual": sorted(usual)}
+        return [(numbers, arrays | {name: np.array(some, np.int32) for name, some in more.items() if some})]
 
     def _unpack_states(self, states: list[Parts]) -> None:
         (parts,) = states
+        columns: dict[str, list[int]] = {"missing": [], "usual": []}
+        for name in columns:
+            if parts.has(name):
+                n, most = parts.shape(name, 1)[0], self.n_features_in_ - 1
+                columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
+                if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
+                    raise ValueError(f"{name} makes no sense")
+        self._missing, names = columns["missing"], list(getattr(self, "_vocabulary", ()))
+        self._usual = {names[j] for j in columns["usual"]}
 
         def check(d: int, outputs: int) -> None:
-            self._check_sizes(d, outputs, sparse=True)
-            if d > 2 * self.n_features_in_:
-                raise ValueError(f"room for {d} features, of which {self.n_features_in_} were seen")
+            inputs = self.n_features_in_ + len(self._missing)
+            self._check_sizes(d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
+            if d > 2 * inputs + SPARE:
+                raise ValueError(f"room for {d} features, of which {inputs} were seen")
 
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
         unpack = first_edition.unpack if first_edition.is_first_edition(parts) else UntunedState.unpack
-        self._model = unpack(parts, check, sketch=sketch, huber=HUBER.get(getattr(self, "loss", "")))
+        self._model = unpack(parts, check, sketch=sketch, loss=self._number_loss())
 
     @property
     def hessian_(self) -> str:
@@ -136,8 +252,8 @@ class _Untuned(OnlineEstimator):
 class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     r"""A linear classifier learnt in one pass, with nothing to tune.
 
-    Logistic loss, one against the rest for more than two classes. Linear experts learn side by side. They differ in
-    the rate of their steps, in how much of the past their Hessian H remembers, and in how they scale rows. For every
+    The loss is logistic, for more than two classes that of the softmax. Linear experts learn side by side. They differ
+    in the rate of their steps, in how much of the past their Hessian H remembers, and in how they scale rows. For every
     row each takes a step :math:`w \leftarrow w + s \eta H^{-1} x` that is implicit, so that none can overshoot. The
     prediction is the mean of the experts by the shares they have earned, which follow a stream that changes.
 
@@ -146,7 +262,10 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     they gain when the number of rows doubles, and drops them or makes the sketch larger.
 
     Features are scaled by what was seen of them, and those that are seldom zero are centred. Outliers, and features
-    that change their unit, do no lasting harm. See docs/online-mathematics.md.
+    that change their unit, do no lasting harm. A missing value, NaN, counts as the mean of its feature, and a further
+    feature learns what it means that the value is missing. A DataFrame of pandas, polars or pyarrow may have columns of
+    text, categories, dates and times: they become the features that the same table has when it is read from a file
+    (`robustfd.streams.TableEncoder`; this needs pyarrow). See docs/online-mathematics.md.
 
     Probabilities are logistic. For more than two classes they are a mixture, by the log losses so far, of three ways
     to make them of margins, from logistic ones divided by their sum to the softmax.
@@ -156,6 +275,16 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     sketch_size : "auto" or int, default="auto"
         By default the model decides which Hessian pays. An integer m of at least 2 fixes a sketch of m rows, and 0 the
         diagonal alone. A row costs O(1) for each of its non-zeros, and O(m) with a sketch.
+    shuffle : bool, default=True
+        Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
+    epochs : int, default=1
+        How many times `fit` passes over the rows; three times at least if it shuffles fewer than 256. Rows are judged
+        in the first pass only.
+    class_weight : dict, "balanced" or None, default=None
+        What the rows of each class weigh: a dict of weights by class, where others weigh 1, or weights in inverse
+        proportion to how often a class occurs. "balanced" is for `fit` only.
+    random_state : int, RandomState or None, default=None
+        The source of the random order.
 
     Attributes
     ----------
@@ -185,13 +314,48 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from robustfd import SketchedNewtonClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = SketchedNewtonClassifier().fit(X, y)
+    >>> model = SketchedNewtonClassifier(random_state=0).fit(X, y)
     >>> round(model.progressive_error_, 2), round(model.score(X, y), 2)
     (0.04, 0.98)
     """
 
-    def __init__(self, sketch_size: Literal["auto"] | int = "auto"):
+    def __init__(
+        self,
+        sketch_size: Literal["auto"] | int = "auto",
+        *,
+        shuffle: bool = True,
+        epochs: int = 1,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        random_state: Any = None,
+    ):
         self.sketch_size = sketch_size
+        self.shuffle = shuffle
+        self.epochs = epochs
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        given = self.class_weight
+        if isinstance(given, dict):
+            for label, weight in given.items():
+                check_real(f"class_weight[{label!r}]", weight, 0.0)
+        elif given is not None and given != "balanced":
+            raise ValueError(f"class_weight must be a dict of weights by class, 'balanced' or None, got {given!r}.")
+        super()._check_parameters()
+
+    def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
+        if self.class_weight is None:
+            return weight
+        if self.class_weight == "balanced":
+            if not whole:
+                raise ValueError(
+                    "class_weight='balanced' needs all rows, as fit has them. "
+                    "For partial_fit and learn_one, give a dict of weights by class."
+                )
+            each = compute_class_weight("balanced", classes=np.arange(len(self.classes_)), y=y)
+        else:
+            each = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
+        return weight * each[y]
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
@@ -212,6 +376,20 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
 
     def _loss_name(self) -> str:
         return "log loss"
+
+    def _saved_params(self) -> Document:
+        given = self.class_weight  # a list of pairs in a file, where keys of a dict would become text
+        if isinstance(given, dict):
+            pairs: Any = [[plain_label("The label", label), float(weight)] for label, weight in given.items()]
+        else:
+            pairs = given
+        return super()._saved_params() | {"class_weight": pairs}
+
+    @classmethod
+    def _from_params(cls, params: Document) -> Self:
+        if isinstance(given := params.get("class_weight"), list):
+            params = params | {"class_weight": dict(given)}
+        return cls(**params)
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         ((numbers, arrays),) = super()._pack_states()
@@ -248,19 +426,27 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
     ----------
     sketch_size : "auto" or int, default="auto"
         As for `SketchedNewtonClassifier`.
-    loss : {"squared", "huber"}, default="squared"
-        A residual of more than eight times the usual size pulls like one of eight times: one wild target does no
-        harm. With "huber" that begins at twice the usual size, for targets with many outliers.
+    loss : {"squared", "huber", "absolute", "quantile", "poisson"}, default="squared"
+        "squared" predicts the mean. A residual of more than eight times the usual size pulls like one of eight times,
+        so one wild target does no harm. With "huber" that begins at twice the usual size, for targets with many
+        outliers. "absolute" predicts the median and "quantile" a quantile. "poisson" is for counts and other targets
+        of at least 0: the logarithm of the mean is linear in the features.
+    quantile : float, default=0.5
+        The level of the quantile that `loss="quantile"` predicts, between 0 and 1.
+    shuffle, epochs, random_state
+        As for `SketchedNewtonClassifier`.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,)
     intercept_ : float
-        `predict` is `X @ coef_ + intercept_`, but for rows far outside what was seen: those are kept near it.
+        `predict` is `X @ coef_ + intercept_`, but for rows far outside what was seen: those are kept near it. With
+        `loss="poisson"` it is the exponential of that.
     hessian_, sketch_size_, drift_
         As of `SketchedNewtonClassifier`.
     progressive_loss_ : float
-        Mean squared error over all rows so far, each predicted before it was learnt.
+        Mean loss over all rows so far, each predicted before it was learnt: the squared, absolute or pinball loss, or
+        the Poisson deviance.
     progressive_ : dict
         The same at 1, 2, 4, ... rows.
     n_samples_seen_, n_features_in_ : int
@@ -270,29 +456,70 @@ class SketchedNewtonRegressor(RegressorMixin, _Untuned, OnlineRegressor):
     >>> from sklearn.datasets import load_diabetes
     >>> from robustfd import SketchedNewtonRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = SketchedNewtonRegressor().fit(X, y)
+    >>> model = SketchedNewtonRegressor(random_state=0).fit(X, y)
     >>> round(model.score(X, y), 1)
     0.5
     """
 
-    def __init__(self, sketch_size: Literal["auto"] | int = "auto", *, loss: Literal["squared", "huber"] = "squared"):
+    def __init__(
+        self,
+        sketch_size: Literal["auto"] | int = "auto",
+        *,
+        loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
+        quantile: float = 0.5,
+        shuffle: bool = True,
+        epochs: int = 1,
+        random_state: Any = None,
+    ):
         self.sketch_size = sketch_size
         self.loss = loss
+        self.quantile = quantile
+        self.shuffle = shuffle
+        self.epochs = epochs
+        self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_choice("loss", self.loss, ("squared", "huber"))
+        check_choice("loss", self.loss, LOSSES)
+        if check_real("quantile", self.quantile, 0.0, 1.0) in (0.0, 1.0):
+            raise ValueError(f"quantile must be between 0 and 1, got {self.quantile}.")
         super()._check_parameters()
+
+    def _number_loss(self) -> NumberLoss:
+        return {
+            "squared": NumberLoss(),
+            "huber": NumberLoss(huber=2.0),
+            "absolute": NumberLoss(level=0.5),
+            "quantile": NumberLoss(level=float(self.quantile)),
+            "poisson": NumberLoss(counts=True),
+        }[self.loss]
+
+    def _check_targets(self, y: Any, classes: Any) -> Floats:
+        y = super()._check_targets(y, classes)
+        if self.loss == "poisson" and (least := y.min(initial=0.0)) < 0:
+            raise ValueError(f"y contains {least:g}, but loss='poisson' is for targets of at least 0.")
+        return y
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         self._begin_model(d, 1)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        residuals = y - self._learn_margins(x, y, weight)[:, 0]
+        predicted = self._learn_margins(x, y, weight)[:, 0]
         with np.errstate(over="ignore"):
-            return np.square(residuals), np.full(len(y), np.nan)
+            return self._losses(y, predicted), np.full(len(y), np.nan)
+
+    def _losses(self, y: Floats, predicted: Floats) -> Floats:
+        """Return the loss of each prediction."""
+        residuals = y - predicted
+        if self.loss == "absolute":
+            return np.abs(residuals)
+        if self.loss == "quantile":
+            return residuals * (self.quantile - (residuals < 0))
+        if self.loss == "poisson":
+            return 2.0 * (xlogy(y, y) - xlogy(y, predicted) - residuals)
+        return np.square(residuals)
 
     def _loss_name(self) -> str:
-        return "squared error"
+        return LOSS_NAMES.get(self.loss, "squared error")
 
     @property
     def coef_(self) -> Floats:

@@ -115,6 +115,8 @@ def scale_row(shared: Diagonal, work: Work, n: int, learn: bool) -> Row:
             z -= centre
             if abs(z) <= ROUND_OFF * abs(centre):
                 z = 0.0
+        if z != z:  # a missing value counts as the mean; for a feature that is not centred, as 0
+            z = 0.0
         fetch_row(shared.weights, j)
         if row["inverse"] == 0.0 and z * z > 0.0:
             if learn:
@@ -202,7 +204,7 @@ def note_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int) -> None
     for e in range(n):
         j = work.feature[e]
         row = features.table[j]
-        if row["inverse"] == 0.0:
+        if row["inverse"] == 0.0 or work.raw[e] != work.raw[e]:
             continue
         due, number = note_value(features, row, work.raw[e]), row["number"]
         if number > 0:
@@ -254,7 +256,10 @@ def write_output(mix: Mixture, work: Work, out: Any) -> None:
     """Fill out with the prediction, numbers in the units they came in."""
     targets = mix.targets[0]
     for c in range(len(out)):
-        out[c] = targets["offset"] + targets["unit"] * work.output[c]
+        if targets["counts"]:
+            out[c] = targets["unit"] * math.exp(work.output[c])
+        else:
+            out[c] = targets["offset"] + targets["unit"] * work.output[c]
 
 
 @loops
@@ -292,6 +297,43 @@ def learn_sparse(shared: Diagonal, whole: Any, low: Any, work: Work, rows: CsrRo
         write_output(shared.mix, work, batch.margins[i])
         learn_row(shared, whole, low, work, row, batch.y[i], batch.weight[i], note)
     return len(batch.y)
+
+
+@loops
+def explain_row(shared: Diagonal, effects: Any, work: Work, n: int, which: Any, parts: Any) -> None:
+    """Fill which (n,) and parts (n, outputs) with the features of a row and what they add to its predictions.
+
+    `effects` (3, features, outputs) are what a feature adds by zeta = 1 in rows scaled each on its own and in rows all
+    alike, and what is added for a centred feature, so that everything is measured from 0.
+    """
+    row = scale_row(shared, work, n, False)
+    for e in range(n):
+        j, zeta = work.feature[e], work.value[e]
+        which[e] = j - 1
+        for c in range(parts.shape[1]):
+            parts[e, c] = zeta * (row.norm * effects[0, j, c] + row.length * effects[1, j, c]) + effects[2, j, c]
+
+
+@entry
+@loops
+def explain_dense(shared: Diagonal, effects: Any, work: Work, x: Any, indptr: Any, which: Any, parts: Any) -> None:
+    """Do as `explain_row` for rows; those of row i begin at indptr[i], and indptr[i + 1] is set."""
+    for i in range(len(x)):
+        n, begin = take_dense(shared.features, x[i], work), indptr[i]
+        explain_row(shared, effects, work, n, which[begin:], parts[begin:])
+        indptr[i + 1] = begin + n
+
+
+@entry
+@loops
+def explain_sparse(
+    shared: Diagonal, effects: Any, work: Work, rows: CsrRows, indptr: Any, which: Any, parts: Any
+) -> None:
+    """Do as `explain_dense` for sparse rows."""
+    for i in range(len(indptr) - 1):
+        n, begin = take_sparse(shared.features, rows, i, work), indptr[i]
+        explain_row(shared, effects, work, n, which[begin:], parts[begin:])
+        indptr[i + 1] = begin + n
 
 
 @entry

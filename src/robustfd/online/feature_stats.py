@@ -1,8 +1,9 @@
 """What is known of each feature without labels: how often it occurs, its centre, its scale, its curvature so far.
 
 Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is seldom zero in the first rows is
-centred. All learning happens in units of the features: with z = x - centre for a centred feature and z = x for
-another, the learner sees zeta = z / S. With V the moving mean square of z and rho = count / rows the density,
+centred. A missing value, NaN, counts as the mean. All learning happens in units of the features: with z = x - centre
+for a centred feature and z = x for another, the learner sees zeta = z / S. With V the moving mean square of z and
+rho = count / rows the density,
 
     S^2 = V for a centred feature, else g (V/g)^min(1, 2 rho), g the geometric mean of V over all non-zeros
     prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
@@ -91,18 +92,17 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     """Return the statistics of the first n rows x, sparse or dense, before which no others were seen.
 
     Of features that are to be centred, values further than ten robust standard deviations from the median are cut.
+    Missing values, which are NaN, are left out.
     """
     table, totals = features.table, features.totals.copy()
-    seen, count, square, columns = _columns_of(x, n)
-    chosen = (count > CENTRE * n) & (n > 1)
-    values = robust_cut(np.ascontiguousarray(columns(chosen)))  # numpy adds in the order that the memory has
-    mean = values.mean(axis=0)
-    off = values - mean
+    seen, count, known, square, columns = _columns_of(x, n)
+    chosen = (count > CENTRE * known) & (n > 1)
+    mean, off = robust_mean(np.ascontiguousarray(columns(chosen)))  # numpy adds in the order that the memory has
     off[np.abs(off) <= ROUND_OFF * np.abs(mean)] = 0.0
     square = np.divide(square, count, out=np.zeros(len(seen)), where=count > 0)
-    square[chosen] = np.square(off).sum(axis=0) / max(n - 1, 1)
+    square[chosen] = np.square(off).sum(axis=0) / np.maximum(known[chosen] - 1, 1)
     rows = np.zeros(len(seen), FEATURE)
-    rows["count"], rows["square"] = np.where(chosen, n, count), square
+    rows["count"], rows["square"] = np.where(chosen, known, count), square
     rows["number"][chosen] = np.arange(1, np.count_nonzero(chosen) + 1)
     table[seen + 1] = rows
     table[0] = np.zeros(1, FEATURE)[0]
@@ -117,11 +117,17 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     return features
 
 
-def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Any]:
-    """Return which features occur, how often, the sums of their squares, and a function that returns some columns."""
+def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:
+    """Return which features occur, how often they are not 0 and are known, sums of squares, and a function.
+
+    The function returns some of the columns, with NaN where a value is missing.
+    """
     if not isinstance(x, CsrRows):
+        missing = np.isnan(x)
+        count, known = np.count_nonzero(x, axis=0), n - np.count_nonzero(missing, axis=0)
+        squares = np.square(np.where(missing, 0.0, x)).sum(axis=0)
         seen = np.arange(x.shape[1])
-        return seen, np.count_nonzero(x, axis=0).astype(float), np.square(x).sum(axis=0), lambda some: x[:, some]
+        return seen, (count - n + known).astype(np.float64), known.astype(np.float64), squares, lambda some: x[:, some]
     seen, place = np.unique(x.indices, return_inverse=True)
 
     def columns(some: Any) -> Floats:
@@ -130,9 +136,30 @@ def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Any]
         out[row[inside], which[place[inside]]] = x.data[inside]
         return out
 
-    count = np.bincount(place, x.data != 0.0, len(seen))
-    squares = np.bincount(place, x.data * x.data, len(seen))
-    return seen.astype(np.int64), count.astype(np.float64), squares.astype(np.float64), columns
+    missing = np.isnan(x.data)
+    data = np.where(missing, 0.0, x.data)
+    count, gaps, squares = (np.bincount(place, each, len(seen)) for each in (data != 0.0, missing, data * data))
+    count, known, squares = (each.astype(np.float64) for each in (count, n - gaps, squares))
+    return seen.astype(np.int64), count, known, squares, columns
+
+
+def robust_mean(values: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of each column of values (n, k), and the differences from it, 0 where a value is missing.
+
+    Outliers are cut. A column without any known value has the mean 0.
+    """
+    missing = np.isnan(values)
+    if not missing.any():
+        values = robust_cut(values)
+        return (mean := values.mean(axis=0)), values - mean
+    means, off = np.zeros(values.shape[1]), np.zeros(values.shape)
+    for j in range(values.shape[1]):
+        known = ~missing[:, j]
+        if known.any():
+            cut = robust_cut(values[known, j : j + 1])[:, 0]
+            means[j] = cut.mean()
+            off[known, j] = cut - means[j]
+    return means, off
 
 
 def robust_cut(values: Floats) -> Floats:

@@ -14,6 +14,7 @@ from scipy.linalg.lapack import dtrtrs
 
 from robustfd.linalg.lapack import routines
 from robustfd.online import columns, feature_stats
+from robustfd.online.mixture import NumberLoss
 from robustfd.online.sparse_basis import unpack_columns
 from robustfd.online.untuned import FIRST, FIRST_LOOK, UntunedState
 from robustfd.online.untuned_snapshot import unpack_rows
@@ -26,7 +27,9 @@ def is_first_edition(parts: Any) -> bool:
     return bool(parts.has("basis"))
 
 
-def unpack(parts: Any, check: Callable[[int, int], None], *, sketch: int | None, huber: float | None) -> UntunedState:
+def unpack(
+    parts: Any, check: Callable[[int, int], None], *, sketch: int | None, loss: NumberLoss | None
+) -> UntunedState:
     """Return the state that a file of the first edition holds; what is impossible is an error.
 
     `check` raises if there cannot be so many features and outputs.
@@ -37,7 +40,7 @@ def unpack(parts: Any, check: Callable[[int, int], None], *, sketch: int | None,
     if sketch not in (None, r + 1):
         raise ValueError(f"{r + 1} rows in a sketch of {sketch}")
     check(n - 1, outputs)
-    state = UntunedState(n - 1, outputs, sketch=sketch, huber=huber)
+    state = UntunedState(n - 1, outputs, sketch=sketch, loss=loss)
     sparse, seen = parts.flag("sparse"), parts.count("seen")
     parts.count("shrinks")
     weights, losses = _weights(parts, n, outputs * rates, r, sparse), parts.array("losses", outputs, rates)
@@ -130,7 +133,7 @@ def _set_weights(state: UntunedState, weights: Floats, *, linear: bool) -> None:
     for memory in (0, 1):
         part = e.weights[:, memory * half : memory * half + state.outputs * state.count]
         part[:] = np.repeat(weights, state.count, axis=1)
-    if state.huber is not None:
+    if state.loss is not None:
         e.mix.linear[:] = float(linear)
     live = e.mix.linear == (1.0 if linear else 0.0)
     e.mix.share[:] = e.mix.plain[:] = live / live.sum()
@@ -138,7 +141,7 @@ def _set_weights(state: UntunedState, weights: Floats, *, linear: bool) -> None:
 
 def _set_targets(state: UntunedState, offset: float, spread: Floats) -> None:
     """Set what is known of targets that are numbers; their range is not, so predictions are as they were."""
-    if state.huber is None:
+    if state.loss is None:
         return
     targets, e = state.experts.mix.targets, state.experts
     unit = float(np.sqrt(spread[0] / spread[1])) if spread[1] > 0 and spread[0] > 0 else 1.0

@@ -29,15 +29,19 @@ FOLLOW_SHARE = (0.97, 0.01, 0.01, 0.01)
 SLOWER = 0.2  # intercepts follow numbers by this much of it
 LARGEST = 1e30  # targets are cut there, in units of the first ones, since weights are float32
 LEAST_REST = 1e-6  # the probability of all classes but one, at least
+SMALL_LENGTH, ITERATIONS = 1e-9, 40  # of steps on counts: below which they are explicit, and how many at most
+FEWEST = 0.01  # a count of 0 is this, in units of the mean, where it has a logarithm
 WINDOWS = 128  # of the trace of shares
 
 # What is known of the targets, and the losses by which a better Hessian is judged. For numbers: `spread` and
 # `spread_weight` are the fading sums of squared residuals and of weights, `huber` is where a residual is cut, in roots
-# of their quotient. The learner sees targets minus `offset`, divided by `unit`; `low` and `high` are their range.
+# of their quotient. The learner sees targets minus `offset`, divided by `unit`; `low` and `high` are their range. If
+# `level` is above 0 it is that of the quantile to predict. If `counts` is 1 the learner predicts the logarithm.
 TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
+        ("level", "f8"), ("counts", "i8"),
     ]
 )  # fmt: skip
 
@@ -90,14 +94,24 @@ class Row(NamedTuple):
     fast: float  # and of the fast one
 
 
-def start(outputs: int, rates: Floats, linear: Floats, *, huber: float | None) -> Mixture:
+class NumberLoss(NamedTuple):
+    """The loss of targets that are numbers."""
+
+    huber: float = 8.0  # a residual of more than so many usual ones counts in proportion only
+    level: float = 0.0  # of the quantile to predict; 0 for the mean
+    counts: bool = False  # Poisson's loss of the logarithm
+
+
+def start(outputs: int, rates: Floats, linear: Floats, *, loss: NumberLoss | None) -> Mixture:
     """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are of the slow and of the fast ones.
 
-    Targets are numbers if `huber` is given.
+    Targets are numbers if a loss is given.
     """
     n = rates.size
     targets = np.zeros(1, TARGETS)
-    targets["numbers"], targets["huber"] = huber is not None, huber or 0.0
+    targets["numbers"] = loss is not None
+    if loss is not None:
+        targets["huber"], targets["level"], targets["counts"] = loss
     targets["low"], targets["high"], targets["stride"], targets["unit"] = LARGEST, -LARGEST, 1, 1.0
     return Mixture(
         rate=rates.ravel().copy(),
@@ -364,59 +378,132 @@ def follow_class(follow: Any, p: float, others: float, sign: float, power: float
 
 
 @loops
-def number_loss(residual: float, spread: float, huber: float) -> float:
-    """Return half the squared residual, or Huber's loss of it, in units of the spread."""
-    u = residual * residual / spread
+def number_loss(targets: Any, y: float, p: float, spread: float) -> float:
+    """Return the loss of a prediction p, in units of the spread."""
+    if targets["counts"]:
+        return (math.exp(p) - y * p) / spread
+    if targets["level"] > 0.0:
+        return 2.0 * (y - p) * (targets["level"] - (1.0 if y < p else 0.0)) / math.sqrt(spread)
+    u, huber = (y - p) * (y - p) / spread, targets["huber"]
     if u > huber * huber:
         u = huber * (2.0 * math.sqrt(u) - huber)
     return 0.5 * u
 
 
 @loops
+def number_slope(targets: Any, y: float, p: float, length: float, largest: float) -> float:
+    """Return the root s of s = -l'(p + length s), l' the slope of the loss; with length 0, minus the slope at p.
+
+    `largest` is the size of a slope of the loss at most: by Huber's rule, or of the slopes of a quantile.
+    """
+    if targets["counts"]:
+        return step_of_counts(y, p, length)
+    if targets["level"] > 0.0:
+        level, off = targets["level"], y - p
+        low, high = (level - 1.0) * largest, level * largest
+        if length > 0.0:
+            return min(max(off / length, low), high)
+        return high if off > 0.0 else low
+    return min(max((y - p) / (1.0 + length), -largest), largest)
+
+
+@loops
+def step_of_counts(y: float, p: float, length: float) -> float:
+    """Return the root s of s = y - exp(p + length s).
+
+    With u = p + length s, h(u) = u - p - length (y - exp(u)) is to be 0. It is convex, and Newton's iteration from the
+    right does not overshoot. The root is between p and log y.
+    """
+    if length <= SMALL_LENGTH:
+        return y - math.exp(p)
+    u = max(p, math.log(y)) if y > 0.0 else p
+    for _ in range(ITERATIONS):
+        e = math.exp(u)
+        move = (u - p - length * (y - e)) / (1.0 + length * e)
+        u -= move
+        if move < 1e-9:
+            break
+    return (u - p) / length
+
+
+@loops
+def largest_slope(targets: Any, spread: float) -> float:
+    """Return the size of a slope of the loss at most."""
+    if spread <= 0.0:
+        return 1.0 if targets["level"] > 0.0 else np.inf
+    return math.sqrt(spread) * (1.0 if targets["level"] > 0.0 else targets["huber"])
+
+
+@loops
 def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float) -> float:
     """Do as `learn_classes` for a target y."""
     targets, n, count, margin, step = mix.targets[0], len(mix.rate), mix.plain.shape[1], work.margin[0], work.step[0]
-    chance, follow, p = work.chance, mix.follow[0], work.output[0]
+    chance, p = work.chance, work.output[0]
     y = min(max((y - targets["offset"]) / targets["unit"], -LARGEST), LARGEST)
     spread = targets["spread"] / targets["spread_weight"] if targets["spread_weight"] > 0 else 0.0
-    huber = targets["huber"]
-    largest = huber * math.sqrt(spread) if spread > 0 else np.inf
+    largest = largest_slope(targets, spread)
     low, high = bounds(targets)
     for k in range(n):
         a = weight * mix.rate[k]
-        slope = (y - margin[k]) / (1.0 + a * work.kappa[k])
-        step[k] = a * min(max(slope, -largest), largest)
+        margin[k] = min(max(margin[k], low), high) if targets["counts"] else margin[k]
+        step[k] = a * number_slope(targets, y, margin[k], a * work.kappa[k], largest)
         margin[k] = min(max(margin[k], low), high)
-    base = p - followed(follow)
     if spread > 0:
         least = np.inf
         for k in range(n):
-            chance[k] = number_loss(y - margin[k], spread, huber)
+            chance[k] = number_loss(targets, y, margin[k], spread)
             least = min(least, chance[k])
         for k in range(n):
             chance[k] = math.exp(power * (least - chance[k]))
         if n > count:
-            plain = min(max(mixed(mix.plain[0], margin) + p - base, low), high)
-            targets["loss"] += power * number_loss(y - p, spread, huber)
-            targets["plain_loss"] += power * number_loss(y - plain, spread, huber)
+            plain = min(max(mixed(mix.plain[0], margin) + followed(mix.follow[0]), low), high)
+            targets["loss"] += power * (number_loss(targets, y, p, spread) - least_loss(targets, y, spread))
+            targets["plain_loss"] += power * (number_loss(targets, y, plain, spread) - least_loss(targets, y, spread))
             earn(mix.plain[0], chance, count)
         earn(mix.share[0], chance, count)
-        least = np.inf
-        for e in range(follow.shape[1]):
-            residual = y - base - follow[0, e]
-            chance[e] = number_loss(residual, spread, huber)
-            least = min(least, chance[e])
-            follow[0, e] += SLOWER * FOLLOW[e] * min(power, 1.0) * min(max(residual, -largest), largest)
-        total = 0.0
-        for e in range(follow.shape[1]):
-            follow[1, e] *= math.exp(power * (least - chance[e]))
-            total += follow[1, e]
-        deal_following(follow, total)
-    residual = min(max(y - p, -largest), largest)
-    targets["spread"] = FORGET_SPREAD * targets["spread"] + residual * residual
+        follow_number(mix.follow[0], targets, y, p, power, spread)
+    return weight * note_target(targets, y, p)
+
+
+@loops
+def least_loss(targets: Any, y: float, spread: float) -> float:
+    """Return the loss of the best prediction."""
+    return (y - y * math.log(y)) / spread if targets["counts"] and y > 0.0 else 0.0
+
+
+@loops
+def follow_number(follow: Any, targets: Any, y: float, p: float, power: float, spread: float) -> None:
+    """Move the intercepts that forget, and let them earn."""
+    base, total, least, largest = p - followed(follow), 0.0, np.inf, largest_slope(targets, spread)
+    for e in range(follow.shape[1]):
+        least = min(least, number_loss(targets, y, base + follow[0, e], spread))
+    for e in range(follow.shape[1]):
+        at = base + follow[0, e]
+        follow[1, e] *= math.exp(power * (least - number_loss(targets, y, at, spread)))
+        total += follow[1, e]
+        slope = number_slope(targets, y, at, 0.0, largest)
+        if targets["counts"]:
+            slope = min(max(slope / max(math.exp(at), 1.0), -1.0), 1.0)
+        follow[0, e] += SLOWER * FOLLOW[e] * min(power, 1.0) * slope
+    deal_following(follow, total)
+
+
+@loops
+def note_target(targets: Any, y: float, p: float) -> float:
+    """Bring the spread and the range of targets up to date; return the curvature of the loss at the prediction p."""
+    spread, curvature = targets["spread"] / max(targets["spread_weight"], 1e-300), 1.0
+    if targets["counts"]:
+        curvature = math.exp(p)
+        square = min((y - curvature) ** 2 / curvature, 64.0 * spread if spread > 0.0 else np.inf)
+        residual = min(max(math.log(max(y, FEWEST)) - p, -1.0), 1.0)
+    else:
+        most = targets["huber"] * math.sqrt(spread) if spread > 0.0 else np.inf
+        residual = min(max(y - p, -most), most)
+        square = residual * residual
+    targets["spread"] = FORGET_SPREAD * targets["spread"] + square
     targets["spread_weight"] = FORGET_SPREAD * targets["spread_weight"] + 1.0
     targets["low"], targets["high"] = min(targets["low"], p + residual), max(targets["high"], p + residual)
-    return weight
+    return curvature
 
 
 @loops

@@ -96,17 +96,21 @@ def writable(value: Any) -> Any:
     return value
 
 
-def check_numbers(x: Any) -> None:
-    """Raise unless all numbers of x are finite and have squares."""
+def check_numbers(x: Any, *, missing: bool = False) -> None:
+    """Raise unless all numbers of x are finite and have squares; with `missing` they may also be NaN."""
     values = x.data if sp.issparse(x) else x
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         flat = values.reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):
             if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
                 return
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if missing:
+        with np.errstate(invalid="ignore"):
+            largest = float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0))
+    else:
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if not largest <= LARGEST:  # in this form it also catches NaN
-        assert_all_finite(x, input_name="X")
+        assert_all_finite(x, input_name="X", allow_nan=missing)
         raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
 
 

@@ -38,14 +38,20 @@ class Parts:
         return tuple(shape)
 
     def array(
-        self, name: str, *shape: int, dtype: Any = np.float64, least: float = -np.inf, most: float = np.inf
+        self,
+        name: str,
+        *shape: int,
+        dtype: Any = np.float64,
+        least: float = -np.inf,
+        most: float = np.inf,
+        missing: bool = False,
     ) -> NDArray[Any]:
-        """Take out an array of that shape, all of it finite and between least and most."""
+        """Take out an array of that shape, all of it finite and between least and most; with `missing`, or NaN."""
         name = self._prefix + name
         value = self._tensors.pop(name)
         if value.dtype != dtype or value.shape != shape:
             raise ValueError(f"{name} has shape {value.shape} of {value.dtype}, not {shape} of {np.dtype(dtype)}")
-        if not _within(value, least, most):
+        if not _within(value[~np.isnan(value)] if missing else value, least, most):
             raise ValueError(f"{name} holds what it never should")
         return np.require(value, requirements=["C", "A", "W"])
 
@@ -88,7 +94,7 @@ def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Doc
     }
     tensors = {f"states.{i}.{name}": array for i, (_, arrays) in enumerate(states) for name, array in arrays.items()}
     for name, array in tensors.items():
-        if not _within(array):
+        if not _within(array[~np.isnan(array)] if name.endswith(".kept.data") else array):  # where NaN is missing
             raise OverflowError(f"{type(model).__name__} has overflowed ({name} is not finite): it cannot be saved.")
     return document, tensors | {"progress": model._progress}
 

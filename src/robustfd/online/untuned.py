@@ -14,7 +14,7 @@ from robustfd.online import diagonal, exact, experts, feature_stats, low_rank, m
 from robustfd.online.experts import Diagonal, Experts
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import padded
-from robustfd.online.mixture import Mixture, Work
+from robustfd.online.mixture import Mixture, NumberLoss, Work
 from robustfd.online.rows import Batch, CsrRows, join, part_of
 from robustfd.online.untuned_snapshot import MIXTURE, as_numbers, unpack_features, unpack_mixture, unpack_rows
 
@@ -39,6 +39,7 @@ RENEW = 8  # an exact Hessian of few features is renewed when there are 1/8 more
 OFTEN = 256  # and after so many rows, if it forgets
 
 # Rates of the experts, and whether they are linear: those that never forget, and those that do.
+SPARE = 64  # room for more features where a few may come
 RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
 FEW = [1, 2, 4, 6]  # one of each pair of these, for each of several classes: all would take long
@@ -48,8 +49,8 @@ RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 class UntunedState:
     """Experts, the first rows while they are few, and when to look at the better Hessian next."""
 
-    def __init__(self, d: int, outputs: int, *, sketch: int | None = None, huber: float | None = None):
-        self.d, self.outputs, self.sketch, self.huber = d, outputs, sketch, huber
+    def __init__(self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None):
+        self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
         self.first = FIRST  # rows that are learnt again; none if a file does not have them
         self.seen = self.entries = 0  # rows, and the most entries that a row had
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
@@ -58,7 +59,7 @@ class UntunedState:
         self.renew_at = self.look_at = 0
         self.renewed_at = 0
         self.gain = 0.0
-        numbers = huber is not None
+        numbers = loss is not None
         prior = PRIOR_OF_NUMBERS if numbers else PRIOR
         self.experts = self._fresh(feature_stats.start(d, prior=prior, by_density=not numbers))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
@@ -70,7 +71,7 @@ class UntunedState:
         `weights` are zeros of the right shape, if there are any yet.
         """
         rates, linear = self._lanes()
-        mix = mixture.start(self.outputs, rates, linear, huber=self.huber)
+        mix = mixture.start(self.outputs, rates, linear, loss=self.loss)
         if before is not None:
             mix = mix._replace(trace=before.trace)
             mix.targets["stride"] = before.targets["stride"]
@@ -83,7 +84,7 @@ class UntunedState:
 
     def _lanes(self) -> tuple[Floats, Floats]:
         """Return rates and whether they are linear, of the slow and of the fast experts."""
-        if self.huber is not None:
+        if self.loss is not None:
             return RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
         if self.outputs == 1:
             return RATES, LINEAR
@@ -166,7 +167,7 @@ class UntunedState:
         weights[0] = 0.0
         fresh = self._fresh(self.experts.features, self.experts.mix, weights)
         self.experts = fresh._replace(features=feature_stats.learn_first(fresh.features, x, n))
-        if self.huber is not None:
+        if self.loss is not None:
             self._learn_targets(y, weight)
         self.form, self.size = "diagonal", 0
         if n == FIRST or self.d <= AT_ONCE:
@@ -190,18 +191,24 @@ class UntunedState:
         if any(isinstance(rows, CsrRows) for rows in x):
             x = join([rows if isinstance(rows, CsrRows) else _plain_rows(sp.csr_array(rows)) for rows in x])
         else:
-            x = np.vstack(x)
+            width = max(rows.shape[1] for rows in x)  # features may have come
+            x = np.vstack([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in x])
         y, weight = (np.concatenate([each[k] for each in self.kept]) for k in (1, 2))
         return x, y, weight
 
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
         """Set offset and unit of the targets from the first ones, outliers cut."""
-        cut = feature_stats.robust_cut(y[:, None])[:, 0]
-        offset = float(np.average(cut, weights=weight))
-        spread = float(np.average(np.square(cut - offset), weights=weight))
-        targets = self.experts.mix.targets
-        targets["offset"] = offset
-        targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(offset), 1e-300)
+        cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
+        mean = float(np.average(cut, weights=weight))
+        spread = float(np.average(np.square(cut - mean), weights=weight))
+        if self.loss is not None and self.loss.counts:
+            targets["unit"] = mean if mean > 0 else 1.0
+            targets["spread"] = targets["spread_weight"] = 1.0
+            return
+        if self.loss is not None and self.loss.level > 0:
+            mean = float(np.quantile(cut, self.loss.level))
+        targets["offset"] = mean
+        targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(mean), 1e-300)
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
 
     # -- the better Hessian
@@ -379,11 +386,14 @@ class UntunedState:
         parts = better.reshape(len(w), -1, self.outputs, self.count).transpose(0, 2, 1, 3)
         return np.concatenate([w, parts.reshape(len(w), self.outputs, -1)], axis=2)
 
-    def widen(self, d: int) -> None:
-        """Make room for d features."""
+    def widen(self, d: int, *, growing: bool = True) -> None:
+        """Make room for d features; for more than that if they keep growing."""
         if d <= self.d:
             return
-        d = max(d, 2 * self.d)
+        if growing:
+            d = max(d, 2 * self.d)
+        elif d > OFFER_EXACT:  # few of them come, one by one
+            d += SPARE
         e, more = self.experts, d - self.d
         weights = feature_stats.aligned(d + 1, np.float32, e.weights.shape[1])
         weights[: self.d + 1] = e.weights
@@ -479,21 +489,43 @@ class UntunedState:
     def linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (d, outputs) and intercepts (outputs,): the mean effect of features in their own units.
 
-        For numbers that is the model itself; experts on classes may divide each row by its length, and here all rows
-        have the mean length.
+        For numbers that is the model itself, for counts that of their logarithm. Experts on classes may divide each row
+        by its length; here all rows have the mean length.
         """
         e, mix = self.experts, self.experts.mix
-        table, totals, targets = e.features.table, e.features.totals[0], mix.targets[0]
+        table, totals, (offset, unit) = e.features.table, e.features.totals[0], self._offset_and_unit()
         w = self._all_weights()
         f = np.where(mix.linear > 0, totals["length"], totals["norm"])
-        effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * targets["unit"]
+        effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * unit
         own = diagonal.INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
-        intercept = targets["offset"] + targets["unit"] * (
-            own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1])
-        )
+        intercept = offset + unit * (own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1]))
         centred = e.features.centred
         intercept = intercept - e.features.centre[0] @ effect[centred - 1]
         return effect, intercept
+
+    def _offset_and_unit(self) -> tuple[float, float]:
+        """Return by which offset and unit the output of the experts becomes a prediction, or the logarithm of one."""
+        targets = self.experts.mix.targets[0]
+        return (float(np.log(targets["unit"])), 1.0) if targets["counts"] else (targets["offset"], targets["unit"])
+
+    def contributions(self, x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Return what features add to the predictions of rows, as sparse rows: indptr, features, parts (n, outputs).
+
+        With the intercepts of `linear_model` they sum to the predictions, before numbers are kept near the targets.
+        """
+        e, mix, (_, unit) = self.experts, self.experts.mix, self._offset_and_unit()
+        w, linear = self._all_weights(), mix.linear > 0
+        by_kind = [np.einsum("fok,ok->fo", w, mix.share * kind) * unit for kind in (~linear, linear)]
+        centres = np.zeros_like(by_kind[0])
+        centres[e.features.centred] = e.features.centre[0][:, None] * self.linear_model()[0][e.features.centred - 1]
+        n, x = x.shape[0], _plain_rows(x)
+        sparse = isinstance(x, CsrRows)
+        most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
+        indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, self.outputs))
+        explain = experts.explain_sparse if sparse else experts.explain_dense
+        shared, work = Diagonal(e.features, mix, e.weights), self._work_for(_most_entries(x, slice(0, n)))
+        explain(shared, np.array([*by_kind, centres]), work, x, indptr, which, parts)
+        return indptr, which[: indptr[-1]], parts[: indptr[-1]]
 
     def drift(self) -> dict[str, NDArray[Any]]:
         """Return arrays "rows" and "share": the share of experts that forget, by windows of rows that end there."""

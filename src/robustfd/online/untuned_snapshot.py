@@ -25,9 +25,10 @@ def as_numbers(records: Any) -> Floats:
 
 
 def unpack_records(parts: Any, name: str, records: Any) -> None:
-    """Fill records with those of a file."""
+    """Fill records with those of a file; an older one may lack the last fields, which stay as they are."""
     fields = records.dtype.names or ()
-    for field, column in zip(fields, parts.array(name, len(records), len(fields)).T):
+    known = min(parts.shape(name, 2)[1], len(fields))
+    for field, column in zip(fields, parts.array(name, len(records), known).T):
         records[field] = column
 
 
@@ -53,10 +54,10 @@ def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixtur
     for name in MIXTURE:
         array = getattr(mix, name)
         array[:] = parts.array(name, *array.shape, least=-np.inf if name == "follow" else 0.0)
-    numbers = int(mix.targets["numbers"][0])
+    kind = mix.targets[["numbers", "level", "counts"]].copy()
     unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
-    if mix.targets["numbers"][0] != numbers or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
+    if mix.targets[["numbers", "level", "counts"]] != kind or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("what is known of the targets is impossible")
     return mix
 
@@ -68,7 +69,7 @@ def unpack_rows(parts: Any, n: int, d: int) -> tuple[Any, Floats, Floats]:
         parts.array("kept.weight", n, least=0.0),
         parts.shape("kept.data", 1)[0],
     )
-    data = parts.array("kept.data", entries, least=-LARGEST, most=LARGEST)
+    data = parts.array("kept.data", entries, least=-LARGEST, most=LARGEST, missing=True)
     indices = parts.array("kept.indices", entries, dtype=np.int32, least=0, most=d - 1)
     indptr = parts.array("kept.indptr", n + 1, dtype=np.int64)
     if indptr[0] != 0 or indptr[-1] != entries or np.any(np.diff(indptr) < 0):
