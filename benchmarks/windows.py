@@ -123,7 +123,7 @@ def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
 
     A = np.concatenate([turning(seed, window, 2.5, quarter=np.inf) for seed in (1, 2)])
     shown = {"sliding": "C0", "DS-FD": "C1", "LM-FD": "C2", "decay": "C3"}
-    figure, axes = plt.subplots(figsize=(9, 4.5))
+    figure, axes = plt.subplots(figsize=(9, 4.8))
     for kind, (make, sizes) in contestants(A, window, rows).items():
         m = sized(make, sizes, A, window, rows)
         error, certificate, _, _ = errors(make(m), A, window)
@@ -134,7 +134,7 @@ def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
     axes.axvline(len(A) / 2, color="0.7")
     axes.set_xlabel(f"rows; the subspace changes at the line; window of {window} rows, at most {rows} rows held")
     axes.set_ylabel("error / ||A||_F^2 (dotted: certificate)")
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

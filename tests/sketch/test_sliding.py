@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import robustfd
@@ -34,7 +34,7 @@ def hostile(kind: str, n: int, d: int = D, seed: int = 0) -> np.ndarray:
     elif kind == "lengths over 12 orders":
         X *= 10.0 ** rng.uniform(-6, 6, (n, 1))
     elif kind == "repeated":
-        X = X[rng.integers(0, 3, n)]
+        X = X[rng.integers(0, min(3, n), n)]
     elif kind == "turning":
         X = X * (np.arange(d) < 3)
         X[n // 2 :] = np.roll(X[n // 2 :], d // 2, axis=1)
@@ -94,11 +94,11 @@ def assert_certified(sketch: Any, A: np.ndarray, weights: Any = None, about: flo
 @pytest.mark.parametrize("window, m", [(1, 3), (7, 3), (40, 2), (60, 4), (150, 5)])
 def test_certificate_holds_at_every_row_of_hostile_streams(kind, window, m, center):
     """Windows of one row, of fewer than are kept as they are, and longer."""
-    X = hostile(kind, 400)
+    X = hostile(kind, 330)
     sketch = SlidingFrequentDirections(window, m, center=center)
     for t in range(len(X)):
         sketch.partial_fit(X[t : t + 1])
-        if t % 3 == 0 or t > 380 or len(X) // 3 - 3 < t < len(X) // 3 + 3:
+        if t % 7 == 0 or t > 322 or 107 < t < 113:
             A = X[max(0, t + 1 - window) : t + 1]
             # Centred, the frame is that of the first rows: they are what rounding is relative to.
             about = float(np.trace(scatter(X[: t + 1][-2 * window :]))) if center else 0.0
@@ -106,6 +106,7 @@ def test_certificate_holds_at_every_row_of_hostile_streams(kind, window, m, cent
             assert sketch.weight_sum_ == len(A)
 
 
+@settings(max_examples=30)
 @given(
     seed=seeds,
     n=st.sampled_from([1, 9, 60, 250]),
@@ -136,6 +137,7 @@ def test_certificate_for_any_shape_scale_and_shorter_window(seed, n, d, m, windo
 
 
 @pytest.mark.parametrize("center", [False, True], ids=["", "centred"])
+@settings(max_examples=12)
 @given(seed=seeds, m=st.sampled_from([2, 4]), window=st.sampled_from([0.5, 3.0, 20.0]), weighted=st.booleans())
 def test_certificate_by_time_with_ties_gaps_and_time_without_rows(seed, m, window, weighted, center):
     rng = np.random.default_rng(seed)
@@ -161,6 +163,7 @@ def test_certificate_by_time_with_ties_gaps_and_time_without_rows(seed, m, windo
             assert_certified(sketch.within(shorter), X[:stop][live], weights[:stop][live], about=about)
 
 
+@settings(max_examples=12)
 @given(seed=seeds, m=st.sampled_from([2, 4]), window=st.sampled_from([0.3, 5.0, 60.0]))
 def test_certificate_by_weight(seed, m, window):
     rng = np.random.default_rng(seed)
@@ -204,8 +207,8 @@ def test_it_is_invertible_as_soon_as_a_shrink_took_anything():
 
 
 def test_error_falls_with_the_sketch_size():
-    X = hostile("plain", 3000, 40)
-    bounds = [SlidingFrequentDirections(1000, m).fit(X).error_bound_ for m in (5, 10, 20, 40)]
+    X = hostile("plain", 1500, 40)
+    bounds = [SlidingFrequentDirections(700, m).fit(X).error_bound_ for m in (5, 10, 20, 40)]
     assert all(one > 1.5 * two for one, two in pairwise(bounds))
 
 
@@ -215,13 +218,14 @@ def test_error_falls_with_the_sketch_size():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "one row of 1e140"])
 @pytest.mark.parametrize("window, m", [(9, 2), (60, 3), (160, 4), (400, 2)])
 def test_sliding_equals_its_transcription(kind, window, m):
-    X = hostile(kind, 600, seed=3)
+    X = hostile(kind, 500, seed=3)
     sketch, reference = SlidingFrequentDirections(window, m), SlidingReference(window, m, D)
     for t, a in enumerate(X):
         sketch.partial_fit(a[None])
         reference.row(t + 1, a)
-        if t % 7 == 0:
+        if t % 11 == 0:
             assert_equals(sketch, reference)
+        if t % 49 == 0:
             assert_equals(sketch.within(window / 2), reference, window / 2)
 
 
@@ -282,6 +286,7 @@ def test_any_batching_gives_the_same_bytes(clock, sparse, center):
 
 
 @pytest.mark.parametrize("center", [False, True], ids=["", "centred"])
+@settings(max_examples=15)
 @given(seed=seeds, m=st.sampled_from([2, 4]), window=st.sampled_from([0.5, 6.0, 40.0]), parts=st.integers(2, 4))
 def test_merged_windows_are_certified_and_go_on(seed, m, window, parts, center):
     """Streams that share a clock, merged at any time, going on, and merged again."""

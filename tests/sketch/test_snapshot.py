@@ -663,6 +663,8 @@ def test_the_files_of_version_1_are_all_there():
     assert {"state.b", "queue.x"} <= tensors["fd-waiting-dense"]
     assert {"state.b", "state.mean", "queue.indptr"} <= tensors["rfd-waiting-sparse-centred"]
     assert {"state.b", "state.squares", "queue.x"} <= tensors["dfd-waiting-dense"]
+    assert {"state.b", "state.dumps", "state.dates", "state.marks", "queue.clock"} <= tensors["sliding-waiting-dense"]
+    assert {"state.shift", "state.marks"} <= tensors["sliding-centred"]
     assert {each["kind"] for each in RECORDED.values()} == {cls.__name__ for cls, _ in CLASSES.values()}
 
 

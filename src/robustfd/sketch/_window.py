@@ -256,21 +256,8 @@ class WindowEngine:
             b = b[leave:].copy()
         top, whole = lam[leave] if leave < len(lam) else 0.0, after.delta + (lam[0] if len(lam) else 0.0)
         inside, delta, weight = after.squared_norm, after.delta, float(rows.weight.sum())
-        mark = [
-            end,
-            first,
-            len(rows),
-            weight,
-            top,
-            whole,
-            delta,
-            inside,
-            inside,
-            mass,
-            float(leave > 0),
-            after.rounding,
-        ]
-        marks = self._marked(state.marks, np.array(mark))
+        mark = [end, first, len(rows), weight, top, whole, delta, inside, inside, mass, float(leave > 0)]
+        marks = self._marked(state.marks, np.array([*mark, after.rounding]))
         together = dates[0] if len(dates) == 1 else np.concatenate(dates, axis=1)
         return WindowState(
             state.clock, state.now, b, lam[leave:], tuple(dumps), together, marks, state.shift, state.unit
