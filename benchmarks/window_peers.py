@@ -45,6 +45,7 @@ class _Pool:
     """A sketch whose long directions leave it, with what is known after each of its steps."""
 
     state: State
+    start: int = 0
     left: list[tuple[int, Floats]] = field(default_factory=list)
     marks: list[tuple[int, float, float, float, float]] = field(
         default_factory=list
@@ -66,8 +67,8 @@ class DumpSnapshotFD:
             for pool in self.pools:
                 self._step(pool, rows)
             self.now += len(rows)
-            if self.now // self.window > (self.now - len(rows)) // self.window:
-                self.pools = [self.pools[1], _Pool(State.empty(rows.shape[1], False))]
+            if self.now - self.pools[1].start >= self.window:  # it has seen a whole window
+                self.pools = [self.pools[1], _Pool(State.empty(rows.shape[1], False), self.now)]
         self.waiting = self.waiting.copy()
 
     def _step(self, pool: _Pool, rows: Floats) -> None:

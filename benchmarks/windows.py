@@ -78,7 +78,7 @@ def errors(sketch: Any, A: Floats, window: int) -> tuple[Floats, Floats, int, in
     return *np.array(found).T, most, failed
 
 
-def cost(make: Maker, m: int, A: Floats, window: int, repeats: int = 5) -> tuple[float, float]:
+def cost(make: Maker, m: int, A: Floats, window: int, repeats: int = 3) -> tuple[float, float]:
     """Return microseconds a row of `partial_fit`, and of robust frequent directions of the same size, in turns."""
     best, step = np.full(2, np.inf), window // 10
     A = A[: max(2 * window, 4000)]
@@ -102,7 +102,7 @@ def table(names: list[str], window: int, rows: int) -> list[str]:
     for name in names:
         A = STREAMS[name](0, window)
         for kind, (make, sizes) in contestants(A, window, rows).items():
-            m = sized(make, sizes, A, window, rows)
+            m = sized(make, sizes, A[: int(2.5 * window)], window, rows)
             error, certificate, most, failed = errors(make(m), A, window)
             assert kind == "decay" or not failed, f"{kind} on {name}: {failed} certificates failed"
             ours, plain = cost(make, m, A, window)
