@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.linalg.eigen import EPS
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._engine import Engine, State
 from robustfd.sketch._rows import Floats, Matrix, Queue, Rows, Unread, check_total, concatenate, energy
 
@@ -171,6 +172,7 @@ class WindowEngine:
         """The engine of the pool."""
         return Engine(self.m, 2 * self.m, self.m, "auto")
 
+    @one_blas_thread()  # once for all steps
     def absorb(self, state: WindowState, queue: Queue, *, at_once: bool = False) -> tuple[WindowState, Queue]:
         """Return the state after as many rows as fill whole steps, and the rows that wait; `at_once` none wait.
 
