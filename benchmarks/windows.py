@@ -2,7 +2,7 @@
 
     python -m benchmarks.windows [--window 2000] [--rows 100] [--picture docs/windows.png] [streams]
 
-All are sized to hold at most so many rows at their peak, each at the size that comes nearest. Errors are
+All are sized to hold about so many rows at their peak, which is the column of rows. Errors are
 ||A'A - (B'B + alpha I)||_2 / ||A||_F^2 of the rows A in the window, at sixteen moments of each window from half of the
 first one on; every certificate is compared with the error at each of them. DS-FD is told the mean mass of a window
 beforehand. Times are of `partial_fit` alone, beside robust frequent directions of the same sketch size. Memory is rows
@@ -132,7 +132,7 @@ def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
         if np.isfinite(certificate).all():
             axes.semilogy(at, certificate, shown[kind], linestyle=":", linewidth=1)
     axes.axvline(len(A) / 2, color="0.7")
-    axes.set_xlabel(f"rows; the subspace changes at the line; window of {window} rows, at most {rows} rows held")
+    axes.set_xlabel(f"rows; the subspace changes at the line; window of {window} rows, about {rows} rows held")
     axes.set_ylabel("error / ||A||_F^2 (dotted: certificate)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     figure.tight_layout()
