@@ -6,7 +6,7 @@ All are sized to hold about so many rows at their peak, which is the column of r
 ||A'A - (B'B + alpha I)||_2 / ||A||_F^2 of the rows A in the window, at sixteen moments of each window from half of the
 first one on; every certificate is compared with the error at each of them. DS-FD is told the mean mass of a window
 beforehand. Times are of `partial_fit` alone, beside robust frequent directions of the same sketch size. Memory is rows
-of length d; a sliding window also has eleven numbers for each of its steps.
+of length d; a sliding window also has twelve numbers for each of its steps.
 """
 
 import argparse
