@@ -38,7 +38,7 @@ class WindowedSums:
 
     def __init__(self, window: float, blocks: tuple[tuple[int, Any], ...] = (), seen: int = 0):
         self.length = max(1, int(window / PER_WINDOW))
-        self.window, self.blocks, self.seen = window, blocks, seen
+        self.window, self.blocks, self.seen = float(window), blocks, seen
 
     def room(self) -> int:
         """Return how many rows fit into the newest block."""

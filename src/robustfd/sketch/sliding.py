@@ -254,15 +254,16 @@ class SlidingFrequentDirections(BaseSketch):
         """
         view = self._window_view
         most = view.squared_norm + view.norm_slack
-        return np.maximum(view.lam - view.lo, 0.0) + self.alpha0, np.minimum(view.lam + view.hi, most) + self.alpha0
+        lower, upper = np.maximum(view.lam - view.lo, 0.0), np.minimum(view.lam + view.hi, most)
+        return lower + float(self.alpha0), upper + float(self.alpha0)
 
     def bracket_logdet(self) -> tuple[float, float]:
         """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
         view = self._window_view
-        lam = np.pad(view.lam, (0, max(self.n_features_in_ - len(view.lam), 0)))
+        lam, alpha0 = np.pad(view.lam, (0, max(self.n_features_in_ - len(view.lam), 0))), float(self.alpha0)
         with np.errstate(divide="ignore"):
             low, high = np.maximum(lam - view.lo, 0.0), lam + view.hi
-            return float(np.log(low + self.alpha0).sum()), float(np.log(high + self.alpha0).sum())
+            return float(np.log(low + alpha0).sum()), float(np.log(high + alpha0).sum())
 
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
         """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
@@ -275,7 +276,7 @@ class SlidingFrequentDirections(BaseSketch):
         return lower, self._bracket_distances(view, X)[1]
 
     def _read(self, unread: Unread) -> WindowView:
-        return read(unread.state, unread.queue, float(self.window), self.alpha0)
+        return read(unread.state, unread.queue, float(self.window), float(self.alpha0))
 
     # -- merging
 
