@@ -31,6 +31,8 @@ def learnt(name, parameter, value):
     more = {"sketch_size": 3} if "sketch_size" in inspect.signature(kind).parameters else {}
     if "random_state" in inspect.signature(kind).parameters:
         more["random_state"] = 0
+    if "Sliding" in name:
+        more["window"] = Fraction(41, 2)
     model = kind(**more, **{parameter: value})
     if hasattr(model, "learn"):
         model.learn(X, Y)

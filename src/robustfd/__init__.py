@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from robustfd.sketch.merge import merge
     from robustfd.sketch.oja import OjaSketch
     from robustfd.sketch.random_projection import RandomProjectionSketch
+    from robustfd.sketch.sliding import SlidingFrequentDirections
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ _HOMES = {
     "sketch.merge": ("merge",),
     "sketch.oja": ("OjaSketch",),
     "sketch.random_projection": ("RandomProjectionSketch",),
+    "sketch.sliding": ("SlidingFrequentDirections",),
 }
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "SketchedNewtonRegressor",
     "SketchedPCA",
     "SketchedRidge",
+    "SlidingFrequentDirections",
     "SnapshotError",
     "frobenius_optimum",
     "load",

@@ -87,3 +87,22 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     if (weight < 0).any():
         raise ValueError(f"sample_weight contains {weight.min():g}. Negative weights in sample_weight are not allowed.")
     return weight
+
+
+def check_times(times: Any, n: int) -> NDArray[np.float64]:
+    """Return n finite times that do not go backwards."""
+    clock = np.asarray(times)
+    if clock.dtype.kind not in "biuf":
+        raise ValueError(f"times must be {n} numbers, such as seconds, got an array of {clock.dtype}: {times!r:.60}.")
+    clock = clock.astype(np.float64)
+    if clock.ndim == 0:
+        clock = np.full(n, float(clock))
+    if clock.shape != (n,):
+        raise ValueError(f"times has shape {clock.shape}, but X has {n} rows: expected shape ({n},).")
+    if not np.isfinite(clock).all():
+        raise ValueError("times contains NaN or infinity. Every time must be a finite number.")
+    back = np.flatnonzero(np.diff(clock) < 0)
+    if len(back):
+        i = int(back[0])
+        raise ValueError(f"times goes backwards: {clock[i + 1]:g} comes after {clock[i]:g}. Sort the rows by time.")
+    return clock

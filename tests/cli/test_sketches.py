@@ -126,3 +126,46 @@ def test_a_header_of_numbers_is_said_and_can_be_overruled(run, tmp_path):
     told = run("sketch", path, "-o", output, "--json", "--no-header", "--hash-bits", 3)
     assert (told.json["rows"], told.json["features"]) == (6, 12)
     assert "first line" not in told.err
+
+
+@pytest.fixture
+def timed(rows, tmp_path):
+    """A table with a column of times, and those times."""
+    X, times = rows[0], np.cumsum(np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(rows[0])))
+    lines = [",".join(["when", *(f"f{i}" for i in range(X.shape[1]))])]
+    lines += [",".join(map(repr, [float(t), *map(float, x)])) for t, x in zip(times, X)]
+    (tmp_path / "timed.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "timed.csv", times
+
+
+def test_a_window_is_that_of_the_library(run, svm, rows, tmp_path):
+    done = run("sketch", svm, "-m", 6, "--window", 150, "-o", tmp_path / "s.rfd", "--json")
+    expected = robustfd.SlidingFrequentDirections(150.0, 6).fit(sp.csr_matrix(rows[0]))
+    same(robustfd.load(tmp_path / "s.rfd"), expected)
+    assert done.json["window"] == 150 and done.json["now"] == 400
+
+
+def test_a_window_of_time(run, timed, rows, tmp_path):
+    path, times = timed
+    done = run("sketch", path, "-m", 6, "--window", 40, "--time", "when", "-o", tmp_path / "s.rfd", "--json")
+    expected = robustfd.SlidingFrequentDirections(40.0, 6).fit(rows[0], times=times)
+    same(robustfd.load(tmp_path / "s.rfd"), expected)
+    assert done.json["features"] == 12 and done.json["now"] == times[-1]
+    assert run("info", tmp_path / "s.rfd").status == 0
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--time", "when"], "add --window"),
+        (["--window", 40, "--method", "fd"], "leave out --method"),
+        (["--window", 40, "--decay", 0.5], "leave out --method and --decay"),
+        (["--window", 40, "--time", "when", "--target", "f1"], "cannot be given together"),
+        (["--window", -1], "window must be in"),
+        (["--window", 40, "--time", "f1"], "times goes backwards"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(run, timed, tmp_path, options, message):
+    done = run("sketch", timed[0], "-m", 6, *options, "-o", tmp_path / "s.rfd")
+    assert done.status == 2 and message in done.err
+    assert not (tmp_path / "s.rfd").exists()

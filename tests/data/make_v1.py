@@ -54,6 +54,12 @@ def sketches():
         "random-projection": rf.RandomProjectionSketch(4, center=True, random_state=3).fit(rows(23)),
         "oja": rf.OjaSketch(3, center=True, random_state=3).fit(0.1 * rows(23)),
         "exact": rf.ExactSecondMoment(center=True).fit(rows(23), sample_weight=weight),
+        "sliding-waiting-dense": rf.SlidingFrequentDirections(60, 3, alpha0=0.25).fit(rows(206)),
+        "sliding-centred": rf.SlidingFrequentDirections(50.0, 3, center=True).fit(rows(150)),
+        "sliding-weight-sparse": rf.SlidingFrequentDirections(30, 3, clock="weight").fit(
+            sparse_rows(92), sample_weight=np.round(np.random.RandomState(6).random_sample(92) + 0.1, 2)
+        ),
+        "sliding-few-rows": rf.SlidingFrequentDirections(8, 3).fit(rows(23)),
     }
 
 

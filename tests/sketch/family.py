@@ -62,7 +62,15 @@ SKETCHES: dict[str, Callable[..., Any]] = {
     "random projection": partial(rfd.RandomProjectionSketch, 4, random_state=0),
     "Oja": partial(rfd.OjaSketch, 4, random_state=0),
     "exact": rfd.ExactSecondMoment,
+    "sliding": partial(rfd.SlidingFrequentDirections, 30, 4),
 }
+
+
+def made(make: Callable[..., Any], **options: Any) -> Any:
+    """Return a sketch with those of the options that it has: a sliding window has no decay."""
+    known = make().get_params()
+    return make(**{name: value for name, value in options.items() if name in known})
+
 
 FORMATS = {
     "dense": lambda X: X,

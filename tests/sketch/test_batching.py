@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import robustfd
-from tests.sketch.family import RULES, SKETCHES, fingerprint
+from tests.sketch.family import RULES, SKETCHES, fingerprint, made
 
 every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
 WIDTHS = {"narrow": 6, "wide": 60}  # with m = 4 and L = 8, sparse rows stay sparse from 33 columns on
@@ -51,9 +51,9 @@ def test_any_batching_gives_the_same_sketch(make, width, sparse, options):
     X = sp.csr_array(X) if sparse else X
     weights = np.random.default_rng(1).choice([0.0, 1.0, 2.0], 300)
     weights[0] = 1.0  # a first batch without any weight is refused
-    whole = make(**options).fit(X, sample_weight=weights)
+    whole = made(make, **options).fit(X, sample_weight=weights)
     for cuts in ([*range(1, 60), 61], [1, 1, 2, 2, 2, 299], [7, 8, 16, 17, 150], [299]):
-        parts = make(**options)
+        parts = made(make, **options)
         edges = [0, *cuts, 300]
         for start, stop in pairwise(edges):
             parts.partial_fit(X[start:stop], sample_weight=weights[start:stop])
@@ -89,7 +89,7 @@ def test_reading_changes_nothing_that_follows(make, sparse, width, options):
     """Bit for bit."""
     X = stream(width)
     X = sp.csr_array(X) if sparse else X
-    silent, read_often = make(**options), make(**options)
+    silent, read_often = made(make, **options), made(make, **options)
     for start in range(0, 300, 23):
         silent.partial_fit(X[start : start + 23])
         read_often.partial_fit(X[start : start + 23])
@@ -120,15 +120,15 @@ def test_batches_without_rows_change_nothing(make, dtype):
 def test_rows_of_weight_zero_are_not_there(make):
     X = np.random.default_rng(4).standard_normal((50, 6))
     keep = np.random.default_rng(5).random(50) < 0.5
-    with_zeros = make(decay=0.9, center=True).fit(X, sample_weight=keep.astype(float))
-    without = make(decay=0.9, center=True).fit(X[keep])
+    with_zeros = made(make, decay=0.9, center=True).fit(X, sample_weight=keep.astype(float))
+    without = made(make, decay=0.9, center=True).fit(X[keep])
     assert fingerprint(with_zeros) == fingerprint(without)
 
 
 @every_sketch
 def test_fit_starts_anew(make):
     X = np.random.default_rng(7).standard_normal((50, 6))
-    assert fingerprint(make().fit(np.ones((9, 3))).forget(0.5).fit(X)) == fingerprint(make().fit(X))
+    assert fingerprint(make().fit(np.ones((9, 3))).merge(make()).fit(X)) == fingerprint(make().fit(X))
 
 
 @pytest.mark.parametrize("name", [name for name in SKETCHES if name != "Oja"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import robustfd
-from tests.sketch.family import SKETCHES, fingerprint
+from tests.sketch.family import SKETCHES, fingerprint, made
 
 CLASSES = [
     robustfd.FrequentDirections,
@@ -24,6 +25,7 @@ CLASSES = [
     robustfd.RandomProjectionSketch,
     robustfd.OjaSketch,
     robustfd.ExactSecondMoment,
+    partial(robustfd.SlidingFrequentDirections, 25),
 ]
 every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
 X = np.random.default_rng(0).standard_normal((30, 6))
@@ -39,7 +41,7 @@ def test_estimator_checks(estimator, check):
 
 @every_sketch
 def test_clone_copies_parameters_and_no_rows(make):
-    sketch = make(alpha0=0.5, decay=0.9, center=True).fit(X)
+    sketch = made(make, alpha0=0.5, decay=0.9, center=True).fit(X)
     copy = clone(sketch)
     assert copy.get_params() == sketch.get_params()
     assert not hasattr(copy, "n_features_in_")
@@ -51,8 +53,8 @@ def test_clone_copies_parameters_and_no_rows(make):
 @pytest.mark.parametrize("cls", CLASSES)
 def test_parameters_can_be_got_and_set(cls):
     params = cls().get_params()
-    assert {"alpha0", "decay", "center"} <= set(params)
-    assert cls(**params).get_params() == params
+    assert {"alpha0", "window" if "window" in params else "decay", "center"} <= set(params)
+    assert type(cls())(**params).get_params() == params
     with pytest.raises(ValueError, match="nonsense"):
         cls().set_params(nonsense=1)
     with pytest.raises(TypeError):
@@ -71,7 +73,7 @@ def test_repr_shows_what_differs_from_the_default(make):
 @every_sketch
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
 def test_going_on_after_unpickling_is_bitwise_the_same(make, protocol):
-    sketch = make(center=True, decay=0.9).partial_fit(X[:11])
+    sketch = made(make, center=True, decay=0.9).partial_fit(X[:11])
     copy = pickle.loads(pickle.dumps(sketch, protocol=protocol))
     assert fingerprint(sketch.partial_fit(X[11:])) == fingerprint(copy.partial_fit(X[11:]))
     np.testing.assert_array_equal(sketch.sketch_, copy.sketch_)

@@ -28,12 +28,15 @@ CLASSES = {
     "projection": (rf.RandomProjectionSketch, {"sketch_size": 5, "random_state": 0}),
     "oja": (rf.OjaSketch, {"sketch_size": 5, "random_state": 0}),
     "exact": (rf.ExactSecondMoment, {}),
+    "sliding": (rf.SlidingFrequentDirections, {"window": 60, "sketch_size": 4}),
 }
 D = 50
 
 
 def make(kind, **params):
     cls, own = CLASSES[kind]
+    if kind == "sliding":
+        params.pop("decay", None)  # it has none
     return cls(**own, **params)
 
 
@@ -50,6 +53,8 @@ def same(one, two):
     """Whether two things are the same to the last bit: states, queues, arrays, numbers."""
     if isinstance(one, np.ndarray):
         return isinstance(two, np.ndarray) and one.dtype == two.dtype and np.array_equal(one, two)
+    if isinstance(one, tuple):
+        return len(one) == len(two) and all(map(same, one, two))
     if hasattr(one, "__dataclass_fields__"):
         return all(same(getattr(one, name), getattr(two, name)) for name in one.__dataclass_fields__)
     return one == two
@@ -62,7 +67,7 @@ def assert_same(one, two):
     if len(one._queue):
         ours, theirs = one._queue.all(), two._queue.all()
         assert ours.is_sparse == theirs.is_sparse
-        assert same(ours.weight, theirs.weight) and same(ours.decay, theirs.decay)
+        assert same(ours.weight, theirs.weight) and same(ours.decay, theirs.decay) and same(ours.clock, theirs.clock)
         a, b = (r.x.toarray() if r.is_sparse else r.x for r in (ours, theirs))
         assert same(a, b)
     for name in ("_tail", "_n_seen", "_single", "_seen_structure", "n_features_in_"):
@@ -91,7 +96,8 @@ def test_a_restored_sketch_goes_on_bit_for_bit(kind, forms, center, n):
     for i, part in enumerate(np.array_split(np.arange(n), 3)):
         if len(part):
             original.partial_fit(as_given(i, rows(n)[part]), sample_weight=weight[part])
-    original.forget(0.75)
+    if kind != "sliding":
+        original.forget(0.75)
     restored = again(original)
     assert_same(original, restored)
     for i, more in enumerate([1, 7, 40, 200]):
@@ -407,6 +413,7 @@ def put(index, number):
 
 
 SPARSE, DENSE, DIAGONAL, PROJECTION, OJA, EXACT = "sparse", "dense", "diagonal", "projection", "oja", "exact"
+WINDOW = "window"
 NONSENSE = [
     # the state's arrays
     (DENSE, {"tensors": {"state.b": lambda b: b[:, :-1]}}),
@@ -450,6 +457,35 @@ NONSENSE = [
     (OJA, {"tensors": {"state.energy": lambda energy: energy[1:]}}),
     (OJA, {"tensors": {"state.energy": put(0, -1.0)}}),
     (OJA, {"tensors": {"state.energy": np.ones(3), "state.vt": np.eye(D, 3)}}),
+    (WINDOW, {"tensors": {"state.b": lambda b: b[:, :-1]}}),
+    (WINDOW, {"tensors": {"state.b": np.ones((9, D + 1)), "state.lam": np.ones(9)}}),
+    (WINDOW, {"tensors": {"state.dumps": lambda dumps: dumps[1:]}}),
+    (WINDOW, {"tensors": {"state.dumps": put((0, 0), np.nan)}}),
+    (WINDOW, {"tensors": {"state.dumps": np.ones((20, D + 1)), "state.dates": np.ones((4, 20))}}),
+    (WINDOW, {"tensors": {"state.dates": lambda dates: dates[1:]}}),
+    (WINDOW, {"tensors": {"state.dates": put((1, 0), -1.0)}}),
+    (WINDOW, {"tensors": {"state.marks": lambda marks: marks[1:]}}),
+    (WINDOW, {"tensors": {"state.marks": lambda marks: marks[:, ::-1]}}),
+    (WINDOW, {"tensors": {"state.marks": put((6, 0), -1.0)}}),
+    (WINDOW, {"tensors": {"state.marks": put((0, 0), np.inf)}}),
+    (WINDOW, {"tensors": {"state.marks": lambda marks: marks[:, :0]}}),
+    (WINDOW, {"tensors": {"state.marks": lambda marks: marks[0]}}),
+    (WINDOW, {"tensors": {"state.shift": REMOVED}}),
+    (WINDOW, {"tensors": {"state.shift": lambda shift: shift[1:]}}),
+    (WINDOW, {"tensors": {"queue.clock": REMOVED}}),
+    (WINDOW, {"tensors": {"queue.clock": lambda clock: clock[::-1]}}),
+    (WINDOW, {"tensors": {"queue.clock": lambda clock: clock[1:]}}),
+    (WINDOW, {"tensors": {"queue.clock": lambda clock: clock + 100}}),
+    (DENSE, {"tensors": {"queue.clock": np.arange(3.0)}}),
+    (WINDOW, {"document": {"state.clock": "moon"}}),
+    (WINDOW, {"document": {"state.now": "noon"}}),
+    (WINDOW, {"document": {"state.now": float("nan")}}),
+    (WINDOW, {"document": {"state.unit": 0.0}}),
+    (WINDOW, {"document": {"state.unit": REMOVED}}),
+    (WINDOW, {"document": {"state.more": 1.0}}),
+    (WINDOW, {"document": {"params.window": -1.0}}),
+    (WINDOW, {"document": {"structure.window": 0}}),
+    (WINDOW, {"document": {"structure.clock": "moon"}}),
     # the state's scalars
     (DENSE, {"document": {"state.weight": -1.0}}),
     (DENSE, {"document": {"state.weight": float("nan")}}),
@@ -572,6 +608,7 @@ def healthy():
         PROJECTION: make("projection").fit(rows(13)),
         OJA: make("oja").fit(rows(13)),
         EXACT: make("exact").fit(rows(13)),
+        WINDOW: rf.SlidingFrequentDirections(200, 4, center=True).fit(rows(303)),
     }
 
 
@@ -626,6 +663,8 @@ def test_the_files_of_version_1_are_all_there():
     assert {"state.b", "queue.x"} <= tensors["fd-waiting-dense"]
     assert {"state.b", "state.mean", "queue.indptr"} <= tensors["rfd-waiting-sparse-centred"]
     assert {"state.b", "state.squares", "queue.x"} <= tensors["dfd-waiting-dense"]
+    assert {"state.b", "state.dumps", "state.dates", "state.marks", "queue.clock"} <= tensors["sliding-waiting-dense"]
+    assert {"state.shift", "state.marks"} <= tensors["sliding-centred"]
     assert {each["kind"] for each in RECORDED.values()} == {cls.__name__ for cls, _ in CLASSES.values()}
 
 

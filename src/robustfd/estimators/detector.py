@@ -1,6 +1,7 @@
 """Outliers of a stream, by their Mahalanobis distance under a sketched covariance."""
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from robustfd._guard import Guarded
 from robustfd._validation import check_real, check_rows, check_weights
+from robustfd.estimators._windowed import Sketch, prepared
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class _Model:
     covariance: LowRankPlusIdentity
 
     @classmethod
-    def of(cls, rfd: RobustFrequentDirections) -> "_Model":
+    def of(cls, rfd: Sketch) -> "_Model":
         mean, m = rfd.mean_, rfd.covariance(ddof=0)
         if m.alpha == 0.0 and len(m.components) == len(mean):  # nothing is off the span
             return cls(mean, m)
@@ -69,12 +70,15 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     ----------
     sketch_size, buffer_size, decay, solver : as for `RobustFrequentDirections`
         With `decay` < 1 the model and the threshold follow a drifting stream.
+    window : float, optional
+        Learn from the last so many rows only, by a `SlidingFrequentDirections` sketch: another way to follow a drifting
+        stream. `buffer_size`, `decay` and `solver` must be left as they are.
     contamination : "auto" or float in (0, 0.5], default="auto"
         The share of rows to call outliers. "auto" learns it: see Notes.
 
     Attributes
     ----------
-    rfd_ : RobustFrequentDirections
+    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
         The sketch of the centred rows.
     offset_ : float
         The threshold: rows with `score_samples` below it are outliers.
@@ -89,9 +93,9 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     Notes
     -----
     The judge is the model frozen at certain row counts: first after `buffer_size` rows, then whenever the
-    count has grown by a quarter (of 1 / (1 - decay) rows, if that is less) and a buffer. They depend on the
-    count alone, so it does not matter how the stream is cut into batches. At every renewal the counts in the
-    histogram are halved: scores by young models, which are too large, fade. Before the first renewal the
+    count has grown by a quarter (of 1 / (1 - decay) rows or of the window, if that is less) and a buffer. They
+    depend on the count alone, so it does not matter how the stream is cut into batches. At every renewal the
+    counts in the histogram are halved: scores by young models, which are too large, fade. Before the first renewal the
     threshold is the chi-square quantile with n_features degrees of freedom. `fit` has all rows at hand and
     takes the threshold from their scores under the final model instead.
 
@@ -125,7 +129,7 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     7
     """
 
-    rfd_: RobustFrequentDirections
+    rfd_: Sketch
     offset_: float
     contamination_: float
     n_features_in_: int
@@ -142,12 +146,14 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         buffer_size: int | None = None,
         decay: float = 1.0,
         solver: str = "auto",
+        window: float | None = None,
     ):
         self.sketch_size = sketch_size
         self.contamination = contamination
         self.buffer_size = buffer_size
         self.decay = decay
         self.solver = solver
+        self.window = window
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Forget everything, learn from X, and take the threshold from the scores of X itself.
@@ -165,6 +171,8 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         """
         new = copy.copy(self)
         x, weight = new._take(X, sample_weight, anew=True)
+        if self.window is not None:  # rows that left the window are none that the model knows
+            x, weight = x[-math.ceil(self.window) :], weight[-math.ceil(self.window) :]
         new._set_threshold(_Model.of(new.rfd_).distances(x), weight)
         self.__dict__ = new.__dict__  # all or nothing: an error leaves the detector as it was
         return self
@@ -222,8 +230,9 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         """Judge the rows and sketch them; return those of positive weight, and their weights."""
         if self.contamination != "auto":
             check_real('contamination, if not "auto",', self.contamination, 0.0, 0.5, open_low=True)
-        rfd = RobustFrequentDirections(center=True) if anew else copy.copy(self.rfd_)
-        rfd.set_params(sketch_size=self.sketch_size, buffer_size=self.buffer_size, decay=self.decay, solver=self.solver)
+        size, buffer_size = self.sketch_size, self.buffer_size
+        params = {"sketch_size": size, "buffer_size": buffer_size, "decay": self.decay, "solver": self.solver}
+        rfd = prepared(None if anew else self.rfd_, self.window, center=True, **params)
         rfd._check_parameters()
         buffer = 2 * self.sketch_size if self.buffer_size is None else self.buffer_size
         x = check_rows(self, X, reset=anew)
@@ -251,7 +260,7 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
             start, seen = start + len(w), seen + len(w)
             if seen == self._due:
                 self._judge, self._counts = _Model.of(rfd), self._counts / 2
-                memory = 1.0 / max(1.0 - float(self.decay), 1e-16)
+                memory = 1.0 / max(1.0 - float(self.decay), 1e-16) if self.window is None else self.window
                 self._due += buffer + int(GROWTH * min(seen, memory))
         return x, weight
 

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_array, validate_data
 
 from robustfd._guard import Guarded, guarded_pair
 from robustfd._validation import check_choice, check_integer, check_rows
+from robustfd.estimators._windowed import Sketch, prepared
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +55,9 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         Before each row, all that is older is multiplied by this.
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
+    window : float, optional
+        Analyse the last so many rows only, by a `SlidingFrequentDirections` sketch. The certificate holds; mean and
+        total variance are then approximate. `buffer_size`, `decay` and `solver` must be left as they are.
 
     Attributes
     ----------
@@ -73,7 +76,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         scikit-learn divides by min(n, d) - k, which differs when there are fewer rows than features.
     mean_ : ndarray of shape (n_features,)
     n_components_, n_features_in_, n_samples_seen_ : int
-    rfd_ : RobustFrequentDirections
+    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
         The sketch, to read from: `rfd_.covariance()` is the covariance as an operator.
 
     Notes
@@ -96,7 +99,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     True
     """
 
-    rfd_: RobustFrequentDirections
+    rfd_: Sketch
     n_features_in_: int
     _wanted: int | None  # n_components when the last rows came
 
@@ -109,6 +112,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         whiten: bool = False,
         decay: float = 1.0,
         solver: str = "auto",
+        window: float | None = None,
     ):
         self.n_components = n_components
         self.sketch_size = sketch_size
@@ -116,6 +120,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         self.whiten = whiten
         self.decay = decay
         self.solver = solver
+        self.window = window
 
     # -- rows in
 
@@ -169,7 +174,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         self.__dict__ = after.__dict__
         return self
 
-    def _sketch(self, *, anew: bool) -> RobustFrequentDirections:
+    def _sketch(self, *, anew: bool) -> Sketch:
         """Return a new sketch, or a copy of the one there is, with the parameters as they are now."""
         check_choice("whiten", self.whiten, (True, False))
         k, m = self.n_components, self.sketch_size
@@ -179,8 +184,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
             m = 50 if k is None else max(50, 2 * k)
         elif k is not None and k >= check_integer("sketch_size", m, 2):
             raise ValueError(f"n_components must be below sketch_size={m}, got {k}; {2 * k} is a good sketch_size.")
-        rfd = RobustFrequentDirections(center=True) if anew else copy.copy(self.rfd_)
-        return rfd.set_params(sketch_size=m, buffer_size=self.buffer_size, decay=self.decay, solver=self.solver)
+        params = {"sketch_size": m, "buffer_size": self.buffer_size, "decay": self.decay, "solver": self.solver}
+        return prepared(None if anew else self.rfd_, self.window, center=True, **params)
 
     def _accept_width(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:
@@ -198,7 +203,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _fitted(self) -> RobustFrequentDirections:
+    def _fitted(self) -> Sketch:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("This SketchedPCA has seen no rows yet. Call fit or partial_fit with some first.")
         return self.rfd_

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from robustfd._guard import Guarded, guarded_pair
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
+from robustfd.estimators._windowed import Sketch, WindowedSums, prepared
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.frequent_directions import RobustFrequentDirections
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +88,10 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         Before each row, all that is older is multiplied by this; the regularisation is not.
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
+    window : float, optional
+        Learn from the last so many rows only, by a `SlidingFrequentDirections` sketch. A'b is then that of the window
+        up to a thirty-second of it, kept in as many blocks, and such regressions cannot be merged. `buffer_size`,
+        `decay` and `solver` must be left as they are.
 
     Attributes
     ----------
@@ -95,7 +99,7 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         float32 if all rows were.
     intercept_ : float or ndarray of shape (n_targets,)
     n_features_in_, n_samples_seen_ : int
-    rfd_ : RobustFrequentDirections
+    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
         The sketch, to read from.
 
     Notes
@@ -120,9 +124,10 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
     True
     """
 
-    rfd_: RobustFrequentDirections
+    rfd_: Sketch
     n_features_in_: int
     _moments: Moments
+    _sums: WindowedSums  # of which they are the total, if there is a window
     _flat: bool  # whether the first targets were a vector
     _solved: dict[str, Floats]  # the coefficients, once they have been asked for
 
@@ -135,6 +140,7 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         fit_intercept: bool = True,
         decay: float = 1.0,
         solver: str = "auto",
+        window: float | None = None,
     ):
         self.regularization = regularization
         self.sketch_size = sketch_size
@@ -142,6 +148,7 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.decay = decay
         self.solver = solver
+        self.window = window
 
     # -- rows in
 
@@ -170,6 +177,8 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         """Take in all that another regression with the same parameters has seen; return self."""
         if not isinstance(other, SketchedRidge):
             raise TypeError(f"other must be a SketchedRidge, got a {type(other).__name__}.")
+        if self.window is not None or other.window is not None:
+            raise ValueError("Regressions with a window cannot be merged: their products are blocks of one stream.")
         if not other.__sklearn_is_fitted__():
             return self
         after, anew = copy.copy(self), not self.__sklearn_is_fitted__()
@@ -207,9 +216,14 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         if anew:
             d, t = x.shape[1], target.shape[1]
             after._moments, after._flat = Moments(0.0, np.zeros(d), np.zeros(t), np.zeros((d, t))), flat
+            after._sums = WindowedSums(self.window or 1.0)
         if not weight.all():
             x, target, weight = x[weight > 0], target[weight > 0], weight[weight > 0]
-        after._moments = self._absorb(after._moments, x, target, weight)
+        if self.window is None:
+            after._moments = self._absorb(after._moments, x, target, weight)
+        else:
+            after._sums = self._absorb_window(after._sums, x, target, weight)
+            after._moments = after._sums.total() or after._moments
         after._solved = {}
         self.__dict__ = after.__dict__
         return self
@@ -229,23 +243,36 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
             raise ValueError(f"y is too large: with targets up to {np.abs(y).max():.3g} X'y overflows. Scale y or X.")
         return moments
 
-    def _sketch(self, *, anew: bool) -> RobustFrequentDirections:
+    def _absorb_window(self, sums: WindowedSums, x: Any, y: Floats, weight: Floats) -> WindowedSums:
+        """Return the sums after these rows, which go into blocks by their count."""
+        start, nothing = 0, Moments(0.0, np.zeros(x.shape[1]), np.zeros(y.shape[1]), np.zeros((x.shape[1], y.shape[1])))
+        while start < len(y):
+            part = slice(start, start + sums.room())
+            rows = len(y[part])
+            sums = sums.after(rows, self._absorb(nothing, x[part], y[part], weight[part]))
+            start += rows
+        return sums
+
+    def _sketch(self, *, anew: bool) -> Sketch:
         """Return a new sketch, or a copy of the one there is, with the parameters as they are now."""
         check_real("regularization", self.regularization, 0.0)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
-        rfd = RobustFrequentDirections(center=self.fit_intercept) if anew else copy.copy(self.rfd_)
-        if rfd.center != self.fit_intercept:
-            raise ValueError(
-                f"fit_intercept was changed from {rfd.center} to {self.fit_intercept} after rows were seen. "
-                "Set it back, or call fit to start anew."
-            )
-        return rfd.set_params(
+        rfd = prepared(
+            None if anew else self.rfd_,
+            self.window,
+            center=self.fit_intercept,
             sketch_size=check_integer("sketch_size", self.sketch_size, 2),
             buffer_size=self.buffer_size,
             alpha0=self.regularization,
             decay=self.decay,
             solver=self.solver,
         )
+        if rfd.center != self.fit_intercept:
+            raise ValueError(
+                f"fit_intercept was changed from {rfd.center} to {self.fit_intercept} after rows were seen. "
+                "Set it back, or call fit to start anew."
+            )
+        return rfd
 
     def _check_targets(self, t: int) -> None:
         before = self._moments.cross.shape[1]
@@ -263,7 +290,7 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _fitted(self) -> RobustFrequentDirections:
+    def _fitted(self) -> Sketch:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("This SketchedRidge has seen no rows yet. Call fit or partial_fit with some first.")
         return self.rfd_

@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair
-from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
+from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_times, check_weights
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -115,6 +115,14 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
     def _union(self, one: Unread, two: Unread) -> Any:
         """Return the state after the rows of both."""
 
+    def _clocks(self, weight: Floats, times: Floats | None) -> Floats | None:
+        """Return when rows of these weights came, if that matters."""
+        return None
+
+    def _merged(self, one: Unread, two: Unread) -> tuple[Any, Queue]:
+        """Return the state after the rows of both, and the rows that wait."""
+        return self._union(one, two), Queue()
+
     def _check_parameters(self) -> None:
         """Raise if a parameter is not what it may be."""
         if hasattr(self, "sketch_size"):
@@ -160,15 +168,17 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         self._cached = None
         return self
 
-    def _learn(self, X: Any, sample_weight: Any, *, anew: bool) -> Self:
+    def _learn(self, X: Any, sample_weight: Any, *, anew: bool, times: Any = None) -> Self:
         self._check_parameters()
         if not anew:
             self._check_structure()
         after = copy.copy(self)  # an error leaves all as it was
         x = check_rows(after, X, reset=anew)
         weight = check_weights(sample_weight, x.shape[0])
+        times = None if times is None else check_times(times, x.shape[0])
         if not weight.all():
-            x, weight = x[weight > 0], weight[weight > 0]
+            live = weight > 0
+            x, weight, times = x[live], weight[live], None if times is None else times[live]
         if anew:
             if not len(weight):
                 raise ValueError(
@@ -181,7 +191,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             decay = np.full(len(weight), float(self.decay))
             decay[0] *= after._tail
             after._tail = 1.0
-            after._queue = after._queue.plus(Rows(x, weight, np.maximum(decay, LEAST_FACTOR)))
+            clocks = after._clocks(weight, times)
+            after._queue = after._queue.plus(Rows(x, weight, np.maximum(decay, LEAST_FACTOR), clocks))
         # A number that is not finite gets an error, so it needs no warning.
         with np.errstate(over="ignore", invalid="ignore"):
             after._state, after._queue = self._absorb(after._state, after._queue)
@@ -346,7 +357,9 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
         Where nothing bounds a distance from above, upper is inf.
         """
-        view = self._view
+        return self._bracket_distances(self._view, X)
+
+    def _bracket_distances(self, view: View, X: Any) -> tuple[Floats, Floats]:
         x = check_rows(self, X, reset=False)
         assert_all_finite(x, input_name="X")
         live = view.floor_lam > 0
@@ -387,8 +400,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             return self
         one, two = (Unread(each._state, each._queue, each._tail) for each in (self, other))
         with one_blas_thread():
-            self._state = self._union(one, two)
-        self._queue, self._tail, self._cached = Queue(), 1.0, None
+            self._state, self._queue = self._merged(one, two)
+        self._tail, self._cached = 1.0, None
         self._n_seen, self._single = self._n_seen + other._n_seen, self._single and other._single
         return self
 

@@ -20,12 +20,14 @@ class Rows:
     x: Matrix
     weight: Floats
     decay: Floats
+    clock: Floats | None = None  # when each row came, for sketches of a window
 
     def __len__(self) -> int:
         return len(self.weight)
 
-    def __getitem__(self, rows: slice) -> "Rows":
-        return Rows(self.x[rows], self.weight[rows], self.decay[rows])
+    def __getitem__(self, rows: Any) -> "Rows":  # a slice or a mask
+        clock = None if self.clock is None else self.clock[rows]
+        return Rows(self.x[rows], self.weight[rows], self.decay[rows], clock)
 
     @property
     def is_sparse(self) -> bool:
@@ -41,7 +43,7 @@ class Rows:
         """Return the same rows, floating point and in memory that no caller can change."""
         dtype = self.x.dtype if self.x.dtype in (np.float32, np.float64) else np.float64
         x = self.x.copy() if self.is_sparse else np.array(self.x, dtype=dtype, order="C")
-        return Rows(x, self.weight.copy(), self.decay.copy())
+        return Rows(x, self.weight.copy(), self.decay.copy(), None if self.clock is None else self.clock.copy())
 
     def dense(self) -> Floats:
         """Return the raw rows as a C-ordered array."""
@@ -69,8 +71,9 @@ def concatenate(pieces: Sequence[Rows]) -> Rows:
         x = sp.vstack([piece.x for piece in pieces], format="csr")
     else:
         x = np.concatenate([piece.x.toarray() if piece.is_sparse else piece.x for piece in pieces])
-    weight = np.concatenate([piece.weight for piece in pieces])
-    return Rows(x, weight, np.concatenate([piece.decay for piece in pieces]))
+    weight, decay = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("weight", "decay"))
+    clocks = [piece.clock for piece in pieces if piece.clock is not None]
+    return Rows(x, weight, decay, np.concatenate(clocks) if clocks else None)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class Queue:
 
     def take(self, k: int) -> tuple[Rows, "Queue"]:
         """Return the first k rows and the queue without them."""
+        if self.skip + k < len(self.pieces[0]):  # all of one piece, and not the end of it
+            rows = self.pieces[0][self.skip : self.skip + k]
+            energy, nnz = self.energy if len(self.pieces) > 1 else 0.0, self.nnz - rows.nnz
+            return rows, Queue(self.pieces, self.rows - k, nnz, self.is_sparse, energy, self.skip + k)
         head, pieces, skip, left = [], list(self.pieces[::-1]), self.skip, k
         while left > 0:
             piece = pieces[-1][skip : skip + left]  # what remains of a piece is never sliced, as CSR would copy it
@@ -109,6 +116,17 @@ class Queue:
         sparse = all(piece.is_sparse for piece in pieces)
         energy = self.energy if len(pieces) > 1 else 0.0  # of the pieces before the newest
         return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, energy, skip)
+
+    def clocks(self, most: int) -> Floats:
+        """Return the clocks of the first rows, `most` or as many as there are."""
+        found, left, skip = [np.zeros(0)], most, self.skip
+        for piece in self.pieces:
+            if left <= 0:
+                break
+            assert piece.clock is not None
+            found.append(piece.clock[skip : skip + left])
+            left, skip = left - len(found[-1]), 0
+        return np.concatenate(found)
 
     def all(self) -> Rows:
         """Return every row in one piece."""

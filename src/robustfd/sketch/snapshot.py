@@ -22,6 +22,8 @@ def pack(sketch: Any) -> tuple[Document, Tensors]:
     tensors: Tensors = {}
     for field in fields(sketch._state):
         value = getattr(sketch._state, field.name)
+        if isinstance(value, tuple):  # of rows
+            value = np.stack([np.zeros(sketch._state.b.shape[1]), *value])[1:]
         if isinstance(value, np.ndarray):
             tensors[f"state.{field.name}"] = value
         else:
@@ -53,8 +55,11 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
         # A file from before it was kept: what it can be at most, with a shrink for every row.
         size = structure.get("sketch_size", d) + np.sqrt(d)
         scalars["rounding"] = float(8.0 * EPS * document["n_seen"] * size * scalars["squared_norm"])
-    sketch._state = _unpack_state(sketch._state_type, scalars, tensors, structure, d)
+    unpack_state = getattr(sketch, "_unpack_state", _unpack_state)
+    sketch._state = unpack_state(sketch._state_type, scalars, tensors, structure, d)
     sketch._queue = _unpack_queue(document["queue"], tensors, d)
+    if sketch._queue.pieces and (sketch._queue.pieces[0].clock is None) == hasattr(sketch._state, "now"):
+        raise ValueError("the waiting rows of a window have clocks, and no others")
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
     sketch._tail = check_real("tail", document["tail"], 0.0, 1.0, open_low=True)
@@ -74,6 +79,8 @@ def _pack_queue(queue: Queue, tensors: dict[str, Any]) -> list[int] | None:
         return None
     rows = queue.all()
     tensors["queue.weight"], tensors["queue.decay"] = rows.weight, rows.decay
+    if rows.clock is not None:
+        tensors["queue.clock"] = rows.clock
     if not rows.is_sparse:
         tensors["queue.x"] = rows.x
         return None
@@ -112,7 +119,7 @@ def _unpack_state(
             for letter, length in zip(_SHAPES[name], value.shape, strict=True):
                 if lengths.setdefault(letter, length) != length:
                     raise ValueError(f"state.{name} has shape {value.shape}")
-            _check_values(f"state.{name}", value, _LEAST.get(name, -np.inf))
+            check_values(f"state.{name}", value, _LEAST.get(name, -np.inf))
         else:
             value = scalars.pop(name)
             if name == "generator":
@@ -136,7 +143,7 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     """Return the waiting rows, taken out of the tensors."""
     if "queue.weight" not in tensors:
         return Queue()
-    weight, decay = tensors.pop("queue.weight"), tensors.pop("queue.decay")
+    weight, decay, clock = tensors.pop("queue.weight"), tensors.pop("queue.decay"), tensors.pop("queue.clock", None)
     if shape is None:
         x = values = tensors.pop("queue.x")
     else:
@@ -153,11 +160,16 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     if x.dtype == np.float32:
         values = values.astype(np.float64)
     for name, value, least in (("x", values, -np.inf), ("weight", weight, TINY), ("decay", decay, TINY)):
-        _check_values(f"queue.{name}", value, least)
-    _check_values("queue.decay", 1.0 - decay, 0.0)
-    return Queue().plus(Rows(x, weight, decay)).owned(0.0)
+        check_values(f"queue.{name}", value, least)
+    check_values("queue.decay", 1.0 - decay, 0.0)
+    if clock is not None:
+        check_values("queue.clock", clock, -np.inf)
+        if clock.shape != (k,) or np.any(np.diff(clock) < 0):
+            raise ValueError("the clocks of the waiting rows go backwards")
+    return Queue().plus(Rows(x, weight, decay, clock)).owned(0.0)
 
 
-def _check_values(name: str, value: Any, least: float) -> None:
+def check_values(name: str, value: Any, least: float) -> None:
+    """Raise unless these are finite float64, none below the least that they may be."""
     if value.dtype != np.float64 or not np.all(np.isfinite(value) & (value >= least)):
         raise ValueError(f"{name} holds what it never should")

@@ -1,0 +1,216 @@
+"""Reading a sliding window: an approximation F with truth - F between -lo I and hi I, for any window still known.
+
+The window begins at t0. With c1 the last mark up to t0 and k the first one after it, F is the pool, the directions that
+left it after c1, and the rows kept as they are. Where t0 is inside step k there are two ways to take that step, as
+if all of its rows were in the window or none; the one with the better certificate is read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from robustfd.linalg.decompose import shrink_stack
+from robustfd.linalg.eigen import EPS
+from robustfd.linalg.rules import rounding
+from robustfd.sketch._base import View, unit_rows
+from robustfd.sketch._rows import Floats, Queue, Rows, energy
+from robustfd.sketch._window import (
+    CLOCK,
+    DELTA,
+    EXACT,
+    FIRST,
+    INSIDE,
+    NORM,
+    POOLED,
+    ROUNDING,
+    ROWS,
+    TOP,
+    WEIGHT,
+    WHEN,
+    WHOLE,
+    WindowState,
+    squared_lengths,
+)
+
+LEAST_SHARE = 1 / 8  # of hi that goes to alpha at least, so that the approximation is invertible
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowView(View):
+    """A view that also knows on which side it errs, rounding included.
+
+    V' diag(lam) V - lo I <= truth <= V' diag(lam) V + hi I.
+    """
+
+    lo: float
+    hi: float
+    norm_slack: float  # the squared norm is certainly no more than this above what is said, and as much below
+
+
+class Bracket(NamedTuple):
+    """A choice of F: the directions that left the pool after this clock; its lo and hi, and what rounding can add."""
+
+    after: float
+    lo: float
+    hi: float
+    rounding: float
+
+    @property
+    def error(self) -> float:
+        """The certificate of F + alpha I."""
+        return max(self.hi - self.alpha, self.lo + self.alpha)
+
+    @property
+    def alpha(self) -> float:
+        """The best multiple of the identity beside F, if not below a share of hi."""
+        return max((self.hi - self.lo) / 2, LEAST_SHARE * self.hi)
+
+
+def bracket(state: WindowState, start: float) -> Bracket | None:
+    """Return the better F for the window after `start`; None if nothing of it went through the pool."""
+    marks = state.marks
+    k = int(np.searchsorted(marks[CLOCK], start, side="right"))
+    if k == marks.shape[1]:
+        return None
+    step, hi, rounded = marks[:, k], float(marks[DELTA, k:].sum()), float(marks[ROUNDING, k:].sum())
+    after, top = (float(marks[CLOCK, k - 1]), float(marks[TOP, k - 1])) if k else (-np.inf, 0.0)
+    if step[FIRST] > start:
+        return Bracket(after, top, hi, rounded)
+    inside, whole = float(step[INSIDE]), float(step[WHOLE])
+    with_step = Bracket(after, min(top + inside, whole), hi, rounded)
+    later = float(marks[DELTA, k + 1 :].sum())
+    without = Bracket(float(step[CLOCK]), float(step[TOP]), later + min(inside, whole), rounded)
+    return min(with_step, without, key=lambda each: each.error)
+
+
+def read(state: WindowState, queue: Queue, window: float, alpha0: float) -> WindowView:
+    """Return the view of the rows after now - window."""
+    start = state.now - window
+    raw, found = _waiting(queue, start), bracket(state, start)
+    lo, hi = (0.0, 0.0) if found is None else (found.lo, found.hi)
+    weight, norm, slack = _totals(state, raw, start)
+    mean, alone = None, state.shift is not None and state.unit == 0.0
+    if alone and state.shift is not None:  # nothing but rows as they came, centred
+        stack, mean = _about_mean(raw, state.shift)
+    else:
+        stack = _approximation(state, raw, start, found)
+    off = 0.0 if found is None else found.rounding
+    off += rounding(len(stack), stack.shape[1], 1.0, np.zeros(0), EPS * float(squared_lengths(stack).sum()))
+    low, high = lo + off, hi + off
+    if state.shift is not None and not alone:
+        stack, mean, schur = _centred(stack, state.shift, state.unit)
+        (lo, hi), (low, high) = schur(lo, hi), schur(low, high)
+    b, lam = stack[:0], np.zeros(0)
+    if stack.any():  # one more row than there is: nothing is taken
+        shrunk = shrink_stack(b, lam, stack, len(stack) + 1, len(stack) + 1)
+        b, lam = shrunk.rows, shrunk.lam
+    if mean is not None:
+        norm, slack = (float(lam.sum()), 0.0) if found is None else (_about(norm, weight, mean, state), np.inf)
+    top = float(lam.max(initial=0.0))  # as the truth is at least 0, F is no more than this above it
+    lo, low = min(lo, top), min(low, top + off)
+    alpha = Bracket(0.0, lo, hi, 0.0).alpha
+    floor = alpha0 / (2 * low) if 2 * low > alpha0 else 1.0  # truth >= s (F - lo) for every s in [0, 1]
+    return WindowView(
+        components=unit_rows(b, lam),
+        lam=lam,
+        alpha=alpha0 + alpha,
+        error_bound=max(high - alpha, low + alpha) + EPS * alpha,
+        squared_norm=norm,
+        weight=weight,
+        mean=mean,
+        floor_lam=floor * lam,
+        floor_alpha=alpha0 - floor * low,
+        ceiling_alpha=alpha0 + high,
+        lo=low,
+        hi=high,
+        norm_slack=slack + off,
+    )
+
+
+def _approximation(state: WindowState, raw: Rows | None, start: float, found: Bracket | None) -> Floats:
+    """Return the rows of F, those that wait included."""
+    when, _, exact, _ = state.dates
+    if found is None:
+        taken, chosen = [state.b[:0]], (exact > 0) & (when > start)
+    else:
+        taken, chosen = [state.b], when > np.where(exact > 0, start, found.after)
+    taken += list(compress((row[None] for row in state.dumps), chosen.tolist()))
+    if raw is not None:
+        rows = state.framed(raw)
+        taken.append(rows.toarray() if sp.issparse(rows) else rows)
+    return np.concatenate(taken)
+
+
+def _waiting(queue: Queue, start: float) -> Rows | None:
+    """Return the waiting rows that came after `start`."""
+    if not len(queue):
+        return None
+    rows = queue.all()
+    assert rows.clock is not None
+    rows = rows[int(np.searchsorted(rows.clock, start, side="right")) :]
+    return rows if len(rows) else None
+
+
+def _about_mean(raw: Rows | None, nowhere: Floats) -> tuple[Floats, Floats]:
+    """Return the rows that wait about their mean, and the mean."""
+    if raw is None:
+        return np.zeros((0, len(nowhere))), nowhere.copy()
+    x = raw.dense()
+    mean = x[0] + raw.weight / raw.weight.sum() @ (x - x[0])
+    return np.sqrt(raw.weight)[:, None] * (x - mean), mean
+
+
+def _centred(stack: Floats, shift: Floats, unit: float) -> tuple[Floats, Floats, Callable[..., tuple[float, float]]]:
+    """Return the rows about their mean, the mean, and the function from bounds of F to those of what is returned.
+
+    The scatter about the mean is the Schur complement of the column, min over y of (x, y)' M (x, y), which grows with
+    M. The bounds are those of F - lo I and F + hi I minus that of F.
+    """
+    column = stack[:, -1]
+    square = float(column @ column)
+    if square == 0.0:
+        return stack[:, :-1], shift.copy(), lambda lo, hi: (lo, hi)
+    with np.errstate(over="ignore"):
+        along = column @ stack[:, :-1] / square
+        off = float(along @ along) * square
+
+    def schur(lo: float, hi: float) -> tuple[float, float]:
+        if lo < square:
+            lo = lo * (1.0 + off / (square - lo)) if lo > 0 else 0.0
+        else:
+            lo = np.inf
+        return lo, hi * (1.0 + off / (square + hi)) if hi > 0 else 0.0
+
+    return stack[:, :-1] - np.outer(column, along), shift + unit * along, schur
+
+
+def _about(norm: float, weight: float, mean: Floats, state: WindowState) -> float:
+    """Return the squared norm of rows about their mean, from that of rows in the frame; approximate as the mean is."""
+    assert state.shift is not None
+    with np.errstate(over="ignore"):
+        column = state.unit**2 + float(np.sum(np.square(mean - state.shift)))
+        return max(norm - weight * column, 0.0)
+
+
+def _totals(state: WindowState, raw: Rows | None, start: float) -> tuple[float, float, float]:
+    """Return weight and squared norm of the window, and how far off the norm can be: half of the step it begins in."""
+    marks, dates = state.marks, state.dates
+    k = int(np.searchsorted(marks[CLOCK], start, side="right"))
+    weight, norm, slack = float(marks[WEIGHT, k:].sum()), float(marks[POOLED, k:].sum()), 0.0
+    if k < marks.shape[1] and marks[FIRST, k] <= start:
+        # As if the rows of the step had come evenly; if they are counted by the clock, that is exact.
+        step = marks[:, k]
+        rows, all_of_it = max(float(step[ROWS]), 2.0), float(step[WEIGHT])
+        live = all_of_it * (step[CLOCK] - start) * (rows - 1) / ((step[CLOCK] - step[FIRST]) * rows)
+        weight = float(marks[WEIGHT, k + 1 :].sum()) + min(float(live), all_of_it)
+        slack = min(float(step[INSIDE]), norm) / 2
+        norm -= slack
+    norm += float(dates[NORM, (dates[EXACT] > 0) & (dates[WHEN] > start)].sum())
+    if raw is not None:
+        weight += float(raw.weight.sum())
+        norm += energy(raw) if state.shift is None else float(squared_lengths(state.framed(raw)).sum())
+    return weight, norm, slack

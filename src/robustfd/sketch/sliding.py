@@ -1,0 +1,340 @@
+"""A sketch of the newest rows of a stream, those in a sliding window, with a certificate at any moment."""
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+
+from robustfd._validation import check_choice, check_real
+from robustfd.linalg.operator import LowRankPlusIdentity
+from robustfd.sketch._base import BaseSketch
+from robustfd.sketch._rows import Floats, Queue, Unread, energy
+from robustfd.sketch._window import CLOCK, MOST, NORM, OWN, ROWS, WindowEngine, WindowState
+from robustfd.sketch._window_read import WindowView, read
+from robustfd.sketch.snapshot import TINY, check_values
+
+CLOCKS = ("rows", "time", "weight")
+
+
+class SlidingFrequentDirections(BaseSketch):
+    """A'A of the last N rows, of the last T units of time or of the last rows of some weight, as B'B + alpha I.
+
+    At any moment ||A'A + alpha0 I - (B'B + alpha I)||_2 <= `error_bound_`, A being the rows in the window, and nothing
+    but the newest rows counts: a row that left is gone without a trace. About 6 `sketch_size` rows are kept
+    however long the window is. A window of up to 4 `sketch_size` rows is kept as it is, without error.
+
+    Parameters
+    ----------
+    window : float
+        How long the window is, in units of the clock. The window is (now - window, now].
+    sketch_size : int, default=50
+        m: the pool of directions has m - 1 rows. The certificate is about ||A||_F^2 / (6 m) or better.
+    clock : {"auto", "rows", "time", "weight"}, default="auto"
+        What the clock counts: rows, the times that come with rows, or weights of rows. "auto" is time if the first rows
+        come with times, else rows.
+    alpha0 : float, default=0.0
+        The matrix approximated is A'A + alpha0 I.
+    center : bool, default=False
+        Sketch the rows of the window minus their mean. See Notes.
+
+    Attributes
+    ----------
+    sketch_ : ndarray of shape (at most about 6 sketch_size, n_features)
+        B, orthogonal rows, longest first.
+    components_, singular_values_ : ndarray
+        Directions and lengths of the rows of `sketch_`.
+    alpha_ : float
+        The multiple of the identity beside B'B; positive as soon as a shrink took anything from the window.
+    error_bound_, relative_error_bound_ : float
+        A certified bound on the spectral error, absolute and relative to ||A'A||_2.
+    now_ : float
+        What the clock says.
+    squared_norm_ : float
+        ||A||_F^2, known up to the rows of the one step that the window begins in.
+    weight_sum_ : float
+        Total weight of the rows in the window. Exact if rows are counted and have no weights, else known as
+        `squared_norm_` is.
+    n_samples_seen_, n_features_in_ : int
+        `n_samples_seen_` is of the whole stream.
+    mean_ : ndarray of shape (n_features,)
+        With `center=True` only: the mean of the rows in the window, approximately.
+
+    Notes
+    -----
+    Rows have no decay, and `forget` is refused: rows leave by the clock alone.
+
+    Centring keeps, beside each row minus the mean of the first rows, one more column of a constant, and takes the
+    scatter about the mean as the Schur complement of that column. The certificate holds for it. It grows when the mean
+    of the window moves far from that of the first rows, and sparse rows are centred as if that were 0.
+
+    Sketches of streams that share a clock can be merged: the rows of both that are in the window then count.
+
+    References
+    ----------
+    The pool and the directions that leave it are those of DS-FD (Yin et al., "Optimal Matrix Sketching over Sliding
+    Windows", VLDB 2024). Here there is one pool, never begun anew, its threshold is found from the rows, and long rows
+    are kept as they are; docs/mathematics.md has the proof.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import SlidingFrequentDirections
+    >>> A = np.random.default_rng(0).standard_normal((5000, 30)) / np.arange(1, 31)
+    >>> sliding = SlidingFrequentDirections(window=1000, sketch_size=10).fit(A)
+    >>> error = np.linalg.norm(A[-1000:].T @ A[-1000:] - sliding.second_moment().to_dense(), 2)
+    >>> bool(error <= sliding.error_bound_)
+    True
+    >>> last = sliding.within(300)  # of the same rows, only the last 300
+    >>> bool(np.linalg.norm(A[-300:].T @ A[-300:] - last.second_moment().to_dense(), 2) <= last.error_bound_)
+    True
+    """
+
+    _structure: ClassVar[tuple[str, ...]] = ("window", "sketch_size", "clock", "center")
+    _state_type: ClassVar[type[WindowState]] = WindowState
+    _state: WindowState
+    decay = 1.0  # what the base multiplies older rows by
+
+    def __init__(
+        self,
+        window: float,
+        sketch_size: int = 50,
+        *,
+        clock: str = "auto",
+        alpha0: float = 0.0,
+        center: bool = False,
+    ):
+        self.window = window
+        self.sketch_size = sketch_size
+        self.clock = clock
+        self.alpha0 = alpha0
+        self.center = center
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_real("window", self.window, 0.0, open_low=True)
+        check_choice("clock", self.clock, ("auto", *CLOCKS))
+
+    # -- rows in
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
+        """Forget everything and sketch X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
+        times : array of shape (n,), optional
+            When the rows came, if the clock is time: numbers that do not go backwards.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, sample_weight, anew=True, times=times)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
+        """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
+
+        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
+        none.
+        """
+        return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__(), times=times)
+
+    def advance(self, now: float) -> Self:
+        """Let time go by without rows, until `now`; return self."""
+        self._require_rows()
+        self._check_structure()
+        if self._state.clock != "time":
+            raise ValueError(f"advance is for a clock of time, but here the clock counts {self._state.clock}.")
+        now = check_real("now", now, -math.inf)
+        if now < self._state.now:
+            raise ValueError(f"now goes backwards: {now:g} comes after {self._state.now:g}.")
+        state = replace(self._state, now=now).trimmed(now - self.window)
+        if state.marks.size and state.marks[CLOCK, -1] <= now - self.window:
+            state = state.emptied()
+        if not state.marks.size and len(self._queue):
+            gone = int(np.searchsorted(self._queue.clocks(len(self._queue)), now - self.window, side="right"))
+            self._queue = self._queue.take(gone)[1] if gone else self._queue
+        self._state, self._cached = state, None
+        return self
+
+    def forget(self, factor: float) -> NoReturn:
+        """Refuse: rows leave the window by its clock alone."""
+        self._require_rows()
+        raise NotImplementedError(
+            "A SlidingFrequentDirections forgets by its clock alone: rows leave when the window has moved on. "
+            "To let the past fade, use RobustFrequentDirections with decay or forget."
+        )
+
+    def _clocks(self, weight: Floats, times: Floats | None) -> Floats:
+        before, started = self._state, self._n_seen > 0
+        clock = before.clock if started else self.clock
+        if clock == "auto":
+            clock = "rows" if times is None else "time"
+        if (times is None) == (clock == "time"):
+            raise ValueError(
+                "times is missing: the clock of this sketch is time, so that every row needs one."
+                if times is None
+                else f"times was given, but the clock of this sketch counts {clock}. Leave times out, or start anew "
+                'with clock="time".'
+            )
+        if times is not None:
+            found, now = times, before.now if started else times[0]
+            if times[0] < now:
+                raise ValueError(f"times goes backwards: {times[0]:g} comes after {now:g}. Sort the rows by time.")
+        else:  # one after the other, so that batches do not change how the sum is rounded
+            found = np.cumsum(np.concatenate([[before.now], np.ones(len(weight)) if clock == "rows" else weight]))[1:]
+        if not np.spacing(abs(found[-1])) <= self.window / 2:
+            raise ValueError(
+                f"The clock is at {found[-1]:g}, where float64 cannot tell times apart that are window={self.window:g} "
+                "apart. Count from a later time, or in other units."
+            )
+        self._state = replace(before, clock=clock, now=before.now if started else float(found[0]))
+        return found
+
+    def _start(self, d: int) -> WindowState:
+        return WindowState.empty(d, bool(self.center))
+
+    def _windowed(self) -> WindowEngine:
+        return WindowEngine(self.sketch_size, float(self.window))
+
+    def _absorb(self, state: WindowState, queue: Queue) -> tuple[WindowState, Queue]:
+        if queue.pieces:
+            energy(queue.pieces[-1])  # of all new rows, as some may leave before they are used
+        state, queue = self._windowed().absorb(state, queue)
+        return state, queue.owned(state.squared_norm)
+
+    # -- reading
+
+    def within(self, window: float) -> Self:
+        """Return a copy whose window is a shorter one, to be read or to go on with.
+
+        Every attribute of it is of the shorter window, its certificate too.
+        """
+        self._require_rows()
+        self._check_structure()
+        check_real("window", window, 0.0, float(self.window), open_low=True)
+        shorter = copy.copy(self)
+        shorter.window, shorter._cached = window, None
+        shorter._seen_structure = shorter._structural_parameters()
+        return shorter
+
+    def second_moment(self, window: float | None = None) -> LowRankPlusIdentity:
+        """Return the approximation of A'A + alpha0 I, of the window or of a shorter one."""
+        return super().second_moment() if window is None else self.within(window).second_moment()
+
+    @property
+    def _window_view(self) -> WindowView:
+        view = self._view
+        assert isinstance(view, WindowView)
+        return view
+
+    @property
+    def now_(self) -> float:
+        """What the clock says: the time of the last row or of `advance`, or how many rows or how much weight came."""
+        self._require_rows()
+        return self._state.now
+
+    @property
+    def relative_error_bound_(self) -> float:
+        """A bound on the error divided by ||A'A||_2, itself known only to be at least what is used here."""
+        view = self._window_view
+        spread = (view.squared_norm - view.norm_slack) / min(self._n_seen, self.n_features_in_)
+        largest = max(view.lam.max(initial=0.0) - view.lo, spread)
+        return float(view.error_bound / largest) if largest > 0 else 0.0 if view.error_bound == 0 else math.inf
+
+    def bracket_eigenvalues(self) -> tuple[Floats, Floats]:
+        """Return (lower, upper) with the largest eigenvalues of A'A + alpha0 I certainly between them, descending.
+
+        There are as many as the sketch has rows; by Weyl's inequality, from B'B - lo I <= A'A <= B'B + hi I.
+        """
+        view = self._window_view
+        most = view.squared_norm + view.norm_slack
+        lower, upper = np.maximum(view.lam - view.lo, 0.0), np.minimum(view.lam + view.hi, most)
+        return lower + float(self.alpha0), upper + float(self.alpha0)
+
+    def bracket_logdet(self) -> tuple[float, float]:
+        """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
+        view = self._window_view
+        lam, alpha0 = np.pad(view.lam, (0, max(self.n_features_in_ - len(view.lam), 0))), float(self.alpha0)
+        with np.errstate(divide="ignore"):
+            low, high = np.maximum(lam - view.lo, 0.0), lam + view.hi
+            return float(np.log(low + alpha0).sum()), float(np.log(high + alpha0).sum())
+
+    def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
+        """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
+
+        The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
+        Where nothing bounds a distance from above, upper is inf.
+        """
+        view = self._window_view
+        lower, _ = self._bracket_distances(replace(view, floor_lam=view.lam), X)
+        return lower, self._bracket_distances(view, X)[1]
+
+    def _read(self, unread: Unread) -> WindowView:
+        return read(unread.state, unread.queue, float(self.window), float(self.alpha0))
+
+    # -- merging
+
+    def _check_mergeable(self, other: Any) -> None:
+        super()._check_mergeable(other)
+        if self.__sklearn_is_fitted__() and other.__sklearn_is_fitted__() and self._state.clock != other._state.clock:
+            here, there = self._state.clock, other._state.clock
+            raise ValueError(f"Cannot merge windows of different clocks: {here} here, {there} there.")
+
+    def _merged(self, one: Unread, two: Unread) -> tuple[WindowState, Queue]:
+        return self._windowed().merge(one, two)
+
+    def _union(self, one: Unread, two: Unread) -> WindowState:
+        raise NotImplementedError  # `_merged` is in its place: rows may go on waiting
+
+    # -- on disk
+
+    def _unpack_state(
+        self,
+        kind: type[WindowState],
+        scalars: dict[str, Any],
+        tensors: dict[str, Any],
+        structure: dict[str, Any],
+        d: int,
+    ) -> WindowState:
+        """Return the state that was saved, its arrays taken out of the tensors."""
+        center, m = structure["center"], structure["sketch_size"]
+        b, lam, dumps, dates, marks = (tensors.pop(f"state.{name}") for name in ("b", "lam", "dumps", "dates", "marks"))
+        shift = tensors.pop("state.shift") if center else scalars.pop("shift")
+        clock, now, unit = (scalars.pop(name) for name in ("clock", "now", "unit"))
+        check_choice("clock", clock, CLOCKS)
+        check_real("now", now, -math.inf)
+        if scalars or (shift is None) == center:
+            raise ValueError(f"unknown scalars {sorted(scalars)}")
+        for name, value, least in (
+            ("b", b, -np.inf),
+            ("lam", lam, TINY),
+            ("dumps", dumps, -np.inf),
+            ("marks", marks, -np.inf),
+        ):
+            check_values(f"state.{name}", value, least)
+        check_values("state.dates", dates, -np.inf)
+        waiting = tensors.get("queue.clock", np.zeros(0))
+        if np.any(waiting > now):
+            raise ValueError(f"rows wait that came after {now}")
+        width, r, n, k = d + center, len(lam), len(dumps), marks.shape[-1]
+        shapes = [(b, (r, width)), (lam, (r,)), (dumps, (n, width)), (dates, (4, n)), (marks, (12, k))]
+        if any(value.shape != shape for value, shape in shapes) or r > min(m - 1, width):
+            raise ValueError(f"the arrays of the state have shapes {[value.shape for value, _ in shapes]}")
+        if center:
+            check_values("state.shift", shift, -np.inf)
+            if shift.shape != (d,):
+                raise ValueError(f"state.shift has shape {shift.shape}")
+        if np.any(marks[ROWS:] < 0) or np.any(np.diff(marks[CLOCK]) <= 0) or np.any(dates[NORM:] < 0):
+            raise ValueError("the marks of the window hold what they never should")
+        if np.any(dates[OWN] > 1) or dates[OWN].sum() > MOST * m or (r and not k):
+            raise ValueError("there are more rows beside the pool than there can be")
+        unit = check_real("unit", unit, 0.0)
+        if center and k and not unit > 0:
+            raise ValueError(f"unit is {unit}")
+        return kind(clock, now, b, lam, tuple(dumps), dates, marks, shift, unit)
