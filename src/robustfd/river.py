@@ -59,7 +59,9 @@ class SketchedNewtonClassifier(_Classifier):
     Parameters
     ----------
     sketch_size
-        Rows of the sketch of the Hessian; "auto" is 20.
+        Rows of the sketch of the Hessian; by default the model decides which Hessian pays.
+    class_weight
+        Weights of the rows by class; classes that are not there weigh 1.
 
     Examples
     --------
@@ -70,9 +72,10 @@ class SketchedNewtonClassifier(_Classifier):
     True
     """
 
-    def __init__(self, sketch_size: Literal["auto"] | int = "auto"):
+    def __init__(self, sketch_size: Literal["auto"] | int = "auto", class_weight: dict[Any, float] | None = None):
         self.sketch_size = sketch_size
-        self._model = sketched_newton.SketchedNewtonClassifier(sketch_size)
+        self.class_weight = class_weight
+        self._model = sketched_newton.SketchedNewtonClassifier(sketch_size, class_weight=class_weight)
 
 
 class SketchedNewtonRegressor(_Regressor):
@@ -85,7 +88,9 @@ class SketchedNewtonRegressor(_Regressor):
     sketch_size
         Rows of the sketch of the Hessian; "auto" is 20.
     loss
-        "squared", or "huber" for targets with outliers.
+        "squared"; "huber" for targets with outliers; "absolute" for the median; "quantile"; "poisson" for counts.
+    quantile
+        The level of the quantile that `loss="quantile"` predicts.
 
     Examples
     --------
@@ -96,10 +101,16 @@ class SketchedNewtonRegressor(_Regressor):
     True
     """
 
-    def __init__(self, sketch_size: Literal["auto"] | int = "auto", loss: Literal["squared", "huber"] = "squared"):
+    def __init__(
+        self,
+        sketch_size: Literal["auto"] | int = "auto",
+        loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
+        quantile: float = 0.5,
+    ):
         self.sketch_size = sketch_size
         self.loss = loss
-        self._model = sketched_newton.SketchedNewtonRegressor(sketch_size, loss=loss)
+        self.quantile = quantile
+        self._model = sketched_newton.SketchedNewtonRegressor(sketch_size, loss=loss, quantile=quantile)
 
 
 class RFDSONClassifier(_Classifier):

@@ -17,6 +17,18 @@ X = np.random.default_rng(0).standard_normal((30, 8))
 Y = np.arange(30) % 3
 HUGE = np.where(np.eye(3, 8) > 0, 1e200, 1.0)
 
+MISSING = ("NaN", "sparse NaN", "nothing")  # no error where missing values are taken
+
+
+def is_missing(model, name, kind="rows"):
+    """Return whether what is bad for others is a missing value for this model."""
+    return (
+        name in MISSING
+        and kind != "pairs"
+        and isinstance(model, robustfd.SketchedNewtonClassifier | robustfd.SketchedNewtonRegressor)
+    )
+
+
 BAD_ROWS = {
     "NaN": (np.full((3, 8), np.nan), Y[:3], {}, "X contains NaN"),
     "infinity": (np.full((3, 8), -np.inf), Y[:3], {}, "X contains infinity"),
@@ -62,6 +74,8 @@ def test_bad_rows_change_nothing(make, classification, sparse, monkeypatch):
         model = make().fit((sp.csr_array if sparse else np.asarray)(X[:seen]), Y[:seen])
         before, stored = copy.deepcopy(model), pickle.dumps(model)
         for name, (rows, y, options, message) in bad_rows(classification).items():
+            if is_missing(model, name):
+                continue
             with pytest.raises(ValueError, match=message):
                 model.partial_fit(rows, y, **options)
             assert pickle.dumps(model) == stored, name
@@ -78,9 +92,9 @@ def test_bad_rows_change_nothing(make, classification, sparse, monkeypatch):
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_bad_first_rows_leave_an_unfitted_model(make, classification, name):
     rows, y, options, message = BAD_ROWS[name]
-    if name == "width":
-        return
     model = make()
+    if name == "width" or is_missing(model, name):
+        return
     with pytest.raises(ValueError, match=message):
         model.partial_fit(rows, y, **options, **({"classes": [0, 1, 2]} if classification else {}))
     assert vars(model) == vars(make())
@@ -99,7 +113,7 @@ def test_bad_rows_to_predict(make, classification):
     model.fit(X, Y)
     stored = pickle.dumps(model)
     for name, (rows, _, _, message) in BAD_ROWS.items():
-        if not name.startswith(("y", "weights")):
+        if not name.startswith(("y", "weights")) and not is_missing(model, name):
             with pytest.raises(ValueError, match=message):
                 model.predict(rows)
     assert pickle.dumps(model) == stored
@@ -156,7 +170,7 @@ def test_reading_goes_by_the_parameters_of_then():
         (
             robustfd.SketchedNewtonRegressor(loss="hinge", shuffle=False),
             ValueError,
-            "loss must be one of 'squared', 'huber', got 'hinge'",
+            "loss must be one of 'squared', 'huber', 'absolute', 'quantile', 'poisson', got 'hinge'",
         ),
         (robustfd.RFDSONClassifier(1), ValueError, "sketch_size must be at least 2, got 1"),
         (robustfd.RFDSONClassifier(alpha0=-1.0), ValueError, "alpha0 must be in"),
@@ -264,7 +278,10 @@ def test_bad_single_rows_change_nothing(make, classification, wrap, bad):
     for row, target in zip(X, Y, strict=True):
         model.learn_one(wrap(row), int(target))
     before, stored = copy.deepcopy(model), pickle.dumps(model)
+    kind = next(kind for kind, (each, _) in ROWS.items() if each is wrap)
     for name, (row, message) in bad.items():
+        if is_missing(model, name, kind):
+            continue
         for call in (lambda row: model.learn_one(row, 1), model.predict_one):
             with pytest.raises(ValueError, match=message):
                 call(row)
@@ -291,9 +308,9 @@ def test_bad_single_rows_change_nothing(make, classification, wrap, bad):
 
 @every_face
 def test_bad_first_single_rows_leave_an_unfitted_model(make, classification):
-    for row in (BAD_DICTS["NaN"][0], BAD_PAIRS["NaN"][0], BAD_PAIRS["twice"][0], np.full(8, np.nan), 3.0):
+    for row in (BAD_DICTS["infinity"][0], BAD_PAIRS["NaN"][0], BAD_PAIRS["twice"][0], np.full(8, np.inf), 3.0):
         model = make()
-        with pytest.raises(ValueError, match=r"NaN|twice|got shape"):
+        with pytest.raises(ValueError, match=r"NaN|infinity|twice|got shape"):
             model.learn_one(row, 1)
         assert vars(model) == vars(make())
     model = make()

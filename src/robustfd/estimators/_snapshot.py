@@ -71,9 +71,7 @@ class SavedEstimator(Saved):
         if len(getattr(self, "_vocabulary", ())) > self.n_features_in_:
             raise ValueError("there are more names than features")
         if hasattr(self, "_encoder") and self._encoder.n_features != self.n_features_in_:
-            raise ValueError(
-                f"a table of {self._encoder.n_features} features, not {self.n_features_in_}"
-            )
+            raise ValueError(f"a table of {self._encoder.n_features} features, not {self.n_features_in_}")
         self._unpack_states(states)
         if tensors:
             raise ValueError(f"unknown tensors {sorted(tensors)}")

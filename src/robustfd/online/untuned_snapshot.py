@@ -24,11 +24,11 @@ def as_numbers(records: Any) -> Floats:
     return np.column_stack([records[name].astype(np.float64) for name in records.dtype.names])
 
 
-def unpack_records(parts: Any, name: str, records: Any) -> None:
-    """Fill records with those of a file; an older one may lack the last fields, which stay as they are."""
+def unpack_records(parts: Any, name: str, records: Any, *, later: int = 0) -> None:
+    """Fill records with those of a file; an older one may lack the last fields, `later` of them, which stay."""
     fields = records.dtype.names or ()
-    known = min(parts.shape(name, 2)[1], len(fields))
-    for field, column in zip(fields, parts.array(name, len(records), known).T):
+    old = later > 0 and parts.shape(name, 2)[1] == len(fields) - later
+    for field, column in zip(fields, parts.array(name, len(records), len(fields) - (later if old else 0)).T):
         records[field] = column
 
 
@@ -55,7 +55,7 @@ def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixtur
         array = getattr(mix, name)
         array[:] = parts.array(name, *array.shape, least=-np.inf if name == "follow" else 0.0)
     kind = mix.targets[["numbers", "level", "counts"]].copy()
-    unpack_records(parts, "targets", mix.targets)
+    unpack_records(parts, "targets", mix.targets, later=2)
     stride = int(mix.targets["stride"][0])
     if mix.targets[["numbers", "level", "counts"]] != kind or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("what is known of the targets is impossible")
