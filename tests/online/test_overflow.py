@@ -153,3 +153,21 @@ def test_a_first_call_that_overflows_leaves_a_learner_that_has_learnt_nothing():
         model.learn(x, [1.0, 1.0, 1.0], [1e149, 1e149, 1e149])
     assert set(vars(model)) == set(model.get_params())
     model.learn(np.ones((3, 5)), [1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("exponent", [30, 60, 80, 100, 149])
+@pytest.mark.parametrize("name", [name for name in LEARNERS if not name.startswith(("rp", "oja", "free descent"))])
+def test_usual_rows_are_learnt_after_a_huge_one(name, exponent):
+    rng, model = np.random.default_rng(0), clone(LEARNERS[name])
+    hand_over(model, *batch(rng, 20, sparse=False))
+    x, y, weight = batch(rng, 3, sparse=False)
+    x[1] *= 10.0**exponent
+    try:
+        hand_over(model, sp.csr_array(x * [1, 1, 0, 1]), y, weight)
+    except OverflowError:
+        assert model.n_samples_seen_ == 20
+    seen = model.n_samples_seen_
+    for _ in range(5):
+        hand_over(model, *batch(rng, 10, sparse=False))
+    assert model.n_samples_seen_ == seen + 50
+    assert np.isfinite(say(model, batch(rng, 3, sparse=False)[0])).all()

@@ -91,8 +91,10 @@ def all_or_nothing(learner: Any, states: Sequence[Any], extent: Extent) -> Itera
 
     To keep all of a state would take longer than to learn a few rows, so it keeps what they can change.
     """
-    progress = learner._progress
-    tallied, kept = progress.copy(), [state.keep(extent) for state in states]
+    progress, everything = learner._progress, extent._replace(features=None)
+    # Rows that a dense state makes dense reach all features: infinity times 0 is NaN.
+    kept = [state.keep(extent if state.sparse else everything) for state in states]
+    tallied = progress.copy()
     try:
         yield
         if not all(state.is_sound(before) for state, before in zip(states, kept, strict=True)):

@@ -19,7 +19,7 @@ from robustfd.online.block import (
     step_rows,
 )
 from robustfd.online.dense_basis import DenseBasis
-from robustfd.online.rows import Batch, Extent, Floats
+from robustfd.online.rows import LARGEST_NUMBER, Batch, Extent, Floats
 from robustfd.online.settings import BALL, NEXT, Settings
 from robustfd.online.shrink import end_block, open_change
 from robustfd.online.snapshot import Parts
@@ -128,15 +128,19 @@ class NewtonState:
         return kept
 
     def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers are finite after rows that were learnt."""
+        """Return whether all numbers are finite, and small enough to go on with, after rows that were learnt."""
         state = state_of(self.memory)
         if state.status == OVERFLOW:
             return False
         if not state.wild:
             return True
         with np.errstate(all="ignore"):
-            arrays = [*self.pack()[1].values(), self.weights()]
-        return all(bool(np.isfinite(each).all()) for each in arrays)
+            arrays = self.pack()[1] | {"w": self.weights()}
+        largest = {name: float(np.abs(each).max(initial=0.0)) for name, each in arrays.items()}
+        # The numbers of single rows may be large where a row is tiny; they do not last.
+        return all(
+            size <= (np.finfo(float).max if name == "rows" else LARGEST_NUMBER) for name, size in largest.items()
+        )
 
     def let_go(self) -> None:
         """Take note that nobody will call `undo`."""
