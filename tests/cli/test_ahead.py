@@ -44,7 +44,7 @@ def slowly(monkeypatch):
 
         def patched(self, *rows):
             learn(self, *rows)
-            count.append(len(rows[1]))
+            count.append(len(rows[0].y))
             time.sleep(0.02)
             also(len(count))
 

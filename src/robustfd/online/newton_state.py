@@ -30,6 +30,8 @@ _step_rows, _end_block = entry(step_rows), entry(end_block)
 # What rows of a block leave for later rows, in the order of snapshots. The other fields of ROW are scratch.
 SAVED = ("c2", "step", "along_k", "along_n", "one_n", "kk", "kn", "nn", "extra")
 
+GROWTH = 1e70  # a row whose square is more than so many times those before it is too large
+
 
 class NewtonState:
     """The state of the methods that take rows in blocks: RFD-SON, FD-SON, PFD-SON and FULL-ON."""
@@ -128,7 +130,7 @@ class NewtonState:
         return kept
 
     def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers are finite, and small enough to go on with, after rows that were learnt."""
+        """Return whether all numbers are finite after rows that were learnt, and not too large to go on with."""
         state = state_of(self.memory)
         if state.status == OVERFLOW:
             return False
@@ -136,11 +138,21 @@ class NewtonState:
             return True
         with np.errstate(all="ignore"):
             arrays = self.pack()[1] | {"w": self.weights()}
-        largest = {name: float(np.abs(each).max(initial=0.0)) for name, each in arrays.items()}
-        # The numbers of single rows may be large where a row is tiny; they do not last.
-        return all(
-            size <= (np.finfo(float).max if name == "rows" else LARGEST_NUMBER) for name, size in largest.items()
-        )
+        if not all(bool(np.isfinite(each).all()) for each in arrays.values()):
+            return False
+        after = self._size()
+        if after <= LARGEST_NUMBER or state_of(kept[0]).seen == 0:
+            return True
+        now = self.memory.copy()
+        self.memory[:] = kept[0]
+        before = self._size()
+        self.memory[:] = now
+        return after <= GROWTH * before  # after a row that is far larger than those before, usual rows would overflow
+
+    def _size(self) -> float:
+        """Return the largest number among eigenvalues and products of rows."""
+        arrays = self.pack()[1]
+        return max(float(np.abs(arrays[name]).max(initial=0.0)) for name in ("gram", "lam") if name in arrays)
 
     def let_go(self) -> None:
         """Take note that nobody will call `undo`."""
