@@ -1,6 +1,7 @@
 """The examples of the README and the guide run as they stand."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
     exec("\n".join(blocks), {})
+
+
+def test_demo_shows_both_halves(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert runpy.run_path(str(ROOT / "examples" / "demo.py"))["main"]() == 0  # every certificate held
+    untuned, default, best = re.search(
+        r"are ([\d.]+)% .* has ([\d.]+)% .* and ([\d.]+)%", capsys.readouterr().out
+    ).groups()
+    assert float(untuned) < float(best) < float(default)
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
 
 
 def test_links_lead_somewhere():
