@@ -5,8 +5,8 @@ The stream is the handwritten digits that ship with scikit-learn, in random orde
 Sketches: each knows a bound on its own error, `error_bound_`, without access to the data. Here the data is small enough
 to compute the true error beside it.
 
-Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled as the stream goes. It
-learns with its defaults and, by the logistic loss, with a range of constant rates, of which the best is picked in
+Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled as the stream goes.
+It learns with its defaults and, by the logistic loss, with a range of constant rates, of which the best is picked in
 hindsight. The untuned learner takes the pixels as they are.
 """
 
