@@ -1,6 +1,6 @@
 """The online estimators as River knows them: `learn_one` and `predict_one` of dicts, in pipelines and in metrics.
 
-Needs River: ``pip install robustfd[river]``.
+Needs River: ``pip install 'robustfd[river]'``.
 """
 
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from typing import Any, Literal
 try:
     from river import base
 except ImportError as error:
-    raise ImportError("robustfd.river needs River: pip install robustfd[river]") from error
+    raise ImportError("robustfd.river needs River: pip install 'robustfd[river]'") from error
 
 from robustfd.estimators import rfdson, sketched_newton
 

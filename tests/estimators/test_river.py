@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("river", reason="River is an extra: pip install robustfd[river]")
+pytest.importorskip("river", reason="River is an extra: pip install 'robustfd[river]'")
 
 from river import checks, compose, datasets, evaluate, metrics, preprocessing
 
@@ -70,4 +70,4 @@ def test_in_a_pipeline():
 def test_without_river_there_is_a_word_on_what_to_install():
     code = "import sys; sys.modules['river'] = None; import robustfd.river"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: robustfd.river needs River: pip install robustfd[river]" in done.stderr
+    assert "ImportError: robustfd.river needs River: pip install 'robustfd[river]'" in done.stderr
