@@ -26,7 +26,7 @@ endif
 .PHONY: help demo test check bench fuzz clean
 
 help:
-	@echo "make demo    sketch a stream, true error beside certified bound (demo.png)"
+	@echo "make demo    both halves on one stream: a sketch and its certificate, a learner and its peers (demo.png)"
 	@echo "make test    the tests and doctests"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   speed against peers, as ratios"

@@ -13,7 +13,7 @@ rng = np.random.default_rng(0)
 X, w = rng.standard_normal((20_000, 10)), rng.standard_normal((2, 10))
 y = np.where(np.arange(20_000) < 12_000, X @ w[0], X @ w[1]) + 0.3 * rng.standard_normal(20_000) > 0
 
-model = SketchedNewtonClassifier().fit(X, y)
+model = SketchedNewtonClassifier(shuffle=False).fit(X, y)
 print(f"progressive error {model.progressive_error_:.3f}")
 rows, share = model.drift_["rows"], model.drift_["share"]
 print(f"the experts that forget have most of the shares from row {rows[share > 0.5][0]:,} on")

@@ -1,66 +1,67 @@
 """Streaming matrix sketches that certify their own error, online learning without tuning, and estimators over both."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
     from robustfd._container import SnapshotError, load
-    from robustfd.estimators.detector import MahalanobisDetector
-    from robustfd.estimators.pca import SketchedPCA
-    from robustfd.estimators.rfdson import RFDSONClassifier, RFDSONRegressor
-    from robustfd.estimators.ridge import SketchedRidge
-    from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
-    from robustfd.linalg.diagonal import LowRankPlusDiagonal
-    from robustfd.linalg.operator import LowRankPlusIdentity
-    from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
-    from robustfd.online.adagrad import AdaGrad
-    from robustfd.online.gradient_descent import OnlineGradientDescent
-    from robustfd.online.newton import OnlineNewton
-    from robustfd.sketch.diagonal import DiagonalFrequentDirections
-    from robustfd.sketch.exact import ExactSecondMoment
-    from robustfd.sketch.frequent_directions import (
+    from robustfd.estimators import (
+        MahalanobisDetector,
+        RFDSONClassifier,
+        RFDSONRegressor,
+        SketchedNewtonClassifier,
+        SketchedNewtonRegressor,
+        SketchedPCA,
+        SketchedRidge,
+    )
+    from robustfd.linalg import LowRankPlusDiagonal, LowRankPlusIdentity, frobenius_optimum, spectral_optimum
+    from robustfd.online import AdaGrad, OnlineGradientDescent, OnlineNewton
+    from robustfd.sketch import (
         CompensativeFrequentDirections,
+        DiagonalFrequentDirections,
+        ExactSecondMoment,
         FrequentDirections,
         GreedySketch,
+        OjaSketch,
         ParameterizedFrequentDirections,
+        RandomProjectionSketch,
         RobustFrequentDirections,
+        SlidingFrequentDirections,
+        merge,
     )
-    from robustfd.sketch.merge import merge
-    from robustfd.sketch.oja import OjaSketch
-    from robustfd.sketch.random_projection import RandomProjectionSketch
-    from robustfd.sketch.sliding import SlidingFrequentDirections
 
 __version__ = "0.1.0"
 
-# Where each public name lives; a module is imported when a name of it is first asked for, so that nobody waits for
-# what they do not use.
+# Which room each public name is in.
 _HOMES = {
     "_container": ("SnapshotError", "load"),
-    "estimators.detector": ("MahalanobisDetector",),
-    "estimators.pca": ("SketchedPCA",),
-    "estimators.rfdson": ("RFDSONClassifier", "RFDSONRegressor"),
-    "estimators.ridge": ("SketchedRidge",),
-    "estimators.sketched_newton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
-    "linalg.diagonal": ("LowRankPlusDiagonal",),
-    "linalg.operator": ("LowRankPlusIdentity",),
-    "linalg.optimum": ("frobenius_optimum", "spectral_optimum"),
-    "online.adagrad": ("AdaGrad",),
-    "online.gradient_descent": ("OnlineGradientDescent",),
-    "online.newton": ("OnlineNewton",),
-    "sketch.diagonal": ("DiagonalFrequentDirections",),
-    "sketch.exact": ("ExactSecondMoment",),
-    "sketch.frequent_directions": (
+    "estimators": (
+        "MahalanobisDetector",
+        "SketchedPCA",
+        "RFDSONClassifier",
+        "RFDSONRegressor",
+        "SketchedRidge",
+        "SketchedNewtonClassifier",
+        "SketchedNewtonRegressor",
+    ),
+    "linalg": ("LowRankPlusDiagonal", "LowRankPlusIdentity", "frobenius_optimum", "spectral_optimum"),
+    "online": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
+    "sketch": (
+        "DiagonalFrequentDirections",
+        "ExactSecondMoment",
         "CompensativeFrequentDirections",
         "FrequentDirections",
         "GreedySketch",
         "ParameterizedFrequentDirections",
         "RobustFrequentDirections",
+        "merge",
+        "OjaSketch",
+        "RandomProjectionSketch",
+        "SlidingFrequentDirections",
     ),
-    "sketch.merge": ("merge",),
-    "sketch.oja": ("OjaSketch",),
-    "sketch.random_projection": ("RandomProjectionSketch",),
-    "sketch.sliding": ("SlidingFrequentDirections",),
 }
+_ROOMS = ("datasets", "estimators", "linalg", "online", "sketch", "streams")
 
 __all__ = [
     "AdaGrad",
@@ -92,18 +93,4 @@ __all__ = [
     "spectral_optimum",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            try:
-                value = getattr(import_module(f"robustfd.{home}"), name)
-            except AttributeError as error:  # `from robustfd import name` would say that there is no such name
-                raise ImportError(f"robustfd.{name} could not be imported: {error}") from error
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'robustfd' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazily(__name__, _HOMES, rooms=_ROOMS, extras=("river",))

@@ -1,24 +1,74 @@
 """The online estimators as River knows them: `learn_one` and `predict_one` of dicts, in pipelines and in metrics.
 
-Needs River: ``pip install robustfd[river]``.
+Needs River: ``pip install 'robustfd[river]'``.
 """
 
-from typing import Any, Literal
+import copy
+import inspect
+import os
+from typing import Any, Literal, Self
+
+import numpy as np
 
 try:
     from river import base
 except ImportError as error:
-    raise ImportError("robustfd.river needs River: pip install robustfd[river]") from error
+    raise ImportError("robustfd.river needs River: pip install 'robustfd[river]'") from error
 
+from robustfd import _container
 from robustfd.estimators import rfdson, sketched_newton
 
 __all__ = ["RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier", "SketchedNewtonRegressor"]
 
 
-class _Classifier(base.Classifier):
-    """A classifier of River over one of scikit-learn, `_model`."""
+class _Wrapper:
+    """What classifiers and regressors of River share, over an estimator of scikit-learn, `_model`."""
 
     _model: Any
+    predict_one: Any
+
+    def learn_many(self, X: Any, y: Any, w: Any = None) -> None:
+        """Learn the rows of a DataFrame, as `learn_one` would one after the other, but all of them or none.
+
+        y has their labels or targets, and w their weights, 1 by default.
+        """
+        labels = y.tolist()
+        weights = [1.0] * len(labels) if w is None else np.asarray(w, dtype=np.float64).tolist()
+        if not len(X) == len(labels) == len(weights):
+            raise ValueError(f"X has {len(X)} rows, but there are {len(labels)} in y and {len(weights)} weights.")
+        model = copy.copy(self._model)
+        for row, label, weight in zip(X.to_dict("records"), labels, weights):
+            model.learn_one(row, label, weight)
+        self._model = model
+
+    def predict_many(self, X: Any) -> Any:
+        """Return a Series of what `predict_one` says of each row of a DataFrame."""
+        import pandas as pd
+
+        return pd.Series([self.predict_one(row) for row in X.to_dict("records")], index=X.index)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to a file. `load` of this class reads it, and `robustfd.load` as scikit-learn's estimator."""
+        self._model.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the model that was saved to a file, by this class or by the estimator of the same name."""
+        model = _container.load(path)
+        if type(model).__name__ != cls.__name__:
+            raise ValueError(f"{os.fspath(path)} has a {type(model).__name__}, not a {cls.__name__}.")
+        wrapper = cls(**{name: getattr(model, name) for name in inspect.signature(cls).parameters})
+        wrapper._model = model
+        return wrapper
+
+    @property
+    def progressive_loss_(self) -> float:
+        """The mean loss over all rows so far, each judged before it was learnt."""
+        return float(self._model.progressive_loss_)
+
+
+class _Classifier(_Wrapper, base.MiniBatchClassifier):
+    """A classifier of River."""
 
     @property
     def _multiclass(self) -> bool:
@@ -36,11 +86,20 @@ class _Classifier(base.Classifier):
         """Return the probability of each class so far."""
         return dict(self._model.predict_proba_one(x))
 
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return a DataFrame of what `predict_proba_one` says of each row of another, with a column for each class."""
+        import pandas as pd
 
-class _Regressor(base.Regressor):
-    """A regressor of River over one of scikit-learn, `_model`."""
+        return pd.DataFrame([self.predict_proba_one(row) for row in X.to_dict("records")], index=X.index)
 
-    _model: Any
+    @property
+    def progressive_error_(self) -> float:
+        """The share of errors among all rows so far, each judged before it was learnt."""
+        return float(self._model.progressive_error_)
+
+
+class _Regressor(_Wrapper, base.MiniBatchRegressor):
+    """A regressor of River."""
 
     def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn a row of target y and weight w; features may appear at any time."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
 
 from robustfd import datasets
 from tests.datasets.small import FILE_SETS, files, rows_and_labels, same, shrink_registry
@@ -49,6 +50,7 @@ def test_every_data_set_is_read_plain_and_compressed(put, name, suffix):
     assert same((x, y), expected)
     assert x.dtype == np.float64 and sp.issparse(x) == (name != "mnist") and (name == "mnist" or x.format == "csr")
     assert y.dtype == (np.int64 if name in ("news20", "mnist") else np.float64) and y.ndim == 1
+    assert name == "mnist" or x.indices.dtype == x.indptr.dtype == np.int32  # SGDClassifier takes no others
 
 
 @pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mnist"])
@@ -59,6 +61,7 @@ def test_splits_of_the_publisher(put, name):
     assert same(datasets.load(name, split="test"), test)
     everything = datasets.load(name, split="all")
     assert same(everything, (np.vstack([train[0], test[0]]), np.concatenate([train[1], test[1]])))
+    SGDClassifier(max_iter=1, tol=None).fit(*everything)
 
 
 @pytest.mark.parametrize("name, archive", [("farm-ads", "farm+ads.zip"), ("sido0", "sido0_text.zip")])
@@ -115,7 +118,7 @@ def test_damaged_copy_is_an_error(put, suffix, change):
         (b"<html>not found</html>\n", "is not what it should be"),
         (b"", "is not what it should be|should have 12 x 9"),
         (b"+1 1:1 2:2\n", "should have 12 x 9 values and 12 labels; found 1 x 9 and 1"),
-        (b"+1 1:1 10:2\n", "is not what it should be"),
+        (b"+1 1:1 10:2\n", "is not what it should be: real-sim, line 1: there is an index beyond the last"),
         (b"+3 1:1\n", "There is a label 3; those published are -1, 1"),
     ],
 )

@@ -21,7 +21,7 @@ def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
     from robustfd.cli._models import load_model, require_folder
     from robustfd.cli._talk import tell
     from robustfd.cli.sketch import summary
-    from robustfd.sketch.merge import merge as merged
+    from robustfd.sketch.merging import merge as merged
 
     require_folder(output)
     parts, layouts = [], []

@@ -81,6 +81,7 @@ class _Hashing(io.RawIOBase):
     def __init__(self, content: IO[bytes], path: Path, file: File) -> None:
         self.content, self.path, self.file = content, path, file
         self.sha256, self.count = hashlib.sha256(), 0
+        self.name = file.name  # for messages of who reads it
 
     def readable(self) -> bool:
         return True

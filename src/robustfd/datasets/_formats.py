@@ -7,15 +7,19 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
+
+from robustfd.streams import open_stream
 
 LINES_AT_ONCE = 512
 
 
 def read_libsvm(stream: IO[bytes], n_features: int) -> tuple[Any, NDArray[np.float64]]:
     """Return rows (CSR) and labels of LIBSVM text, whose columns count from 1."""
-    x, y = load_svmlight_file(stream, n_features=n_features, zero_based=False)
-    return sp.csr_matrix(x), y
+    rows, labels = [sp.csr_matrix((0, n_features))], [np.empty(0)]
+    for x, y in open_stream(stream, format="libsvm", n_features=n_features, zero_based=False):
+        rows.append(x)
+        labels.append(y)
+    return sp.vstack(rows, format="csr"), np.concatenate(labels)
 
 
 def read_table(stream: Iterable[bytes]) -> Any:

@@ -68,7 +68,7 @@ def load(
     Returns
     -------
     X : CSR matrix or ndarray of float64
-        The rows: sparse, but dense for mnist (0 to 255), digits and breast-cancer.
+        The rows: sparse, with 32-bit indices where they fit, but dense for mnist (0 to 255), digits and breast-cancer.
     y : ndarray
         The labels: -1.0 and +1.0 for two classes, integers for more.
 

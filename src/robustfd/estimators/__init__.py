@@ -1,1 +1,32 @@
 """Scikit-learn estimators over the sketches: validation, shapes and tags; the mathematics is below."""
+
+from typing import TYPE_CHECKING
+
+from robustfd._lazy import lazily
+
+if TYPE_CHECKING:
+    from robustfd.estimators.detector import MahalanobisDetector
+    from robustfd.estimators.pca import SketchedPCA
+    from robustfd.estimators.rfdson import RFDSONClassifier, RFDSONRegressor
+    from robustfd.estimators.ridge import SketchedRidge
+    from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
+
+_HOMES = {
+    "detector": ("MahalanobisDetector",),
+    "pca": ("SketchedPCA",),
+    "rfdson": ("RFDSONClassifier", "RFDSONRegressor"),
+    "ridge": ("SketchedRidge",),
+    "sketched_newton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
+}
+
+__all__ = [
+    "MahalanobisDetector",
+    "RFDSONClassifier",
+    "RFDSONRegressor",
+    "SketchedNewtonClassifier",
+    "SketchedNewtonRegressor",
+    "SketchedPCA",
+    "SketchedRidge",
+]
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

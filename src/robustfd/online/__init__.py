@@ -1,1 +1,22 @@
 """Learners that see a row once: losses, domains, rates; sketched Newton, first-order and full baselines; regret."""
+
+from typing import TYPE_CHECKING
+
+from robustfd._lazy import lazily
+
+if TYPE_CHECKING:
+    from robustfd.online.adagrad import AdaGrad
+    from robustfd.online.gradient_descent import OnlineGradientDescent
+    from robustfd.online.losses import LOSSES, Loss
+    from robustfd.online.newton import OnlineNewton
+
+_HOMES = {
+    "adagrad": ("AdaGrad",),
+    "gradient_descent": ("OnlineGradientDescent",),
+    "losses": ("LOSSES", "Loss"),
+    "newton": ("OnlineNewton",),
+}
+
+__all__ = ["AdaGrad", "LOSSES", "Loss", "OnlineGradientDescent", "OnlineNewton"]
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -101,7 +101,7 @@ def plot_progress(
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
+        raise ImportError("plot_progress needs matplotlib: pip install 'robustfd[plot]'") from error
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     name, color, classes = "" if label is None else f"{label}: ", None, "error" in table
@@ -132,7 +132,7 @@ def two_panels() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("plot_progress needs matplotlib: pip install robustfd[plot]") from error
+        raise ImportError("plot_progress needs matplotlib: pip install 'robustfd[plot]'") from error
     figure = plt.figure(figsize=(6.4, 5.6), layout="constrained")
     return figure.subplots(2, 1, height_ratios=[2, 1])
 

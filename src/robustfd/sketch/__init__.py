@@ -1,1 +1,52 @@
 """Streaming summaries of A'A: one engine with a rule, random projection, Oja, exact; merging; snapshots."""
+
+from typing import TYPE_CHECKING
+
+from robustfd._lazy import lazily
+
+if TYPE_CHECKING:
+    from robustfd.sketch.diagonal import DiagonalFrequentDirections
+    from robustfd.sketch.exact import ExactSecondMoment
+    from robustfd.sketch.frequent_directions import (
+        CompensativeFrequentDirections,
+        FrequentDirections,
+        GreedySketch,
+        ParameterizedFrequentDirections,
+        RobustFrequentDirections,
+    )
+    from robustfd.sketch.merging import merge
+    from robustfd.sketch.oja import OjaSketch
+    from robustfd.sketch.random_projection import RandomProjectionSketch
+    from robustfd.sketch.sliding import SlidingFrequentDirections
+
+_HOMES = {
+    "diagonal": ("DiagonalFrequentDirections",),
+    "exact": ("ExactSecondMoment",),
+    "frequent_directions": (
+        "CompensativeFrequentDirections",
+        "FrequentDirections",
+        "GreedySketch",
+        "ParameterizedFrequentDirections",
+        "RobustFrequentDirections",
+    ),
+    "merging": ("merge",),
+    "oja": ("OjaSketch",),
+    "random_projection": ("RandomProjectionSketch",),
+    "sliding": ("SlidingFrequentDirections",),
+}
+
+__all__ = [
+    "CompensativeFrequentDirections",
+    "DiagonalFrequentDirections",
+    "ExactSecondMoment",
+    "FrequentDirections",
+    "GreedySketch",
+    "OjaSketch",
+    "ParameterizedFrequentDirections",
+    "RandomProjectionSketch",
+    "RobustFrequentDirections",
+    "SlidingFrequentDirections",
+    "merge",
+]
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

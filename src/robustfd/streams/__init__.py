@@ -1,7 +1,8 @@
 """Files, pipes, iterators and tables as blocks of rows: `for X, y in open_stream("rows.svm")`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from robustfd._lazy import lazily
 from robustfd.streams._base import Block, Position, Stream, StreamError, Survey
 from robustfd.streams._items import is_table
 from robustfd.streams._names import namer
@@ -15,10 +16,4 @@ __all__ = [
     "open_stream",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name != "TableEncoder":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from robustfd.streams.frames import TableEncoder  # it needs pyarrow
-
-    return TableEncoder
+__getattr__, __dir__ = lazily(__name__, {"frames": ("TableEncoder",)})  # it needs pyarrow
