@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 __all__ = ["main", "script"]
 
@@ -58,6 +58,8 @@ def main() -> None:
         no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
+    shown = Annotated[bool, typer.Option("--version", help="Show the version.")]
+    about.__annotations__["version"] = shown
     app.callback(epilog=EPILOG, invoke_without_command=True)(about)
     asked = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
     for panel, names in _COMMANDS.items():
