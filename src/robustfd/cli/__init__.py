@@ -9,7 +9,7 @@ __all__ = ["main", "script"]
 
 # In the order of the help, by panel.
 _COMMANDS = {
-    "Sketches": ("sketch", "merge", "info", "export", "pca"),
+    "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "The paper": ("reproduce",),
     "The installation": ("warm-up",),
