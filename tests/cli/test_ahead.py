@@ -42,9 +42,9 @@ def slowly(monkeypatch):
     def make(also):
         count, learn = [], Report.learn
 
-        def patched(self, *rows):
-            learn(self, *rows)
-            count.append(len(rows[0].y))
+        def patched(self, block, classes):
+            learn(self, block, classes)
+            count.append(len(block.y))
             time.sleep(0.02)
             also(len(count))
 

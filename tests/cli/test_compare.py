@@ -14,8 +14,9 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from robustfd import OnlineNewton, RFDSONClassifier, SketchedNewtonClassifier, SketchedNewtonRegressor
 from robustfd.comparison.comparison import Comparison, Holdout
 from robustfd.comparison.contenders import contenders
-from robustfd.comparison.problem import Problem, Rows, Scale
-from robustfd.comparison.verdict import need
+from robustfd.comparison.figure import draw_comparison
+from robustfd.comparison.problem import Columns, Problem, Rows, Scale
+from robustfd.comparison.verdict import need, verdict
 
 
 def call(*arguments, given=None):
@@ -72,7 +73,9 @@ def parts(two_classes):
 
 
 def of_length_one(rows, X):
-    """Rows with a constant feature as large as the others, in units of the length of the rows X; no entry is 0."""
+    """Rows with columns of size 1 at most and a constant as large as the others, in units of the length of rows X."""
+    largest = np.abs(X).max(axis=0)
+    rows, X = rows / largest, X / largest
     constant = np.full((len(rows), 1), np.sqrt(np.mean(np.square(X))))
     return np.hstack([rows, constant]) / np.sqrt(np.mean(np.square(X).sum(axis=1)))
 
@@ -154,15 +157,19 @@ def test_the_spread_over_settings(compared):
 
 
 def test_the_verdict_follows_from_the_figures(compared):
-    verdict = compared["verdict"]
+    answer = compared["verdict"]
     tuned = [trial["progressive_error"] for each in compared["learners"] if each["setting"]
              for trial in each["settings"]]  # fmt: skip
     mine = found(compared, "SketchedNewtonClassifier")["progressive_error"]
-    assert (verdict["untuned"], verdict["best_tuned"], verdict["settings"]) == (mine, min(tuned), len(tuned))
-    assert verdict["at_least_as_good_as"] == sum(mine <= error for error in tuned)
-    assert verdict["need"] == need(mine, min(tuned), compared["learnt"], shares=True)
-    assert verdict["words"].startswith(f"{verdict['need'].capitalize()}: SketchedNewtonClassifier, with nothing to ")
-    assert f"progressive error {mine:.4g}, and the best of 20 tuned settings" in verdict["words"]
+    assert (answer["untuned"], answer["best_tuned"], answer["settings"]) == (mine, min(tuned), len(tuned))
+    assert answer["at_least_as_good_as"] == sum(mine <= error for error in tuned)
+    on_rows = need(mine, min(tuned), compared["learnt"], shares=True)
+    on_test = need(answer["untuned_on_test"], answer["best_tuned_on_test"], compared["held_out"], shares=True)
+    assert (answer["need_by_progressive_error"], answer["need_on_test"]) == (on_rows, on_test)
+    assert answer["need"] == max(on_rows, on_test, key=("no", "a little", "yes").index)
+    assert answer["words"].startswith(f"{answer['need'].capitalize()}: SketchedNewtonClassifier, with nothing to ")
+    assert f"progressive error {mine:.4g} and test error" in answer["words"]
+    assert answer["words"].count(". ") == 0  # one sentence
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,8 @@ def test_the_same_seed_gives_the_same_figures_for_people(compared, two_classes):
             figures = " ".join(f"{spread[which]:.4g}" for which in ("best", "default", "median", "worst"))
             assert sum(line.startswith(each["learner"]) and f" 5 {figures} " in line for line in lines) == 1
     question = lines.index("Do I need tuning on my data?")
-    assert " ".join(lines[question + 1 :]).strip() == compared["verdict"]["words"]
+    said = " ".join([compared["verdict"]["words"], *compared["verdict"]["remarks"]])
+    assert " ".join(" ".join(lines[question + 1 :]).split()) == said
 
 
 def test_the_picture(compared, picture):
@@ -326,15 +334,52 @@ def test_learners_that_would_take_too_much_memory_are_left_out():
     assert contenders(Problem(2, 62_061), quick=False)[1] == {}
 
 
+def trial(error, *, value=1.0, top=2.0):
+    rows = np.array([1, 16, 32, 64])
+    curve = {"rows": rows, "error": np.array([1.0, top, error, error])}
+    return {
+        "value": value, "progressive_error": error, "test_error": error, "diverged": not np.isfinite(error),
+        "curve": curve,
+    }  # fmt: skip
+
+
+def test_the_picture_shows_all_curves():
+    import matplotlib.pyplot as plt
+
+    bad = trial(8.0, top=9.0)  # eight times as bad as a guess
+    guess = {"learner": "mean of labels", "setting": None, **trial(1.0, top=1.2)}
+    own = {"learner": "SketchedNewtonRegressor", "setting": None, **trial(0.5, top=3.0)}
+    tuned = {"learner": "AdaGrad", "setting": "rate", "default": 1.0, **bad, "settings": [bad]}
+    figure = draw_comparison([own, guess, tuned], {"learnt": 64, "held_out": 20})
+    left = figure.axes[0]
+    for line in left.get_lines():
+        assert len(line.get_xdata()) and line.get_ydata().max() <= left.get_ylim()[1]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("on_test, answer", [(0.5, "no"), (0.6, "a little"), (0.9, "yes")])
+def test_the_verdict_is_one_sentence_and_the_worse_of_two_answers(on_test, answer):
+    guess = {"learner": "mean of labels", "setting": None, **trial(1.0)}
+    own = {"learner": "SketchedNewtonRegressor", "setting": None, **trial(0.5), "test_error": on_test}
+    tuned = {"learner": "AdaGrad", "setting": "rate", **trial(0.5), "settings": [trial(0.5), trial(0.7, value=2.0)]}
+    found = verdict([own, guess, tuned], "SketchedNewtonRegressor", 1000, 300, shares=False)
+    assert found["need"] == answer and found["words"].startswith(answer.capitalize() + ": ")
+    others = {"no", "a little", "yes"} - {answer}
+    assert not any(f"{other}." in found["words"].lower() or f"{other}:" in found["words"].lower() for other in others)
+
+
 def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((400, 3)), rng.standard_normal(400)
     problem = Problem(0, 3, float(np.abs(y).max()))
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
     runner = descent.begin(problem, 100.0)
-    runner.learn(Rows.of(X, y, Scale()))
+    columns = Columns()
+    columns.see(X)
+    given = Rows.of(X, y, columns, Scale())
+    runner.learn(given)
     rows, errors = runner.curve()
     assert runner.diverged
-    assert runner.progressive_error() == runner.test_error(Rows.of(X, y, Scale())) == math.inf
+    assert runner.progressive_error() == runner.test_error(given) == math.inf
     assert 0 < rows[-1] < 400
     assert np.isfinite(errors).all()

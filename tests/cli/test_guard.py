@@ -20,7 +20,8 @@ NAMES = [name for names in _COMMANDS.values() for name in names]
 
 def parameters(name):
     """What a command is told: {parameter: (what it does with the file, how it is said on the command line)}."""
-    function = getattr(import_module(f"robustfd.cli.{name}"), name)
+    module = name.replace("-", "_")
+    function = getattr(import_module(f"robustfd.cli.{module}"), module)
     app = typer.Typer()
     app.command(name)(function)
     said = {each.name: each for each in get_command(app).params}
@@ -102,7 +103,7 @@ def test_no_two_results_are_one_file(run, tmp_path, monkeypatch, name, one, othe
 
 
 def test_there_are_such_commands():
-    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce"}
+    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce", "warm-up"}
     assert ("train", "files", "checkpoint") in pairs(READ, WRITE) and ("train", "checkpoint", "plot") in pairs(
         WRITE, WRITE
     )

@@ -88,11 +88,15 @@ def test_inspect_names_the_columns_chosen_of_an_array(run, rows, tmp_path):
     assert {each["feature"] for each in found} == {"1", "4"}
 
 
-def test_inspect_shows_the_largest_weights_by_name(run, svm, tmp_path):
-    _, model = trained(run, svm, tmp_path)
+@pytest.mark.parametrize("learner", ["newton", "rfdson"])
+def test_inspect_ranks_features_by_effect_or_by_weight(run, svm, tmp_path, learner):
+    _, model = trained(run, svm, tmp_path, "--learner", learner)
     found = run("inspect", tmp_path / "model.rfd", "-k", 4, "--json").json["weights"]["1"]
     weights = model.coef_[0]
-    order = np.argsort(-np.abs(weights))[:4]
+    ranked = model.effects_[0] if learner == "newton" else weights
+    order = np.argsort(-np.abs(ranked))[:4]
+    if learner == "newton":
+        assert [each["effect"] for each in found] == ranked[order].tolist()
     assert [each["feature"] for each in found] == [str(column + 1) for column in order]
     assert [each["weight"] for each in found] == weights[order].tolist()
 
@@ -137,7 +141,7 @@ def test_lines_that_cannot_be_read_end_it_or_are_skipped(run, svm, tmp_path):
     [
         (["train", "missing.svm", "-o", "m.rfd"], 1, "missing.svm"),
         (["train", "{svm}", "-o", "nowhere/m.rfd"], 1, "nowhere"),
-        (["train", "{svm}", "-o", "m.rfd", "--hash-bits", "40"], 2, "hash_bits"),
+        (["train", "{svm}", "-o", "m.rfd", "--hash-bits", "40"], 2, "--hash-bits must be at most 30"),
         (["train", "{svm}", "-o", "m.rfd", "--resume"], 2, "--checkpoint"),
         (["train", "{svm}", "-o", "m.rfd", "--classes", "3,4"], 2, "classes"),
         (["predict", "{svm}", "{svm}"], 1, "snapshot"),

@@ -66,3 +66,11 @@ def test_training_has_one_thread_of_blas_unless_somebody_says_otherwise(command,
         [sys.executable, "-c", TOLD, command], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == [threads, "False"]
+
+
+def test_version_is_a_switch_without_an_opposite(run):
+    import robustfd
+
+    assert run("--version").out.strip() == robustfd.__version__
+    shown = run("--help").out
+    assert "--version" in shown and "--no-version" not in shown

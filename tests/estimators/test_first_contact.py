@@ -87,6 +87,21 @@ def test_contributions_sum_to_the_margins(load, sparse):
     np.testing.assert_allclose(sums, margins, atol=1e-5 * np.abs(margins).max())
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_effects_are_the_usual_sizes_of_contributions(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 6)) * (1e-3, 1, 1e3, 1, 10, 1) + (0, 5, 0, 0, 0, 0)
+    X *= rng.random(X.shape) < (1, 1, 1, 0.5, 0.1, 0.02)
+    y = X @ (1e3, 0.5, 2e-3, 1, 0.1, 1) + 0.1 * rng.standard_normal(2000)
+    model = SketchedNewtonRegressor(random_state=0).fit(sp.csr_matrix(X) if sparse else X, y)
+    found = model.contributions(X)
+    found[:, :3] -= found[:, :3].mean(axis=0)  # those that are seldom 0
+    sizes = np.abs(found).mean(axis=0)
+    np.testing.assert_array_equal(np.sign(model.effects_[0]), np.sign(model.coef_))
+    ratio = sizes / np.abs(model.effects_[0])  # of the mean size of a normal variable to its root mean square
+    assert np.all((ratio > 0.6) & (ratio < 1.0)), ratio
+
+
 def test_contributions_to_a_number_are_weights_times_values():
     X, y = load_diabetes(return_X_y=True)
     model = SketchedNewtonRegressor(random_state=0).fit(X, y)

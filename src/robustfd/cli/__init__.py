@@ -3,13 +3,13 @@
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 __all__ = ["main", "script"]
 
 # In the order of the help, by panel.
 _COMMANDS = {
-    "Sketches": ("sketch", "merge", "info", "export", "pca"),
+    "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "The paper": ("reproduce",),
     "The installation": ("warm-up",),
@@ -58,6 +58,8 @@ def main() -> None:
         no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
+    shown = Annotated[bool, typer.Option("--version", help="Show the version.")]
+    about.__annotations__["version"] = shown
     app.callback(epilog=EPILOG, invoke_without_command=True)(about)
     asked = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
     for panel, names in _COMMANDS.items():

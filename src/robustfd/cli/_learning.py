@@ -1,7 +1,7 @@
 """What commands that learn or judge share: labels, learners, and the lines about progress."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.progress import Progress
@@ -17,10 +17,16 @@ TARGETS = ("target", "label", "class", "y")  # columns that hold the labels if n
 
 
 def open_labelled(
-    files: list[str], reading: Reading, *, layout: dict[str, Any] | None = None, start: Position | None = None
+    files: list[str],
+    reading: Reading,
+    *,
+    layout: dict[str, Any] | None = None,
+    start: Position | None = None,
+    takes_missing: bool = True,
+    **more: Any,
 ) -> Stream:
     """Return a stream with labels; in tables they are in the column named, or one whose name says so."""
-    more = {"target": None if layout else TARGETS, "unlabelled": "skip"}
+    more |= {"target": None if layout else TARGETS, "unlabelled": "skip", "takes_missing": takes_missing}
     return open_files(files, reading, layout=layout, start=start, **more)
 
 
@@ -79,16 +85,35 @@ def labels_of(model: Any, y: Any) -> Any:
     return y
 
 
-def make_learner(task: str, learner: str, sketch_size: int | None, loss: str) -> Any:
+class Choices(NamedTuple):
+    """What `robustfd train` was told about the learner."""
+
+    task: str = "auto"
+    learner: str = "newton"
+    sketch_size: int | None = None
+    loss: str = "squared"
+    quantile: float | None = None
+    classes: str | None = None
+
+
+def make_learner(task: str, choices: Choices) -> Any:
     """Return a learner of no rows."""
     import robustfd
 
+    _, learner, sketch_size, loss, quantile, _ = choices
+
     kind = "Classifier" if task == "classification" else "Regressor"
+    if loss != "squared" and task == "classification":
+        raise ValueError(f"--loss {loss} is for regression, and the labels are classes; --task regression changes it.")
+    if (quantile is None) == (loss == "quantile"):
+        raise ValueError("--quantile LEVEL and --loss quantile go together: give both or none.")
     if learner == "rfdson":
-        if loss != "squared" and task == "classification":
-            raise ValueError(f"--loss {loss} is for regression.")
+        if loss != "squared":
+            raise ValueError(f"--loss {loss} is for the learner newton; rfdson has the squared loss only.")
         return getattr(robustfd, f"RFDSON{kind}")(**({} if sketch_size is None else {"sketch_size": sketch_size}))
-    more = {"loss": loss} if task == "regression" else {}
+    more: dict[str, Any] = {"loss": loss} if task == "regression" else {}
+    if quantile is not None:
+        more["quantile"] = quantile
     return getattr(robustfd, f"SketchedNewton{kind}")("auto" if sketch_size is None else sketch_size, **more)
 
 
@@ -103,7 +128,9 @@ class Report:
     def learn(self, block: Block, classes: Any) -> None:
         """Learn rows; in the first call classes are what there will be."""
         y, weight = labels_of(self.model, block.y), block.weight
-        if weight is not None and not weight.any():  # nothing to learn, and a model cannot begin with that
+        if not len(y) or (
+            weight is not None and not weight.any()
+        ):  # nothing to learn, and a model cannot begin with that
             return
         if hasattr(self.model, "predict_proba"):
             known = None if hasattr(self.model, "classes_") else classes

@@ -14,7 +14,7 @@ from robustfd.cli._guard import READ, WRITE, Use, refuse_overlaps
 
 Format = StrEnum("Format", ["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"])
 Categories = StrEnum("Categories", ["hash", "onehot"])
-Missing = StrEnum("Missing", ["error", "zero"])
+Missing = StrEnum("Missing", ["error", "zero", "nan"])
 OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
 
 Files = Annotated[
@@ -26,7 +26,7 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-Output = Annotated[Path, WRITE, typer.Option("-o", "--output", help="Where to.", show_default=False)]
+Output = Annotated[Path, WRITE, typer.Option("-o", "--output", help="Output file.", show_default=False)]
 
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
@@ -40,6 +40,16 @@ class Reading:
     format: Annotated[Format, _reading("--format", help="By default what names or first bytes tell.")] = Format.auto
     target: Annotated[
         str | None, _reading("--target", help="Column of labels, by name or number.", metavar="COLUMN")
+    ] = None
+    weight: Annotated[
+        str | None, _reading("--weight", help="Column of a table: how much each row counts.", metavar="COLUMN")
+    ] = None
+    id: Annotated[
+        str | None, _reading("--id", help="Column of a table: names of rows, which predict writes.", metavar="COLUMN")
+    ] = None
+    drop: Annotated[
+        str | None,
+        _reading("--drop", help="Columns of a table to leave out, with commas between them.", metavar="A,B,..."),
     ] = None
     columns: Annotated[
         str | None, _reading("--columns", help="Features to keep, with commas between them.", metavar="A,B,...")
@@ -63,7 +73,12 @@ class Reading:
     ] = None
     delimiter: Annotated[str | None, _reading("--delimiter", help="Between fields of CSV.", metavar="CHARACTER")] = None
     missing: Annotated[
-        Missing | None, _reading("--missing", help="Empty fields of numbers: an error (the default), or 0.")
+        Missing | None,
+        _reading(
+            "--missing",
+            help="Empty fields of numbers: nan for what the learner makes of them (the default of train), an error "
+            "(that of others), or zero.",
+        ),
     ] = None
     interactions: Annotated[
         str | None,
@@ -158,7 +173,7 @@ def _files_of(uses: dict[str, Use], given: dict[str, Any]) -> tuple[list[Any], d
     """Return the files to read that were given, and those to write by the name of their option."""
     reads: list[Any] = []
     for name, use in uses.items():
-        if use is READ:
+        if use is READ and given[name] is not None:
             reads += given[name] if isinstance(given[name], list) else [given[name]]
     writes = {f"--{name}": given[name] for name, use in uses.items() if use is WRITE and given[name] is not None}
     return reads, writes

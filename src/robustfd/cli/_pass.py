@@ -13,7 +13,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustfd.cli._models import load_model_and_notes, require_folder
-from robustfd.cli._parameters import Keeping, Reading, Talk
+from robustfd.cli._parameters import Keeping, Missing, Reading, Talk
 from robustfd.cli._talk import Stopped, say, stderr
 from robustfd.streams import Block, Position, Stream, StreamError, open_stream
 from robustfd.streams._ahead import Ahead
@@ -27,22 +27,32 @@ def open_files(
     *,
     layout: dict[str, Any] | None = None,
     start: Position | None = None,
+    takes_missing: bool = False,
     **more: Any,
 ) -> Stream:
-    """Return the stream of the files that a command was given."""
+    """Return the stream of the files that a command was given; NaN is in its rows only for what `takes_missing`."""
+    if reading.missing == Missing.nan and not takes_missing:
+        raise ValueError(
+            "--missing nan is for the learner newton, which learns what it means that a value is missing. Here take "
+            "--missing zero, --drop to leave out columns, or --on-error skip to leave out rows."
+        )
     options = {name: value for name, value in vars(reading).items() if value is not None}
     options["format"], options["on_error"] = str(reading.format), str(reading.on_error.value)
+    if takes_missing:
+        options.setdefault("missing", Missing.nan)
     for name in ("categories", "missing"):
         if name in options:
             options[name] = str(options[name])
-    if reading.columns is not None:
-        options["columns"] = [_column(name) for name in reading.columns.split(",")]
+    for name in ("columns", "drop"):
+        if name in options:
+            options[name] = [_column(each) for each in options[name].split(",")]
+    for name in ("target", "weight", "id"):
+        if name in options:
+            more[name] = _column(options[name])
     if reading.interactions is not None:
         options["interactions"] = [pair.strip(" ") or pair for pair in reading.interactions.split(",")]
-    if reading.target is not None:
-        more["target"] = _column(reading.target)
     if layout is not None:  # it says all this already
-        for name in ("n_features", "zero_based", "hash_bits", "categories", "columns", "interactions"):
+        for name in ("n_features", "zero_based", "hash_bits", "categories", "columns", "drop", "interactions"):
             options.pop(name, None)
     source = files[0] if len(files) == 1 else files
     return open_stream(source, layout=layout, start=start, **{**options, **more})
@@ -51,8 +61,8 @@ def open_files(
 def columns_of(reading: Reading) -> dict[str, Any]:
     """Return those of the options for reading that say what the columns are: they cannot change on the way."""
     names = (
-        "target", "columns", "categories", "hash_bits", "n_features", "zero_based", "header", "delimiter",
-        "interactions",
+        "target", "weight", "id", "columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "header",
+        "delimiter", "missing", "interactions",
     )  # fmt: skip
     return {name: getattr(reading, name) for name in names}
 
@@ -70,6 +80,7 @@ class Pass:
     def __init__(self, job: dict[str, Any], output: Path, keeping: Keeping, talk: Talk):
         self.job, self.output, self.keeping, self.talk = job, output, keeping, talk
         self.layout: dict[str, Any] | None = None
+        self.missing: str | None = job["missing"]  # what was said about empty fields
         self.position: Position | None = None
         self._names: list[str] = []
         self._names_before: Any = None
@@ -155,12 +166,16 @@ class Pass:
         names = self._names[: self.position.file + 1]  # further ones may still come
         kept = {"job": self.job, "position": self.position.to_json(), "inputs": names}
         try:
-            self.model.save(self.keeping.checkpoint, notes={"layout": self.layout, "checkpoint": kept})
+            self.model.save(self.keeping.checkpoint, notes=self._notes() | {"checkpoint": kept})
         except OSError as error:
             raise OSError(
                 f"The checkpoint {self.keeping.checkpoint} could not be written: {error.strerror or error}. "
                 "The one before, if there is one, is as it was."
             ) from error
+
+    def _notes(self) -> dict[str, Any]:
+        """Return what is written beside the model, so that other commands read files as this one did."""
+        return {"layout": self.layout} | ({} if self.missing is None else {"missing": str(self.missing)})
 
     def _keep_before_bad_rows(self) -> None:
         """Keep what was learnt before rows that cannot be read."""
@@ -189,7 +204,7 @@ class Pass:
         """Write the model to its file, and remove the checkpoint."""
         report_losses(stream, self.talk)
         try:
-            self.model.save(self.output, notes={"layout": self.layout})
+            self.model.save(self.output, notes=self._notes())
         except OSError as error:
             raise OSError(f"{self.output} could not be written: {error.strerror or error}. {self._rescue()}") from error
         if self.keeping.checkpoint is not None:  # what a link leads to, as it was written
@@ -206,7 +221,7 @@ class Pass:
             handle, place = tempfile.mkstemp(prefix="robustfd-", suffix=f"-{self.output.name}")
             os.close(handle)
             try:
-                self.model.save(place, notes={"layout": self.layout})
+                self.model.save(place, notes=self._notes())
             except OSError:
                 os.unlink(place)
                 raise

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -110,7 +111,30 @@ def _ending(verbose: bool) -> Iterator[None]:
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
-    return str(error) or type(error).__name__
+    return as_options(str(error)) or type(error).__name__
+
+
+_ARGUMENT = re.compile(
+    r"\b(target|weight|id|columns|drop|categories|hash_bits|n_features|zero_based|header|delimiter|missing|"
+    r"interactions|on_error|sketch_size|loss|quantile)"
+    r"(?:=(\[[^]\n]*\]|'[^'\n]*'|[^\s,;:.()]*)|(?= must be ))"
+)
+
+
+def as_options(message: str) -> str:
+    """Return what the library says of its arguments, missing='zero', in the spelling of the command: --missing zero."""
+
+    def option(found: re.Match[str]) -> str:
+        name = {"n_features": "features"}.get(found[1], found[1]).replace("_", "-")
+        if found[2] in ("True", "False") and found[1] in _SWITCHES:
+            return _SWITCHES[found[1]][found[2] == "False"]
+        value = ",".join(part.strip("' ") for part in (found[2] or "").strip("[]").split(","))
+        return f"--{name} {value}".rstrip()
+
+    return _ARGUMENT.sub(option, message)
+
+
+_SWITCHES = {"header": ("--header", "--no-header"), "zero_based": ("--zero-based", "--one-based")}
 
 
 def _fail(message: str, status: int) -> None:

@@ -37,8 +37,9 @@ def compare(
 
     SketchedNewton and RFDSON, as `train` makes them, have nothing to tune. FD-SON, AdaGrad, gradient descent and
     scikit-learn's SGD have one setting each, of which 5 values are tried, each a model of its own. To suit these
-    values such learners get rows divided by one number, the usual length of the first rows, and an intercept; features
-    are not scaled one by one. More than two classes are learnt one against the rest. Targets of a regression are
+    values such learners get an intercept, and features scaled by what was seen of them so far: standardised, or
+    divided by their largest size if rows are sparse. For RFDSON and for these, what is missing counts as the mean, or
+    as 0 if rows are sparse. More than two classes are learnt one against the rest. Targets of a regression are
     standardised for all learners by the first rows. SGD cannot judge row by row and does so a few rows at a time, at
     most 128.
 
@@ -46,9 +47,9 @@ def compare(
     after the last row, on rows held out: a random share, at most 20,000 rows and 50 MB. Errors are shares of rows, or
     roots of mean squares.
 
-    The answer is "no" if the progressive error of SketchedNewton is at most 5 % above that of the best tuned setting
-    (or, for classes, within two standard errors), "a little" up to 25 %, else "yes". That best one is picked
-    afterwards, which flatters it.
+    SketchedNewton is held against the setting of least progressive error. The answer is "no" if its error is at most
+    5 % above (or, for classes, within two standard errors), "a little" up to 25 %, else "yes": by progressive error and
+    by test error, and the worse one counts. That best setting is picked afterwards, which flatters it.
     """
     from robustfd.cli._figures import drawn, require_picture, save
     from robustfd.cli._learning import decide_task, known_classes, no_labels, open_labelled
@@ -95,7 +96,7 @@ def compare(
         if drawn(lambda: save(draw_comparison(learners, result), plot), plot):
             result["file"] = str(plot)
     result |= {"learners": learners, "left_out": comparison.left_out, "verdict": answer}
-    tell(talk, result, *tables(learners), columns(QUESTION, [[answer["words"]]]))
+    tell(talk, result, *tables(learners), columns(QUESTION, [[each] for each in (answer["words"], *answer["remarks"])]))
 
 
 def tables(learners: list[dict[str, Any]]) -> list[Any]:

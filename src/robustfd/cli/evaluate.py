@@ -13,14 +13,14 @@ MOST = 20  # classes up to which there is a table of which were taken for which
 def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> None:
     """Judge MODEL on the labelled rows of FILES: error and log loss, or squared and absolute error and R2."""
     from robustfd.cli._learning import TARGETS, labels_of, no_labels
-    from robustfd.cli._models import load_model, open_like
+    from robustfd.cli._models import load_learner, open_like
     from robustfd.cli._pass import report_losses
     from robustfd.cli._talk import columns, tell
 
-    learner, layout = load_model(model, "learner")
+    learner, layout, reading = load_learner(model, reading)
     target = TARGETS if layout is None else None
     stream = open_like(files, reading, learner, layout, target=target, unlabelled="skip")
-    judge: Any = Classes(learner) if hasattr(learner, "predict_proba") else Numbers(learner)
+    judge = judge_of(learner)
     for block in stream:
         if block.y is None:
             raise no_labels(files, stream)
@@ -34,6 +34,11 @@ def evaluate(model: Model, files: Files, *, reading: Reading, talk: Talk) -> Non
             columns("Rows of each class (down), and what they were taken for (across)", rows, "", *map(str, labels))
         ]
     tell(talk, {"model": str(model), "rows": stream.rows_read} | result, *tables)
+
+
+def judge_of(learner: Any) -> Any:
+    """Return what judges a learner block by block."""
+    return Classes(learner) if hasattr(learner, "predict_proba") else Numbers(learner)
 
 
 class Classes:

@@ -1,4 +1,4 @@
-"""`robustfd inspect`: the largest weights of a model by name."""
+"""`robustfd inspect`: the features of a model by name, those that matter most first."""
 
 from typing import Annotated, Any
 
@@ -12,10 +12,14 @@ from robustfd.cli.predict import Model
 def inspect(
     model: Model,
     *,
-    top: Annotated[int, typer.Option("-k", "--top", min=1, help="How many weights of each class.")] = 20,
+    top: Annotated[int, typer.Option("-k", "--top", min=1, help="How many features of each class.")] = 20,
     talk: Talk,
 ) -> None:
-    """Show the largest weights of MODEL by name, its rows and errors so far, and the spectrum of its sketch."""
+    """Show the features that matter most to MODEL, its rows and errors so far, and the spectrum of its sketch.
+
+    The effect of a feature is what it usually adds to a prediction: its weight times its usual size, less its mean if
+    it is seldom 0, and the share of rows where it is not 0. Features of RFDSON are ranked by weight.
+    """
     import numpy as np
 
     from robustfd.cli._learning import about_learner
@@ -25,10 +29,19 @@ def inspect(
     learner, layout = load_model(model, "learner")
     result, tables, name = about_learner(learner), [], column_names(learner, layout)
     result |= {"weights": {}, "spectrum": {}}
-    for label, weights in weights_by_output(learner).items():
-        rows = [(name(column), float(weights[column])) for column in largest(weights, top)]
-        result["weights"][label] = [{"feature": feature, "weight": weight} for feature, weight in rows]
-        tables.append(columns(f"Weights{of(label)}", rows, "feature", "weight"))
+    effects = by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}
+    for label, weights in by_output(learner, learner.coef_).items():
+        rows = []
+        for column in largest(effects.get(label, weights), top):
+            known = column < len(weights)
+            called = (
+                name(column) if known else f"{name(int(learner.missing_columns_[column - len(weights)]))} is missing"
+            )
+            effect = {"effect": float(effects[label][column])} if effects else {}
+            rows.append({"feature": called, **effect, "weight": float(weights[column]) if known else None})
+        result["weights"][label] = rows
+        cells = [["" if each is None else each for each in row.values()] for row in rows]
+        tables.append(columns(f"Features{of(label)}", cells, *(rows[0] if rows else ("feature",))))
     spectra = np.atleast_2d(learner.singular_values_)
     for label, values in zip(result["weights"] if len(spectra) > 1 else [""], spectra):
         result["spectrum"][label] = values.tolist()
@@ -42,15 +55,15 @@ def of(label: str) -> str:
     return f" of {label}" if label else ""
 
 
-def weights_by_output(learner: Any) -> dict[str, Any]:
-    """Return the weights of features by what they speak for: a class, or nothing if there is one output."""
+def by_output(learner: Any, values: Any) -> dict[str, Any]:
+    """Return weights or effects of features by what they speak for: a class, or nothing if there is one output."""
     import numpy as np
 
-    weights = np.atleast_2d(learner.coef_)
+    values = np.atleast_2d(values)
     if not hasattr(learner, "classes_"):
-        return {"": weights[0]}
+        return {"": values[0]}
     labels = learner.classes_.tolist()
-    return {str(labels[1]): weights[0]} if len(weights) == 1 else dict(zip(map(str, labels), weights))
+    return {str(labels[1]): values[0]} if len(values) == 1 else dict(zip(map(str, labels), values))
 
 
 def largest(weights: Any, count: int) -> Any:

@@ -30,16 +30,18 @@ def predict(
     talk: Talk,
 ) -> None:
     """Predict the label of each row of FILES; labels that are there are not looked at."""
-    from robustfd.cli._models import load_model, open_like
+    from robustfd.cli._models import load_learner, open_like, without_labels
     from robustfd.cli._pass import report_losses
     from robustfd.cli._tables import table_writer
     from robustfd.cli._talk import tell
 
-    learner, layout = load_model(model, "learner")
+    learner, layout, reading = load_learner(model, reading)
     if probabilities and not hasattr(learner, "predict_proba"):
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
-    stream = open_like(files, reading, learner, layout)
+    stream = open_like(files, reading, learner, without_labels(layout))
     stream.wants_ids = True
+    name = stream.layout.get("id")  # of the column, in tables
+    named = name if isinstance(name, str) and name != "prediction" and not name.startswith("p(") else "id"
     with table_writer(output) as write:
         for block in stream:
             columns: dict[str, Any] = {"prediction": learner.predict(block.X)}
@@ -47,7 +49,7 @@ def predict(
                 chances = learner.predict_proba(block.X)
                 columns |= {f"p({label})": chances[:, k] for k, label in enumerate(learner.classes_.tolist())}
             if block.id is not None:
-                columns["id"] = block.id
+                columns[named] = block.id
             write(columns)
     report_losses(stream, talk)
     if output is not None:

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from robustfd.cli._guard import WRITE
+from robustfd.cli._guard import READ, WRITE
 from robustfd.cli._parameters import Files, Keeping, Output, Reading, Talk, command
 
 Task = StrEnum("Task", ["auto", "classification", "regression"])
 Learner = StrEnum("Learner", ["newton", "rfdson"])
-Loss = StrEnum("Loss", ["squared", "huber"])
+Loss = StrEnum("Loss", ["squared", "huber", "absolute", "quantile", "poisson"])
 
 
 @command
@@ -34,10 +34,34 @@ def train(
             show_default=False,
         ),
     ] = None,
-    loss: Annotated[Loss, typer.Option(help="Of regression; huber for targets with outliers.")] = Loss.squared,
+    loss: Annotated[
+        Loss,
+        typer.Option(help="Of regression: huber for outliers, absolute for the median, quantile, poisson for counts."),
+    ] = Loss.squared,
+    quantile: Annotated[
+        float | None,
+        typer.Option(metavar="LEVEL", help="Which quantile --loss quantile predicts, 0 to 1.", show_default=False),
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(help="All labels, with commas between them; saves the pass that finds them.", show_default=False),
+    ] = None,
+    start: Annotated[
+        Path | None,
+        READ,
+        typer.Option(
+            "--from", metavar="MODEL", help="Go on with this model: its columns, classes and loss.", show_default=False
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=0.99,
+            metavar="SHARE",
+            help="Share of rows to judge the model by in the end.",
+            show_default=False,
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -55,41 +79,14 @@ def train(
     Progressive loss and error, of rows judged before they were learnt, are printed at 1, 2, 4, ... rows.
     """
     from robustfd.cli._figures import require_picture
-    from robustfd.cli._learning import (
-        Report,
-        decide_task,
-        known_classes,
-        make_learner,
-        no_labels,
-        open_labelled,
-    )
-    from robustfd.cli._pass import Pass, columns_of
-    from robustfd.cli._talk import say, tell
+    from robustfd.cli._learning import Choices
+    from robustfd.cli._talk import tell
+    from robustfd.cli._training import Training
 
     began = time.monotonic()
     if plot is not None:
         require_picture(plot)
-    job = {
-        "command": "train", "files": files, "task": str(task), "learner": str(learner), "sketch_size": sketch_size,
-        "loss": str(loss), "classes": classes, **columns_of(reading),
-    }  # fmt: skip
-    run = Pass(job, output, keeping, talk)
-    stream = open_labelled(files, reading, layout=run.layout, start=run.position)
-    report = Report(talk, plot, run.model if run.resumed else None)
-    labels = None if run.resumed else known_classes(stream, task, classes)
-    for block in run.blocks(stream, report.shown, report.lines):
-        if block.y is None:
-            raise no_labels(files, stream)
-        if report.model is None:
-            chosen, labels = decide_task(task, labels if labels is not None else block.y)
-            run.model = report.model = make_learner(chosen, str(learner), sketch_size, str(loss))
-            say(
-                talk,
-                f"{chosen}: "
-                + (f"classes {', '.join(map(str, labels))}" if labels is not None else "labels are numbers"),
-            )
-        report.learn(block, labels)
-    report.last()
-    run.finish(stream)
-    report.draw()  # now that the model is safe
-    tell(talk, report.result() | {"seconds": time.monotonic() - began, "file": str(output)})
+    choices = Choices(str(task), str(learner), sketch_size, str(loss), quantile, classes)
+    training = Training(files, choices, reading, start=start, holdout=holdout, talk=talk)
+    report = training.run(output, keeping, plot)
+    tell(talk, report.result() | training.judged() | {"seconds": time.monotonic() - began, "file": str(output)})

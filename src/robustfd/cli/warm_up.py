@@ -188,7 +188,7 @@ def _write(folder: Path) -> list[str]:
 def _read(file: Path) -> None:
     """Train on a file and predict, or sketch what has no labels, as commands do."""
     from robustfd import RobustFrequentDirections
-    from robustfd.cli._learning import known_classes, labels_of, make_learner, open_labelled
+    from robustfd.cli._learning import Choices, known_classes, labels_of, make_learner, open_labelled
     from robustfd.cli._parameters import Reading
     from robustfd.streams import open_stream
 
@@ -199,7 +199,7 @@ def _read(file: Path) -> None:
             continue
         classes = known_classes(stream, "classification", "0,1" if file.suffix == ".parquet" else None)
         for name in ("newton", "rfdson"):
-            model = make_learner("classification", name, None, "squared")
+            model = make_learner("classification", Choices(learner=name))
             model.partial_fit(block.X, labels_of(model, block.y), classes=classes)
             model.predict(block.X)
     if file.suffix == ".svm":

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.comparison.contenders import Contender, contenders
-from robustfd.comparison.problem import Problem, Rows, Scale
+from robustfd.comparison.problem import Columns, Problem, Rows, Scale
 from robustfd.comparison.runners import Runner
 from robustfd.streams import StreamError
 
@@ -29,13 +29,18 @@ class Holdout:
 
     def take(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Keep what is held out of some rows; return the others."""
+        learnt = self.keep(X, y)
+        return X[learnt], y[learnt]
+
+    def keep(self, X: Any, y: Any) -> Any:
+        """Keep what is held out of some rows; return a mask of the others."""
         drawn = self._random.random(len(y))  # the same numbers however rows are cut into blocks
         held = drawn < self.share
         self._parts.append((X[held], y[held], drawn[held]))
         while self.rows > max(1, self.most_rows) or (self.rows > 1 and self.bytes > self.most_bytes):
             self.share /= 2
             self._parts = [(x[u < self.share], y[u < self.share], u[u < self.share]) for x, y, u in self._parts]
-        return X[~held], y[~held]
+        return ~held
 
     @property
     def rows(self) -> int:
@@ -65,7 +70,7 @@ class Comparison:
         self.runs: list[tuple[Contender, list[Runner]]] = []
         self.left_out: dict[str, str] = {}
         self._centre, self._unit = 0.0, 1.0  # of targets that are numbers
-        self._scale = Scale()
+        self._columns, self._scale = Columns(), Scale()
 
     def add(self, X: Any, y: Any) -> None:
         """Hold some rows out; all learners learn the others."""
@@ -73,6 +78,7 @@ class Comparison:
         X, y = self.holdout.take(X, y)
         if not len(y):
             return
+        self._columns.see(X)
         if not self.runs:
             self._begin(X, y)
         rows, self.rows = self._rows(X, y), self.rows + len(y)
@@ -91,11 +97,13 @@ class Comparison:
         return np.array([place[label] for label in found.tolist()], dtype=np.int64)[code]
 
     def _rows(self, X: Any, y: Any) -> Rows:
-        return Rows.of(X, y if self.classes is not None else (y - self._centre) / self._unit, self._scale)
+        return Rows.of(
+            X, y if self.classes is not None else (y - self._centre) / self._unit, self._columns, self._scale
+        )
 
     def _begin(self, X: Any, y: Any) -> None:
         """Make all models, as the first rows tell."""
-        self._scale, reach = Scale.of(X), 1.0
+        self._scale, reach = Scale.of(self._columns.scaled(X)), 1.0
         if self.classes is None:
             self._centre, self._unit = float(y.mean()), float(y.std()) or 1.0
             reach = float(np.abs(y - self._centre).max() / self._unit) or 1.0

@@ -47,18 +47,21 @@ def _style(learner: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _limits(learners: list[dict[str, Any]], what: str) -> tuple[float, float]:
-    """Return the ends of an axis for all errors but those that are much worse than a guess."""
+def _limits(learners: list[dict[str, Any]], what: str, curves: list[float] | None = None) -> tuple[float, float]:
+    """Return the ends of an axis for curves, and for all errors but those that are much worse than a guess."""
     guess = max(each[what] for each in learners if _style(each)["linestyle"] == ":")
     errors = [trial[what] for each in learners for trial in each.get("settings", [each])]
-    low, high = min(errors), max(error for error in errors if error <= WORST * guess)
+    errors = [error for error in errors if error <= WORST * guess] + (curves or [])
+    low, high = min(errors), max(errors)
     room = ROOM * (high - low) or 1.0
     return (0.0 if low <= NEAR_ZERO * high else low - room), high + room
 
 
 def _draw_curves(ax: Any, learners: list[dict[str, Any]], rows: int) -> None:
     """Draw the best setting of each learner, and the range of all of them as a band."""
-    (bottom, top), first = _limits(learners, "progressive_error"), min(16, rows)
+    first = min(16, rows)
+    seen = [each["curve"]["error"][each["curve"]["rows"] >= first] for each in learners if not each["diverged"]]
+    bottom, top = _limits(learners, "progressive_error", np.concatenate(seen).tolist())
     for each in learners:
         style = _style(each)
         trials = each.get("settings", [each])
@@ -67,9 +70,10 @@ def _draw_curves(ax: Any, learners: list[dict[str, Any]], rows: int) -> None:
         if len(trials) > 1:
             ax.fill_between(x, every.min(axis=0), np.minimum(every.max(axis=0), 2 * top), color=style["color"],
                             alpha=0.10, linewidth=0)  # fmt: skip
-        seen = each["curve"]["rows"] >= first
+        shown = x >= first
         name = f"{each['learner']}, {each['setting']} {each['value']:g}" if each["setting"] else each["learner"]
-        ax.plot(each["curve"]["rows"][seen], each["curve"]["error"][seen], label=name, **style)
+        name += " (diverged)" if each["diverged"] else ""
+        ax.plot(x[shown], each["curve"]["error"][shown], label=name, **style)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlim(first, 1.06 * rows)

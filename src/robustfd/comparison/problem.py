@@ -30,6 +30,40 @@ class Problem:
         return total if self.classes else np.sqrt(total)
 
 
+class Columns:
+    """How large the values of each column are so far, for learners that have to be told.
+
+    Columns of arrays are standardised, those of sparse rows divided by their largest size. What is missing counts as
+    the mean, among sparse rows as 0.
+    """
+
+    def __init__(self) -> None:
+        self._scaler: Any = None
+
+    def see(self, X: Any) -> None:
+        """Take in some rows."""
+        from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+        if self._scaler is None:
+            self._scaler = MaxAbsScaler() if sp.issparse(X) else StandardScaler()
+        with np.errstate(all="ignore"):
+            self._scaler.partial_fit(X)
+
+    def filled(self, X: Any) -> Any:
+        """Return rows with nothing missing."""
+        values = X.data if sp.issparse(X) else X
+        if not (missing := np.isnan(values)).any():
+            return X
+        if sp.issparse(X):
+            return type(X)((np.where(missing, 0.0, values), X.indices, X.indptr), shape=X.shape)
+        return np.where(missing, np.nan_to_num(self._scaler.mean_), X)
+
+    def scaled(self, X: Any) -> Any:
+        """Return rows with nothing missing and all columns of about the same size."""
+        with np.errstate(all="ignore"):
+            return self._scaler.transform(self.filled(X))
+
+
 class Scale(NamedTuple):
     """How large rows are: their usual length, and the usual size of their entries that are not 0."""
 
@@ -45,17 +79,20 @@ class Scale(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows: as they are, of length about 1, and these with a constant feature as large as the others are."""
+    """Some rows: as they are, with nothing missing, and scaled, without and with a constant feature of usual size."""
 
     X: Any
+    filled: Any
     scaled: Any
     with_constant: Any
     y: Any
 
     @classmethod
-    def of(cls, X: Any, y: Any, scale: Scale) -> "Rows":
-        """Return the rows X, usually of this scale, with what is to be learnt of them."""
-        scaled, constant = X / scale.length, np.full((X.shape[0], 1), scale.entry / scale.length)
+    def of(cls, X: Any, y: Any, columns: Columns, scale: Scale) -> "Rows":
+        """Return the rows X with what is to be learnt of them; once columns are scaled, rows are of this scale."""
+        scaled, constant = columns.scaled(X) / scale.length, np.full((X.shape[0], 1), scale.entry / scale.length)
         if sp.issparse(X):
-            return cls(X, scaled, sp.hstack([scaled, sp.csr_array(constant)], format="csr"), y)
-        return cls(X, scaled, np.hstack([scaled, constant]), y)
+            whole = sp.hstack([scaled, sp.csr_array(constant)], format="csr")
+        else:
+            whole = np.hstack([scaled, constant])
+        return cls(X, columns.filled(X), scaled, whole, y)

@@ -91,10 +91,13 @@ class Estimator(Runner):
 
     def _learn(self, rows: Rows) -> None:
         more = {"classes": np.arange(self.problem.classes)} if self.problem.classes else {}
-        self.model.partial_fit(rows.X, rows.y, **more)
+        self.model.partial_fit(self._taken(rows), rows.y, **more)
 
     def _predict(self, rows: Rows) -> Any:
-        return self.model.predict(rows.X)
+        return self.model.predict(self._taken(rows))
+
+    def _taken(self, rows: Rows) -> Any:
+        return rows.X if self.model.__sklearn_tags__().input_tags.allow_nan else rows.filled
 
     def curve(self) -> tuple[Any, Any]:
         """Return numbers of rows and the progressive error after each."""
@@ -113,9 +116,13 @@ class Linear(Runner):
         y, x = rows.y, self._taken(rows)
         if self.problem.classes:
             y = np.where(y[:, None] == np.arange(self.problem.outputs) + (self.problem.outputs == 1), 1.0, -1.0)
-        margins = np.column_stack([model.learn(x, labels) for model, labels in zip(self.models, np.atleast_2d(y.T))])
+        found = [judged(model, x, labels) for model, labels in zip(self.models, np.atleast_2d(y.T))]
+        count = min(map(len, found))
+        margins = np.column_stack([each[:count] for each in found])
         fine = np.isfinite(margins).all(axis=1)
-        self.tally(np.where(fine, self._decide(margins), np.nan), rows.y)
+        self.tally(np.where(fine, self._decide(margins), np.nan), rows.y[:count])
+        if count < len(rows.y):
+            raise OverflowError("Weights are not finite.")
 
     def _predict(self, rows: Rows) -> Any:
         x = self._taken(rows)
@@ -128,6 +135,18 @@ class Linear(Runner):
         if not self.problem.classes:
             return margins[:, 0].clip(-self.reach, self.reach)
         return margins[:, 0] > 0 if self.problem.outputs == 1 else margins.argmax(axis=1)
+
+
+def judged(model: Any, x: Any, labels: Any) -> Any:
+    """Return the margins of rows before they were learnt, up to the row that makes the weights overflow."""
+    try:
+        return model.learn(x, labels)
+    except OverflowError:  # none of them was learnt
+        if len(labels) == 1:
+            return np.empty(0)
+        half = len(labels) // 2
+        first = judged(model, x[:half], labels[:half])
+        return first if len(first) < half else np.concatenate([first, judged(model, x[half:], labels[half:])])
 
 
 class Batches(Runner):

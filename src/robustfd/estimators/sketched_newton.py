@@ -173,6 +173,22 @@ class _Untuned(OnlineEstimator):
         results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
         return results[0] if len(results) == 1 else results
 
+    @property
+    def effects_(self) -> Floats:
+        """What features usually add to predictions (1 or n_classes, n_features + columns in which values were missing).
+
+        That is the weight times the root mean square of the feature, less its mean if it is seldom 0, times the share
+        of rows where it is not 0. The last features are those of `missing_columns_`: that a value is missing there.
+        """
+        self._require_rows()
+        return np.ascontiguousarray(self._model.effects()[: self.n_features_in_ + len(self._missing)].T)
+
+    @property
+    def missing_columns_(self) -> NDArray[np.int64]:
+        """The columns in which a value was missing, in the order in which that first occurred."""
+        self._require_rows()
+        return np.array(self._missing, np.int64)
+
     def _widen(self, d: int) -> None:
         self._model.widen(d)
 

@@ -503,6 +503,17 @@ class UntunedState:
         intercept = intercept - e.features.centre[0] @ effect[centred - 1]
         return effect, intercept
 
+    def effects(self) -> Floats:
+        """Return what features (d, outputs) usually add to predictions, with the sign of their weights.
+
+        That is the weight times the usual size of the feature, the root of its mean square about its centre, and the
+        share of rows where it is not 0.
+        """
+        table, rows = self.experts.features.table[1:], max(self.experts.features.totals["rows"][0], 1.0)
+        share = np.where(table["number"] > 0, 1.0, np.minimum(table["count"] / rows, 1.0))
+        effects: Floats = self.linear_model()[0] * (share * np.sqrt(table["square"]))[:, None]
+        return effects
+
     def _offset_and_unit(self) -> tuple[float, float]:
         """Return by which offset and unit the output of the experts becomes a prediction, or the logarithm of one."""
         targets = self.experts.mix.targets[0]

@@ -106,7 +106,7 @@ def open_stream(
     missing : {"error", "zero", "nan"}, default="error"
         What becomes of cells of tables that are missing, among numbers, dates and times, and of NaN and None in
         iterables. With "nan" they are NaN, and text that is missing in tables is the category "", as empty text is;
-        else it has no entry.
+        else it has no entry. Formats without cells pass over "nan".
     unseen : {"error", "drop"}, default="error"
         What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
     unlabelled : {"keep", "skip"}, default="keep"
@@ -170,6 +170,8 @@ def open_stream(
     options = {key: value for key, value in given.items() if value is not None}
     if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow", "jsonl"):
         del options["target"]
+    if missing == "nan" and "missing" not in known:
+        del options["missing"]
     for key in {"unseen", "unlabelled", "n_features"} - set(known):
         options.pop(key, None)
     if wrong := sorted(options.keys() - set(known)):

@@ -1,0 +1,161 @@
+"""`robustfd train table.csv --target y`: a table as people have them, with nothing to say but the target."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import robustfd
+from robustfd.cli._talk import as_options
+
+
+def write_table(path, n=300, seed=0, labels=True):
+    """Write orders: ids, dates, gaps, text, booleans; the label depends on all but the id."""
+    rng = np.random.default_rng(seed)
+    with open(path, "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["order id", "placed", "amount", "age", "city", "member", "note", "weight", "returned"])
+        for k in range(n):
+            day, month, amount, age = rng.integers(1, 28), rng.integers(1, 13), rng.gamma(2, 30), rng.integers(18, 90)
+            city, member = rng.choice(["Bern", "Genève", "Zürich"]), bool(rng.integers(2))
+            gap = rng.random() < 0.2
+            score = amount / 60 - 1 + (city == "Bern") - member + 1.5 * gap + 0.3 * rng.standard_normal()
+            lines.writerow([
+                f"A{k:05d}", f"2026-{month:02d}-{day:02d}", "" if rng.random() < 0.1 else f"{amount:.2f}",
+                "" if gap else age, city, "true" if member else "false", "" if k % 3 else "gift, wrapped",
+                k % 3 + 1, ("yes" if score > 0 else "no") if labels else "",
+            ])  # fmt: skip
+    return path
+
+
+def test_a_table_needs_nothing_but_its_target(run, tmp_path):
+    table, model = write_table(tmp_path / "orders.csv"), tmp_path / "m.rfd"
+    done = run("train", table, "--target", "returned", "-o", model, "--json")
+    assert done.status == 0, done.err
+    assert done.json["rows"] == 300 and done.json["classes"] == ["no", "yes"]
+    judged = run("evaluate", model, table, "--json").json
+    assert judged["rows"] == 300 and judged["accuracy"] > 0.8
+    predicted = run("predict", model, table)
+    assert predicted.status == 0 and len(predicted.out.splitlines()) == 301, predicted.err
+
+
+def test_what_was_said_when_training_need_not_be_said_again(run, tmp_path):
+    table, model = write_table(tmp_path / "orders.csv"), tmp_path / "m.rfd"
+    said = ("--target", "returned", "--id", "order id", "--drop", "note,placed", "--weight", "weight")
+    done = run("train", table, *said, "--categories", "onehot", "-o", model, "--json")
+    assert done.status == 0, done.err
+    assert done.json["features"] == 3 + 3  # amount, age, member; three cities
+    new = write_table(tmp_path / "new.csv", 20, seed=1, labels=False)
+    predicted = run("predict", model, new)
+    assert predicted.status == 0, predicted.err
+    lines = list(csv.reader(predicted.out.splitlines()))
+    assert lines[0] == ["prediction", "order id"]
+    assert [line[1] for line in lines[1:]] == [f"A{k:05d}" for k in range(20)]
+    assert run("evaluate", model, table, "--json").json["accuracy"] > 0.8
+
+
+def test_weights_count(run, tmp_path):
+    table = write_table(tmp_path / "orders.csv")
+    for name, more in (("a", ("--drop", "weight")), ("b", ("--weight", "weight"))):
+        assert run("train", table, "--target", "returned", "-o", tmp_path / name, *more).status == 0
+    a, b = (robustfd.load(tmp_path / name) for name in "ab")
+    assert a.n_features_in_ == b.n_features_in_ and not np.allclose(a.coef_, b.coef_)
+
+
+def test_gaps_taken_for_zero_when_training_are_so_ever_after(run, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("x,z,y\n" + "".join(f"{k if k % 4 else ''},{k % 7},{k % 4}\n" for k in range(1, 200)))
+    model = tmp_path / "m.rfd"
+    more = ("--task", "regression", "--missing", "zero")
+    assert run("train", table, "-o", model, *more).status == 0
+    (tmp_path / "gap.csv").write_text("x,z\n,3\n")
+    (tmp_path / "zero.csv").write_text("x,z\n0,3\n")
+    gap, zero = (run("predict", model, tmp_path / name).out for name in ("gap.csv", "zero.csv"))
+    assert gap == zero != ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("train", "--learner", "rfdson", "--target", "returned"), ("sketch", "-m", "5")],
+)
+def test_others_say_what_to_do_about_gaps(run, tmp_path, arguments):
+    table = write_table(tmp_path / "orders.csv")
+    done = run(arguments[0], table, *arguments[1:], "-o", tmp_path / "m.rfd")
+    assert done.status == 1 and "is missing (--missing zero" in done.err
+    assert "--drop" in done.err and "--on-error skip" in done.err
+    done = run(arguments[0], table, *arguments[1:], "--missing", "nan", "-o", tmp_path / "m.rfd")
+    assert done.status == 2 and "--missing nan is for the learner newton" in done.err
+
+
+def test_compare_takes_gaps_too(run, tmp_path):
+    table = tmp_path / "t.csv"
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 3))
+    y = (x[:, 0] * 2 + x[:, 1] > 0).astype(int)
+    text = [f"{a if rng.random() < 0.9 else ''},{b},{c},{t}" for (a, b, c), t in zip(x.tolist(), y.tolist())]
+    table.write_text("\n".join(["a,b,c,y", *text]) + "\n")
+    done = run("compare", table, "--quick", "--json")
+    assert done.status == 0, done.err
+    assert not any(each["diverged"] for each in done.json["learners"])
+
+
+@pytest.mark.parametrize("loss, more", [("absolute", ()), ("quantile", ("--quantile", "0.9")), ("poisson", ())])
+def test_losses_of_a_regression(run, tmp_path, loss, more):
+    rng = np.random.default_rng(0)
+    rows = [f"{a},{rng.poisson(np.exp(a))}" for a in rng.random(500).tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *rows]) + "\n")
+    model = tmp_path / "m.rfd"
+    done = run("train", tmp_path / "t.csv", "--task", "regression", "--loss", loss, *more, "-o", model)
+    assert done.status == 0, done.err
+    kept = robustfd.load(model)
+    assert kept.loss == loss and kept.quantile == (0.9 if more else 0.5)
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (("--loss", "quantile"), "--quantile"),
+        (("--quantile", "0.1"), "--loss quantile"),
+        (("--loss", "poisson", "--task", "classification"), "is for regression"),
+        (("--loss", "absolute", "--learner", "rfdson"), "the learner newton"),
+    ],
+)
+def test_losses_that_make_no_sense_are_refused(run, svm, tmp_path, more, said):
+    done = run("train", svm, "--task", "regression", *more, "-o", tmp_path / "m.rfd")
+    assert done.status == 2 and said in done.err
+
+
+@pytest.mark.parametrize(
+    "said, spelt",
+    [
+        ("missing='zero' takes it for 0, drop=['a b'] leaves", "--missing zero takes it for 0, --drop a b leaves"),
+        ("hash_bits must be at most 30, got 40.", "--hash-bits must be at most 30, got 40."),
+        ("n_features=12 are wanted.", "--features 12 are wanted."),
+        (
+            "Leave it out (drop=, or columns= for those to keep).",
+            "Leave it out (--drop, or --columns for those to keep).",
+        ),
+        ("columns=['a', 'b'] has the target in it, 'a'", "--columns a,b has the target in it, 'a'"),
+        ("categories='onehot' and hash_bits=3: give one", "--categories onehot and --hash-bits 3: give one"),
+        ("header=False, zero_based=True", "--no-header, --zero-based"),
+        ("The column 'drop' is missing at 3=3.", "The column 'drop' is missing at 3=3."),
+    ],
+)
+def test_messages_spell_options_as_the_command_does(said, spelt):
+    assert as_options(said) == spelt
+
+
+def test_inspect_ranks_by_effect_and_names_what_is_missing(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(600):
+        tiny, huge, gap = 1e-4 * rng.standard_normal(), 1e4 * rng.standard_normal(), rng.random() < 0.3
+        y = 0.2 * tiny / 1e-4 + 2 * huge / 1e4 + 4 * gap
+        lines.append(f"{tiny},{huge},{'' if gap else 1 + 0.1 * rng.standard_normal()},{y}")
+    (tmp_path / "t.csv").write_text("\n".join(["tiny,huge,gappy,y", *lines]) + "\n")
+    assert run("train", tmp_path / "t.csv", "-o", tmp_path / "m.rfd").status == 0
+    found = run("inspect", tmp_path / "m.rfd", "--json").json["weights"][""]
+    assert [each["feature"] for each in found[:2]] == ["huge", "gappy is missing"]
+    sizes = {each["feature"]: each["effect"] for each in found}
+    assert sizes["huge"] == pytest.approx(2, rel=0.2) and sizes["tiny"] == pytest.approx(0.2, rel=0.3)
+    assert "gappy is missing" in run("inspect", tmp_path / "m.rfd").out
