@@ -186,7 +186,7 @@ def test_names_parameters_and_classes():
     learner.learn(frame, y)
     restored = again(learner)
     assert list(restored.feature_names_in_) == list("abcdefghü")
-    assert restored.get_params() | learner.get_params() == restored.get_params()  # there may be parameters since
+    assert restored.get_params() == learner.get_params()
     assert learner.learn(frame, y).tobytes() == restored.learn(frame, y).tobytes()
     with pytest.raises(ValueError, match="feature names"):
         restored.learn(frame[list("bacdefghü")], y)
@@ -273,8 +273,9 @@ def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
         return
     # The second edition of that learner predicts what the first did, in float32, and goes on in its own way.
     before = RECORDED[name]
-    for part in ("kind", "params", "feature_names", "classes", "vocabulary"):
+    for part in ("kind", "feature_names", "classes", "vocabulary"):
         assert found[part] == before[part]
+    assert before["params"].items() <= found["params"].items()  # others have come since
     for part in ("n_samples_seen", "progressive_loss", "loss_by_rows"):
         assert_close(found["now"][part], before["now"][part])
     (predicted,) = {"margins", "predictions", "chances"} & found["now"].keys()
