@@ -1,6 +1,7 @@
 """Downloads from a server that may lie, stall or break off: whole and checked, or an error that helps."""
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -10,6 +11,7 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -255,6 +257,7 @@ def test_no_part_is_ever_seen_under_the_final_name(publish, server, cache):
 PROCESS = """
 import sys
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from robustfd import datasets
 from robustfd.datasets.registry import REGISTRY, File, Split
 address, sha256, n, nonzeros = sys.argv[1:]
@@ -401,3 +404,38 @@ def test_a_few_bytes_that_unpack_to_very_many(publish, server, cache, monkeypatc
     with pytest.raises(datasets.DatasetError, match="real-sim has more than the [0-9]+ bytes it should have"):
         datasets.load("real-sim")
     assert names_in(cache) == []
+
+
+def test_the_page_of_a_redirection_is_not_read(tmp_path):
+    """It may be endless."""
+    sent = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/there":
+                self.send_response(200)
+                self.send_header("Content-Length", "5")
+                self.end_headers()
+                self.wfile.write(b"there")
+                return
+            self.send_response(302)
+            self.send_header("Location", "/there")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(1000):  # 100 MB, far beyond what the system keeps for a reader
+                    self.wfile.write(b"x" * 100_000)
+                    sent.append(100_000)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        _http.download(f"http://127.0.0.1:{server.server_port}/here", tmp_path / "part", lambda *_: None, None)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert (tmp_path / "part").read_bytes() == b"there"
+    assert sum(sent) < 50_000_000

@@ -29,6 +29,18 @@ class _Dropped(Exception):
     """An attempt whose answer ended early; another may go on from there."""
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Goes to where a server redirects to, without reading the page that says so, which may be endless."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """Return the request of the new address."""
+        fp.close()
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_opener = urllib.request.build_opener(_Redirects)
+
+
 def download(address: str, part: Path, report: Report, most: int | None) -> None:
     """Fetch an address into `part`, behind the bytes that it already has.
 
@@ -59,7 +71,7 @@ def _attempt(address: str, part: Path, report: Report, most: int | None) -> None
     if start:
         headers["Range"] = f"bytes={start}-"
     try:
-        response = urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT)
+        response = _opener.open(urllib.request.Request(address, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 416 and start:  # nothing behind what is there: all of it, or another file's
