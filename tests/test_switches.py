@@ -102,7 +102,7 @@ def test_an_error_while_a_name_is_resolved_shows_its_cause(monkeypatch):
         raise AttributeError("module 'numpy' has no attribute 'float'")
 
     monkeypatch.delitem(vars(robustfd), "merge", raising=False)
-    monkeypatch.setattr(robustfd, "import_module", broken)
+    monkeypatch.setattr("robustfd._lazy.import_module", broken)
     with pytest.raises(ImportError, match="robustfd.merge could not be imported: module 'numpy' has no") as caught:
         from robustfd import merge  # noqa: F401
     assert isinstance(caught.value.__cause__, AttributeError)

@@ -52,7 +52,8 @@ wide = sp.random_array((300, 3000), density=0.01, format="csr", rng=rng)
 forms = [x, x.astype(np.float32), np.asfortranarray(x), sp.csr_matrix(x), sp.csc_matrix(x.astype(np.float32)), wide]
 for form in forms:
     targets = np.where(np.arange(form.shape[0]) % 3 == 0, 1.0, -1.0)
-    learners = [robustfd.OnlineNewton(sketch, 5, alpha0=1.0) for sketch in ("rfd", "fd", "pfd", "rp", "oja")]
+    sketches = ("rfd", "fd", "pfd", "rp", "oja")
+    learners = [robustfd.OnlineNewton(sketch, 5, alpha0=100.0, random_state=0) for sketch in sketches]
     for model in (*learners, robustfd.AdaGrad(), robustfd.OnlineGradientDescent()):
         model.learn(form, targets)
         model.decision_function(form)

@@ -88,6 +88,7 @@ def _learners(x: Any) -> None:
             model = SketchedNewtonClassifier(sketch_size=size).fit(x, _targets(x, classes))
             model.partial_fit(x[:3], _targets(x, classes)[:3])
             model.predict_proba(x)
+            model.contributions(x)
         SketchedNewtonRegressor(sketch_size=size).fit(x, _targets(x, 0)).predict(x)
     SketchedNewtonRegressor(loss="huber").fit(x, _targets(x, 0)).predict(x)
 
@@ -96,7 +97,7 @@ def _paper_learners(x: Any) -> None:
     from robustfd import AdaGrad, OnlineGradientDescent, OnlineNewton, RFDSONClassifier, RFDSONRegressor
 
     y, number = 2.0 * _targets(x, 2) - 1.0, _targets(x, 0)
-    newton = [OnlineNewton(sketch, 10, alpha0=1.0) for sketch in ("rfd", "rp", "oja")]
+    newton = [OnlineNewton(sketch, 10, alpha0=100.0, random_state=0) for sketch in ("rfd", "rp", "oja")]
     newton += [OnlineNewton(domain="ball"), OnlineNewton("full", alpha0=1.0)]
     for model in (*newton, AdaGrad(), OnlineGradientDescent(), OnlineGradientDescent(domain="ball")):
         if getattr(model, "sketch", None) != "full" or x.shape[1] == FEW:
@@ -167,10 +168,14 @@ def _write(folder: Path) -> list[str]:
     lines = [" ".join([str(label), *(f"{j}:{v:.17g}" for j, v in enumerate(row, 1))]) for row, label in zip(x, y)]
     (folder / "numbers.svm").write_text("\n".join(lines) + "\n")
     (folder / "names.svm").write_text("\n".join(line.replace(" 1:", " red:") for line in lines) + "\n")
+    vw = [" ".join([str(label), "|", *(f"{j}:{v:.17g}" for j, v in enumerate(row, 1))]) for row, label in zip(x, y)]
+    (folder / "numbers.vw").write_text("\n".join(vw) + "\n")
+    (folder / "names.vw").write_text("\n".join(line.replace("| 1:", "|a red:") for line in vw) + "\n")
     np.save(folder / "rows.npy", x)
     sp.save_npz(folder / "rows.npz", sp.csr_array(x))
+    files = ["numbers.svm", "names.svm", "numbers.vw", "names.vw", "rows.npy", "rows.npz"]
     if find_spec("pyarrow") is None:
-        return ["numbers.svm", "names.svm", "rows.npy", "rows.npz"]
+        return files
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -182,7 +187,7 @@ def _write(folder: Path) -> list[str]:
     pq.write_table(
         pa.table(columns | {"colour": ["red" if v > 0 else "blue" for v in x[:, 0]], "y": y}), folder / "text.parquet"
     )
-    return ["numbers.svm", "names.svm", "rows.npy", "rows.npz", "text.csv", "numbers.csv", "text.parquet"]
+    return [*files, "text.csv", "numbers.csv", "text.parquet"]
 
 
 def _read(file: Path) -> None:
