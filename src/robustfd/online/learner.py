@@ -3,7 +3,7 @@
 import copy
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import progress
 from robustfd.online.block import UNKEPT
 from robustfd.online.losses import LOSSES, Loss
@@ -96,7 +97,9 @@ def all_or_nothing(learner: Any, states: Sequence[Any], extent: Extent) -> Itera
     kept = [state.keep(extent if state.sparse else everything) for state in states]
     tallied = progress.copy()
     try:
-        yield
+        # Products are small. To set threads takes as long as to learn a few rows.
+        with one_blas_thread() if extent.rows > FEW else nullcontext():
+            yield
         if not all(state.is_sound(before) for state, before in zip(states, kept, strict=True)):
             raise overflow(learner)
     except BaseException:
