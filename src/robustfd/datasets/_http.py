@@ -34,7 +34,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         """Return the request of the new address."""
-        fp.close()
+        fp.read = lambda *_: b""  # what urllib calls before it closes the connection
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

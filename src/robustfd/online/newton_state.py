@@ -19,7 +19,7 @@ from robustfd.online.block import (
     step_rows,
 )
 from robustfd.online.dense_basis import DenseBasis
-from robustfd.online.rows import LARGEST_NUMBER, Batch, Extent, Floats
+from robustfd.online.rows import GROWTH, LARGEST_NUMBER, Batch, Extent, Floats
 from robustfd.online.settings import BALL, NEXT, Settings
 from robustfd.online.shrink import end_block, open_change
 from robustfd.online.snapshot import Parts
@@ -29,8 +29,6 @@ _step_rows, _end_block = entry(step_rows), entry(end_block)
 
 # What rows of a block leave for later rows, in the order of snapshots. The other fields of ROW are scratch.
 SAVED = ("c2", "step", "along_k", "along_n", "one_n", "kk", "kn", "nn", "extra")
-
-GROWTH = 1e70  # a row whose square is more than so many times those before it is too large
 
 
 class NewtonState:

@@ -15,6 +15,7 @@ FLOAT64 = np.dtype(np.float64)
 CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
 FEW = 8  # rows of a call that are not worth checking before it
 LARGEST = 1e150  # squares of larger numbers overflow
+GROWTH = 1e70  # a call after which numbers are so many times as large as before has a row that is too large
 LARGEST_NUMBER = 1e70  # of a state that goes on: products of four of them are finite
 
 

@@ -16,7 +16,7 @@ from robustfd._compile import entry, inner
 from robustfd._container import Document, Tensors
 from robustfd.online.block import CALM, UNKEPT
 from robustfd.online.progress import tally_all
-from robustfd.online.rows import FEW, CsrRows, Extent, Floats, are_usable
+from robustfd.online.rows import FEW, GROWTH, LARGEST_NUMBER, CsrRows, Extent, Floats, are_usable
 from robustfd.online.settings import Settings
 from robustfd.online.snapshot import Parts
 
@@ -56,6 +56,11 @@ def row_of(rows: CsrRows, i: int) -> Row:
 def _all_columns(d: int) -> Any:
     """Return the indices and the indptr that dense rows go in with."""
     return np.arange(d, dtype=np.int32), np.empty(0, np.int64)
+
+
+def _largest(arrays: list[Any]) -> float:
+    """Return the largest number of arrays, by its size."""
+    return max((float(np.abs(each).max(initial=0.0)) for each in arrays), default=0.0)
 
 
 class RowState:
@@ -141,7 +146,13 @@ class RowState:
             return True
         with np.errstate(all="ignore"):
             arrays = [*(array[where] for array, where in self._changed(kept[0])), self.weights()]
-        return all(bool(np.isfinite(each).all()) for each in arrays)
+        if not all(bool(np.isfinite(each).all()) for each in arrays):
+            return False
+        seen, *before = kept[1]
+        after = _largest(arrays)
+        if self.settings.alpha0 == 0.0 or int(seen[0]) == 0:  # without alpha0 numbers have no scale of their own
+            return True
+        return after <= LARGEST_NUMBER or after <= GROWTH * _largest(before)
 
     def let_go(self) -> None:
         """Take note that nobody will call `undo`."""
