@@ -148,9 +148,12 @@ class NewtonState:
         return after <= GROWTH * before  # after a row that is far larger than those before, usual rows would overflow
 
     def _size(self) -> float:
-        """Return the largest number among eigenvalues and products of rows."""
+        """Return the largest number among eigenvalues, products of rows, and what rows add to the Hessian."""
         arrays = self.pack()[1]
-        return max(float(np.abs(arrays[name]).max(initial=0.0)) for name in ("gram", "lam") if name in arrays)
+        with np.errstate(over="ignore"):
+            added = arrays["rows"][:, SAVED.index("c2")] * np.diagonal(arrays["gram"])
+        sizes = (arrays["gram"], arrays["lam"], added)
+        return max(float(np.abs(each).max(initial=0.0)) for each in sizes)
 
     def let_go(self) -> None:
         """Take note that nobody will call `undo`."""
