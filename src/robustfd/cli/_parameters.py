@@ -27,6 +27,14 @@ Files = Annotated[
     ),
 ]
 Output = Annotated[Path, WRITE, typer.Option("-o", "--output", help="Output file.", show_default=False)]
+TableOutput = Annotated[
+    Path | None,
+    WRITE,
+    typer.Option("-o", "--output", help="CSV, TSV or Parquet; CSV on standard output by default.", show_default=False),
+]
+SketchSize = Annotated[
+    int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch; larger is more accurate.")
+]
 
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:

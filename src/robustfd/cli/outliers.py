@@ -1,12 +1,10 @@
 """`robustfd outliers`: how far each row of files is from the others, and which are too far."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import WRITE
-from robustfd.cli._parameters import Files, Reading, Talk, command
+from robustfd.cli._parameters import Files, Reading, SketchSize, TableOutput, Talk, command
 
 
 @command
@@ -19,14 +17,8 @@ def outliers(
             help="Share of rows that are outliers, up to 0.5; by default what their distances tell.", show_default=False
         ),
     ] = None,
-    sketch_size: Annotated[
-        int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch; larger is more accurate.")
-    ] = 50,
-    output: Annotated[
-        Path | None,
-        WRITE,
-        typer.Option("-o", "--output", help="CSV, TSV or Parquet; standard output by default.", show_default=False),
-    ] = None,
+    sketch_size: SketchSize = 50,
+    output: TableOutput = None,
     reading: Reading,
     talk: Talk,
 ) -> None:

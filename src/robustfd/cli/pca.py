@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import READ, WRITE
-from robustfd.cli._parameters import Files, Reading, Talk, command
+from robustfd.cli._guard import READ
+from robustfd.cli._parameters import Files, Reading, TableOutput, Talk, command
 
 Sketch = Annotated[
     Path, READ, typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center`.", show_default=False)
@@ -19,11 +19,7 @@ def pca(
     files: Files,
     *,
     components: Annotated[int, typer.Option("-k", "--components", min=1, help="How many components.")] = 10,
-    output: Annotated[
-        Path | None,
-        WRITE,
-        typer.Option("-o", "--output", help="CSV, TSV or Parquet; standard output by default.", show_default=False),
-    ] = None,
+    output: TableOutput = None,
     reading: Reading,
     talk: Talk,
 ) -> None:

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import READ, WRITE
-from robustfd.cli._parameters import Files, Reading, Talk, command
+from robustfd.cli._guard import READ
+from robustfd.cli._parameters import Files, Reading, TableOutput, Talk, command
 
 Model = Annotated[
     Path, READ, typer.Argument(metavar="MODEL", help="A file that `robustfd train` wrote.", show_default=False)
@@ -18,13 +18,7 @@ def predict(
     model: Model,
     files: Files,
     *,
-    output: Annotated[
-        Path | None,
-        WRITE,
-        typer.Option(
-            "-o", "--output", help="CSV, TSV or Parquet; CSV on standard output by default.", show_default=False
-        ),
-    ] = None,
+    output: TableOutput = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Also the probability of each class.")] = False,
     reading: Reading,
     talk: Talk,

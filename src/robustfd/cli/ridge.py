@@ -1,12 +1,10 @@
 """`robustfd ridge`: ridge regression of files by a sketch, as a table of weights."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from robustfd.cli._guard import WRITE
-from robustfd.cli._parameters import Files, Reading, Talk, command
+from robustfd.cli._parameters import Files, Reading, SketchSize, TableOutput, Talk, command
 
 
 @command
@@ -16,14 +14,8 @@ def ridge(
     regularization: Annotated[
         float, typer.Option("-r", "--regularization", min=0.0, help="Multiple of the squared norm of the weights.")
     ] = 1.0,
-    sketch_size: Annotated[
-        int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch; larger is more accurate.")
-    ] = 50,
-    output: Annotated[
-        Path | None,
-        WRITE,
-        typer.Option("-o", "--output", help="CSV, TSV or Parquet; standard output by default.", show_default=False),
-    ] = None,
+    sketch_size: SketchSize = 50,
+    output: TableOutput = None,
     reading: Reading,
     talk: Talk,
 ) -> None:

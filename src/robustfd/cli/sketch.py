@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._parameters import Files, Keeping, Output, Reading, Talk, command
+from robustfd.cli._parameters import Files, Keeping, Output, Reading, SketchSize, Talk, command
 
 METHODS = {
     "rfd": "RobustFrequentDirections", "fd": "FrequentDirections", "pfd": "ParameterizedFrequentDirections",
@@ -21,7 +21,7 @@ def sketch(
     files: Files,
     output: Output,
     *,
-    sketch_size: Annotated[int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch.")] = 50,
+    sketch_size: SketchSize = 50,
     method: Annotated[Method, typer.Option(help="Which sketch.")] = Method.rfd,
     center: Annotated[bool, typer.Option("--center", help="Subtract the mean: for covariances and PCA.")] = False,
     alpha0: Annotated[float, typer.Option(min=0.0, help="Start from this multiple of the identity.")] = 0.0,
