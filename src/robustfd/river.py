@@ -189,23 +189,32 @@ class RFDSONClassifier(_Classifier):
         Weights are kept to |w'x| <= bound.
     fit_intercept
         Whether a feature of value 1 is added.
+    normalize_rows
+        Whether each row is divided by its Euclidean length.
     """
 
     def __init__(
         self,
         sketch_size: int = 20,
-        alpha0: float = 0.0,
+        alpha0: float = 1.0,
         loss: Literal["squared", "logistic", "squared_hinge", "hinge"] = "squared",
         bound: float = 1.0,
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
+        normalize_rows: bool = True,
     ):
         self.sketch_size = sketch_size
         self.alpha0 = alpha0
         self.loss = loss
         self.bound = bound
         self.fit_intercept = fit_intercept
+        self.normalize_rows = normalize_rows
         self._model = rfdson.RFDSONClassifier(
-            sketch_size, alpha0=alpha0, loss=loss, bound=bound, fit_intercept=fit_intercept
+            sketch_size,
+            alpha0=alpha0,
+            loss=loss,
+            bound=bound,
+            fit_intercept=fit_intercept,
+            normalize_rows=normalize_rows,
         )
 
 
@@ -231,7 +240,7 @@ class RFDSONRegressor(_Regressor):
     def __init__(
         self,
         sketch_size: int = 20,
-        alpha0: float = 0.0,
+        alpha0: float = 1.0,
         loss: Literal["squared", "absolute", "huber"] = "squared",
         bound: Literal["auto"] | float = "auto",
         fit_intercept: bool = True,

@@ -131,7 +131,7 @@ NONSENSE = [
     ("rfdson@dense", {"tensors": {"states.1.basis": lambda a: a[:-1]}}),
     ("rfdson@dense", {"document": {"states/1/sparse": True}}),
     ("rfdson@dense", {"document": {"params/sketch_size": 10**6}}),
-    ("rfdson@dense", {"document": {"params/fit_intercept": True}}),
+    ("rfdson@dense", {"document": {"params/fit_intercept": False}}),
     ("rfdson-numbers@dense", {"document": {"states/0/unit": -1.0}}),
     ("rfdson-numbers@dense", {"document": {"states/0/unit": REMOVED}}),
     ("rfdson-numbers@dense", {"document": {"params/bound": "big"}}),

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import scale
 
 from robustfd import OnlineNewton, RFDSONClassifier, RFDSONRegressor
 from robustfd.estimators._probabilities import nearest_distribution
 from tests.estimators.online_faces import assert_same, stream
+
+PAPER = {"alpha0": 0.0, "fit_intercept": False, "normalize_rows": False}  # its experiments
 
 
 def scaled(X):
@@ -22,7 +26,7 @@ def test_two_classes_are_the_paper_s_learner(loss, alpha0, wide):
     X = scaled(X)
     if wide:
         X = sp.hstack([sp.csr_array(X), sp.csr_array((150, 600))], format="csr")
-    model = RFDSONClassifier(4, alpha0=alpha0, loss=loss, bound=1.5).fit(X, y)
+    model = RFDSONClassifier(4, **{**PAPER, "alpha0": alpha0}, loss=loss, bound=1.5).fit(X, y)
     rate = "1/sqrt(t)" if loss == "hinge" else "1/t"
     learner = OnlineNewton("rfd", 4, alpha0=alpha0, loss=loss, bound=1.5, rate=rate)
     learner.learn(X, 2.0 * y - 1)
@@ -41,7 +45,7 @@ def test_more_classes_are_as_many_learners(wide, classes):
     X, one = scaled(X), np.ones((400, 1))
     if wide:
         X = sp.hstack([sp.csr_array(X), sp.csr_array((400, 600))], format="csr")
-    model = RFDSONClassifier(4, fit_intercept=True).fit(X, y)
+    model = RFDSONClassifier(4, **{**PAPER, "fit_intercept": True}).fit(X, y)
     assert len(model.classes_) == classes
     with_one = sp.hstack([sp.csr_array(one), X], format="csr") if wide else np.hstack([one, X])
     for c in range(classes):
@@ -53,18 +57,48 @@ def test_more_classes_are_as_many_learners(wide, classes):
         assert model.alpha_[c] == pytest.approx(learner.alpha_)
 
 
-def test_the_default_is_the_paper_s_experiment(a9a):
+def test_the_paper_s_experiment(a9a):
     X, y = a9a
-    model, learner = RFDSONClassifier(20).fit(X[:3000], y[:3000]), OnlineNewton()
+    model, learner = RFDSONClassifier(20, **PAPER).fit(X[:3000], y[:3000]), OnlineNewton()
     learner.learn(X[:3000], y[:3000])
     np.testing.assert_array_equal(model.decision_function(X[3000:4000]), learner.decision_function(X[3000:4000]))
     assert model.score(X[3000:], y[3000:]) > 0.82
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1e-140, 1e140])
+def test_rows_are_divided_by_their_lengths(wide, factor):
+    X, y = stream(150, classes=2)
+    X[7] = 0.0
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    unit = X / np.where(lengths > 0, lengths, 1.0)
+    if wide:
+        X, unit = (sp.hstack([sp.csr_array((150, 600)), sp.csr_array(rows)], format="csr") for rows in (X, unit))
+    plain = RFDSONClassifier(4, normalize_rows=False).fit(unit, y)
+    model = RFDSONClassifier(4).fit(factor * X, y)
+    np.testing.assert_allclose(
+        model.decision_function(factor * X), plain.decision_function(unit), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
+    one = RFDSONClassifier(4)
+    for i in range(150):
+        row = X[[i]]
+        one.learn_one((row.indices, factor * row.data) if wide else factor * row[0], y[i])
+    margins = one.decision_function(factor * X) * (1 if one.classes_[0] == model.classes_[0] else -1)
+    np.testing.assert_allclose(margins, model.decision_function(factor * X), rtol=1e-6, atol=1e-9)
+
+
+def test_defaults_are_good_on_standardised_columns():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, order = scale(X), np.random.default_rng(0).permutation(len(y))
+    train, test = order[:400], order[400:]
+    assert RFDSONClassifier().fit(X[train], y[train]).score(X[test], y[test]) > 0.93
+
+
 def test_numbers_are_learnt_in_units_of_the_bound():
     X, y = stream(150, numbers=True)
     X = scaled(X)
-    model = RFDSONRegressor(4, bound=8.0, fit_intercept=False).fit(X, y)
+    model = RFDSONRegressor(4, alpha0=0.0, bound=8.0, fit_intercept=False).fit(X, y)
     learner = OnlineNewton("rfd", 4)
     learner.learn(X, y / 8.0)
     np.testing.assert_allclose(model.predict(X), 8.0 * learner.decision_function(X).clip(-1, 1))
@@ -113,7 +147,7 @@ def test_a_line_is_found():
 def test_a_weight_is_a_factor_of_the_loss():
     X, y = stream(150, classes=2)
     weight = np.random.default_rng(0).uniform(0.5, 3.0, 150) * (np.arange(150) % 4 > 0)
-    model, learner = RFDSONClassifier(4).fit(scaled(X), y, sample_weight=weight), OnlineNewton("rfd", 4)
+    model, learner = RFDSONClassifier(4, **PAPER).fit(scaled(X), y, sample_weight=weight), OnlineNewton("rfd", 4)
     learner.learn(scaled(X), 2.0 * y - 1, weight)
     np.testing.assert_allclose(model.coef_[0], learner.weights_, rtol=1e-9, atol=1e-12)
     assert model.progressive_loss_ == pytest.approx(learner.progressive_loss_)

@@ -269,6 +269,8 @@ def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
     learner = rf.load(V1 / f"{name}.rfd")
     found = json.loads(json.dumps(make_v1["numbers_of_learner"](name, learner)))
     if not name.startswith("untuned"):
+        if found["kind"] == "RFDSONClassifier":
+            assert found["params"].pop("normalize_rows") is False  # which came later
         assert_close(found, RECORDED[name])
         return
     # The second edition of that learner predicts what the first did, in float32, and goes on in its own way.
