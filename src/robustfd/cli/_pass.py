@@ -17,6 +17,8 @@ from robustfd.cli._parameters import Keeping, Missing, Reading, Talk
 from robustfd.cli._talk import Stopped, say, stderr
 from robustfd.streams import Block, Position, Stream, StreamError, open_stream
 from robustfd.streams._ahead import Ahead
+from robustfd.streams._names import names_in, with_names
+from robustfd.streams._seen_names import SeenNames
 
 SECONDS = 0.5  # between two looks at what is costly to show
 
@@ -84,6 +86,7 @@ class Pass:
         self.position: Position | None = None
         self._names: list[str] = []
         self._names_before: Any = None
+        self._seen_names = SeenNames()
         require_folder(output)
         if keeping.checkpoint is None:
             if keeping.resume:
@@ -129,7 +132,9 @@ class Pass:
 
         A thread reads the next one meanwhile. Positions, of checkpoints too, are those of what was learnt.
         """
-        self.layout, every, self.position = stream.layout, self.keeping.every, stream.position
+        before = {} if self.layout is None else names_in(self.layout)
+        self.layout, every, self.position = with_names(stream.layout, before), self.keeping.every, stream.position
+        stream.seen_names = self._seen_names
         self._names = [each.name for each in stream.inputs]
         if self._names_before is not None and self._names[: self.position.file + 1] != self._names_before:
             raise StreamError(
@@ -175,7 +180,9 @@ class Pass:
 
     def _notes(self) -> dict[str, Any]:
         """Return what is written beside the model, so that other commands read files as this one did."""
-        return {"layout": self.layout} | ({} if self.missing is None else {"missing": str(self.missing)})
+        assert self.layout is not None
+        layout = with_names(self.layout, self._seen_names.names)
+        return {"layout": layout} | ({} if self.missing is None else {"missing": str(self.missing)})
 
     def _keep_before_bad_rows(self) -> None:
         """Keep what was learnt before rows that cannot be read."""

@@ -25,9 +25,11 @@ def inspect(
     from robustfd.cli._learning import about_learner
     from robustfd.cli._models import column_names, load_model
     from robustfd.cli._talk import columns, tell
+    from robustfd.streams._names import signer
 
     learner, layout = load_model(model, "learner")
     result, tables, name = about_learner(learner), [], column_names(learner, layout)
+    sign = signer(layout or {})  # a feature of the sign -1 has weight and effect turned round
     result |= {"weights": {}, "spectrum": {}}
     effects = by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}
     for label, weights in by_output(learner, learner.coef_).items():
@@ -37,8 +39,9 @@ def inspect(
             called = (
                 name(column) if known else f"{name(int(learner.missing_columns_[column - len(weights)]))} is missing"
             )
-            effect = {"effect": float(effects[label][column])} if effects else {}
-            rows.append({"feature": called, **effect, "weight": float(weights[column]) if known else None})
+            effect = {"effect": sign(column) * float(effects[label][column])} if effects else {}
+            weight = sign(column) * float(weights[column]) if known else None
+            rows.append({"feature": called, **effect, "weight": weight})
         result["weights"][label] = rows
         cells = [["" if each is None else each for each in row.values()] for row in rows]
         tables.append(columns(f"Features{of(label)}", cells, *(rows[0] if rows else ("feature",))))

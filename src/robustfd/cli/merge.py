@@ -22,6 +22,7 @@ def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
     from robustfd.cli._talk import tell
     from robustfd.cli.sketch import summary
     from robustfd.sketch.merging import merge as merged
+    from robustfd.streams._names import names_in, with_names, without_names
 
     require_folder(output)
     parts, layouts = [], []
@@ -29,8 +30,11 @@ def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
         part, layout = load_model(path, "sketch")
         parts.append(part)
         layouts.append(layout)
-        if layout != layouts[0]:
+        if without_names(layout or {}) != without_names(layouts[0] or {}):
             raise ValueError(f"{path} has other columns than {sketches[0]}: they were read differently.")
     result = merged(parts)
-    result.save(output, notes={"layout": layouts[0]})
+    layout = layouts[0]
+    for other in layouts[1:]:
+        layout = layout and with_names(layout, names_in(other or {}))
+    result.save(output, notes={"layout": layout})
     tell(talk, summary(result) | {"files": len(parts), "file": str(output)})

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from robustfd.streams._checksum import Checksum
 from robustfd.streams._inputs import Input
+from robustfd.streams._seen_names import SeenNames
 
 BLOCK_BYTES = 1 << 20
 MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
@@ -159,6 +160,7 @@ class Stream(ABC):
     n_features: int
     groups: tuple[str, ...] = ()  # of features, whose entries blocks shall have as parts
     wants_ids: bool = False  # whether blocks shall have ids
+    seen_names: SeenNames | None = None  # set it to learn what hashed features are called
 
     def __init__(
         self,

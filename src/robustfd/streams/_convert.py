@@ -19,6 +19,7 @@ from robustfd.streams._columns import (
 )
 from robustfd.streams._layout import NUMBER, Layout
 from robustfd.streams._pyarrow import pa, pc
+from robustfd.streams._seen_names import SeenNames
 from robustfd.streams._times import parts
 
 _WHAT_TO_DO = "missing='zero' takes it for 0, drop=[{!r}] leaves the column out, on_error='skip' such rows"
@@ -44,6 +45,7 @@ class Converter:
     def __init__(self, layout: Layout, *, missing: str, drop: bool):
         self._layout, self._missing, self._drop = layout, missing, drop
         self.groups: tuple[str, ...] = ()  # names of columns of text whose entries blocks shall have as parts
+        self.seen_names: SeenNames | None = None
 
     def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
         """Return rows, messages about those left out, and how many values have no column."""
@@ -125,6 +127,8 @@ class Converter:
                 codes[t], values = with_empty(codes[t], values)
             if column.values is None:
                 places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
+                if self.seen_names is not None:
+                    self.seen_names.add_values(column.name, values, places, sign)
             else:
                 values = values.cast(pa.string())
                 places = pc.index_in(values, value_set=pa.array(column.values, pa.string())).fill_null(-1)

@@ -117,6 +117,8 @@ class IndexedTextStream(Stream):
                 heads[-1 - entry] = number
             else:
                 values[entry] *= number
+        if self.seen_names is not None and self._hash_bits is not None:
+            self.seen_names.add_text(chunk.text, bytes([self.MARK]), self._hash_bits)
         block = self._block(parsed, heads[: self.HEAD * int(found[_parse.ROWS])].reshape(-1, self.HEAD), chunk)
         # Numbers of hundreds of digits may be infinite, and so may be the sum of two for one index.
         keep = self._finite(block) if found[_parse.SLOW] or found[_parse.UNSORTED] else None

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
+from robustfd.streams._seen_names import SeenName
 
 MOST_VALUES = 100_000  # of text, for which there is a column each
 
@@ -91,13 +93,13 @@ class Layout:
         named = {role: getattr(self, role) for role in ("target", "weight", "id")}
         return {role: name for role, name in named.items() if name is not None}
 
-    def feature_name(self, column: int) -> str:
-        """Return what a column of X is called."""
+    def feature_name(self, column: int, seen: Mapping[int, SeenName] = MappingProxyType({})) -> str:
+        """Return what a column of X is called; `seen` has names of hashed features by number."""
         if column < len(self.numbers):
             source, part = self.numbers[column]
             return source.name + part
         if self.hash_bits is not None:
-            return f"hash {column - len(self.numbers)}"
+            return hashed_name(column - len(self.numbers), seen)
         k = int(np.searchsorted(self.starts, column, side="right")) - 1
         return f"{self.texts[k].name}={(self.texts[k].values or ())[column - self.starts[k]]}"
 
@@ -147,6 +149,11 @@ class Layout:
         if len(set(names)) != len(names) or not 0 < result.n_features <= MOST_COLUMNS:
             raise StreamError(f"{document!r:.100} is no layout of columns.")
         return result
+
+
+def hashed_name(number: int, seen: Mapping[int, SeenName]) -> str:
+    """Return what a hashed feature of this number is called."""
+    return seen[number].name if number in seen else f"hash {number}"
 
 
 def chosen(

@@ -52,6 +52,7 @@ class InteractionStream(Stream):
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         self._base.skipped, self._base.wants_ids, lost, rows = self.skipped, self.wants_ids, 0, start.rows
+        self._base.seen_names = self.seen_names
         for block, position in self._base._blocks(start):
             crossed = self._crossed(block)
             keep = _not_infinite(crossed.X)

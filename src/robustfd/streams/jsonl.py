@@ -91,6 +91,8 @@ class JsonlStream(Stream):
             rows.append(row)
             labels.append(label)
         x, bad = hashed_rows(self._hasher, rows)
+        if self.seen_names is not None:
+            self.seen_names.add_dicts(rows, self._bits)
         wrong |= bad
         y = None if self._target is None else self._labels(labels, wrong)
         if (finite := finite_rows(x, None)) is not None:

@@ -157,7 +157,7 @@ class TableStream(Stream):
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
-        self._converter.groups = self.groups
+        self._converter.groups, self._converter.seen_names = self.groups, self.seen_names
         for piece in self._pieces(start):
             with named_errors(self.inputs[piece.position.file].name):
                 block, bad, unseen = self._converter.block(piece)

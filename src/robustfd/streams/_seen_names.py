@@ -1,0 +1,102 @@
+"""The names that hashed features had in the files: for each number the first one that was seen."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import murmurhash3_32
+
+MOST_NAMES = 1 << 16
+WHOLE = 4 << 20  # bytes of text that are looked through entirely
+SAMPLE = 1 << 13  # bytes that are looked at of each chunk behind them: features that matter are not rare
+LONGEST_INDEX = 18  # digits that fit into 64 bits
+
+Feature = tuple[bytes, bytes]  # its namespace, which may have no name, and its name
+
+
+class SeenName(NamedTuple):
+    """What a hashed feature is called, and the sign that hashing gave to its values."""
+
+    name: str
+    sign: int
+
+
+class SeenNames:
+    """Names of features by the number that they were hashed to.
+
+    They are only for people to read: two features may share a number, rare ones may be missed in long text, and no more
+    than `MOST_NAMES` are kept.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[int, SeenName] = {}
+        self._known: set[Any] = set()
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for more."""
+        return len(self.names) >= MOST_NAMES
+
+    def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
+        """Take note of the values, an array of Arrow, of a column of a table, and of what they were hashed to."""
+        if self.full:
+            return
+        fresh = np.fromiter((number not in self.names for number in numbers.tolist()), bool, len(numbers))
+        places = np.flatnonzero(fresh)[: MOST_NAMES - len(self.names)]
+        for place, number, sign in zip(places.tolist(), numbers[places].tolist(), signs[places].tolist()):
+            self.names.setdefault(number, SeenName(f"{column}={values[place].as_py()}", int(sign)))
+
+    def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
+        """Take note of the names of features of rows."""
+        for row in rows:
+            if self.full:
+                return
+            for name in row.keys() - self._known:
+                self._add(name, (b"", name.encode("utf-8", "surrogatepass")), bits, name)
+
+    def add_text(self, text: Any, mark: bytes, bits: int) -> None:
+        """Take note of the names in lines of Vowpal Wabbit's text, if the mark is |, or else of LIBSVM's."""
+        if self.full:
+            return
+        size = len(text) if self._bytes < WHOLE else SAMPLE
+        self._bytes += size
+        lines = bytes(text[:size]).split(b"\n")
+        found = set(_features_of_vw(lines[:-1]) if mark == b"|" else _features_of_libsvm(lines[:-1]))
+        for space, name in found - self._known:
+            shown = (space + b"^" + name if space else name).decode("utf-8", "backslashreplace")
+            self._add((space, name), (space, name), bits, shown)
+
+    def _add(self, key: Any, feature: Feature, bits: int, shown: str) -> None:
+        self._known.add(key)
+        found = hashed_to(feature, bits)
+        if found is not None and not self.full:
+            self.names.setdefault(found[0], SeenName(shown, found[1]))
+
+
+def hashed_to(feature: Feature, bits: int) -> tuple[int, int] | None:
+    """Return the number and the sign of a feature, as the compiled loops have them; None for one without a name."""
+    space, name = feature
+    seed = murmurhash3_32(space, positive=True) if space else 0
+    if name.isdigit():
+        return ((seed + int(name)) & (2**bits - 1), 1) if len(name) <= LONGEST_INDEX else None
+    h = int(murmurhash3_32(name, seed=seed))
+    return (abs(h) % 2**bits, 1 if h >= 0 else -1) if name else None
+
+
+def _features_of_vw(lines: list[bytes]) -> Iterator[Feature]:
+    for line in lines:
+        for part in line.split(b"|")[1:]:
+            tokens = part.split()
+            space = tokens.pop(0).split(b":", 1)[0] if tokens and part[:1] not in b" \t" else b""
+            for token in tokens:
+                yield space, token.split(b":", 1)[0]
+
+
+def _features_of_libsvm(lines: list[bytes]) -> Iterator[Feature]:
+    for line in lines:
+        tokens = line.split(b"#", 1)[0].split()
+        for k, token in enumerate(tokens):
+            name, colon, _ = token.partition(b":")
+            if name != b"qid" and (colon or k):  # what comes first is the label
+                yield b"", name
