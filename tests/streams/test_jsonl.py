@@ -115,3 +115,34 @@ def test_layouts_are_checked(put):
                   {**good, "kind": "vw"}):  # fmt: skip
         with pytest.raises(StreamError, match="layout"):
             open_stream(path, layout=wrong)
+
+
+def test_weights_and_ids_are_no_features(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"y": 1, "a": 2, "w": 0.5, "who": {"id": "x", "age": 3}, "z": 1}\n'
+        '{"y": 0, "a": 1, "who": {"id": 7}, "z": 2}\n'
+        '{"y": 0, "a": 4, "w": 3, "z": 2}\n'
+    )
+    roles = {"target": "y", "weight": "w", "id": "who.id", "drop": ["z"]}
+    stream = open_stream(path, **roles)
+    stream.wants_ids = True
+    (block,) = stream
+    assert block.weight.tolist() == [0.5, 1.0, 3.0]
+    assert block.id.tolist() == ["x", "7", ""]
+    plain = FeatureHasher(2**18).transform([{"a": 2, "who.age": 3}, {"a": 1}, {"a": 4}])
+    np.testing.assert_array_equal(block.X.toarray(), plain.toarray())
+    again = open_stream(path, layout=json.loads(json.dumps(stream.layout)))
+    assert next(iter(again)).weight.tolist() == [0.5, 1.0, 3.0]
+    assert "id" not in open_stream(path, target="y").layout
+
+
+@pytest.mark.parametrize("weight", ["-1", "NaN", "Infinity", '"heavy"', "true"])
+def test_a_weight_is_a_number_that_is_not_negative(tmp_path, weight):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"y": 1, "a": 2, "w": 1}}\n{{"y": 0, "a": 2, "w": {weight}}}\n')
+    if weight == "NaN":  # is missing, as everywhere
+        assert next(iter(open_stream(path, target="y", weight="w"))).weight.tolist() == [1.0, 1.0]
+        return
+    with pytest.raises(StreamError, match="line 2: its weight 'w' is .*should be a number >= 0"):
+        list(open_stream(path, target="y", weight="w"))

@@ -17,7 +17,7 @@ _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits"
 _FORMATS = {
     "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
     "vw": ("vw", "VwStream", ("n_features", "zero_based", "hash_bits", "unseen", "unlabelled")),
-    "jsonl": ("jsonl", "JsonlStream", ("target", "columns", "hash_bits", "unlabelled")),
+    "jsonl": ("jsonl", "JsonlStream", ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")),
     "csv": ("csv", "CsvStream", (*_TABLE, "header", "delimiter")),
     "parquet": ("arrow", "ParquetStream", _TABLE),
     "arrow": ("arrow", "ArrowStream", _TABLE),

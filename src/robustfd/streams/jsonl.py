@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.feature_extraction import FeatureHasher
@@ -24,6 +24,9 @@ class JsonlStream(Stream):
     A number is the value of the feature of its name, true is 1 and false 0, and a text v of the name c is the feature
     "c=v" of value 1. What is null or NaN is left out, as if it were not there. In an object b of the name a there are
     the names "a.b", and in a list of numbers "a.0", "a.1" and so on; a list of texts has a feature "a=v" for each.
+
+    `target`, `weight`, `id` and those in `drop` are no features; "a.b" may be the b of an a. A row without a weight has
+    the weight 1, one without an id the id "".
     """
 
     def __init__(
@@ -31,7 +34,10 @@ class JsonlStream(Stream):
         inputs: Sequence[Input],
         *,
         target: str | tuple[str, ...] | None = None,
+        weight: str | None = None,
+        id: str | None = None,
         columns: list[Any] | None = None,
+        drop: list[Any] | None = None,
         hash_bits: int | None = None,
         unlabelled: Literal["keep", "skip"] = "keep",
         layout: dict[str, Any] | None = None,
@@ -39,9 +45,12 @@ class JsonlStream(Stream):
     ):
         super().__init__(inputs, **common)
         if layout is not None:
-            hash_bits, known, columns = read_layout(layout)
-            target = target if isinstance(target, str) else known
-        for name in [*(columns or ()), *([] if target is None or isinstance(target, tuple) else [target])]:
+            known = read_layout(layout)
+            hash_bits, columns, drop = known["hash_bits"], known["columns"], known["drop"]
+            target = target if isinstance(target, str) else known["target"]
+            weight, id = weight or known["weight"], id or known["id"]
+        roles = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
+        for name in [*(columns or ()), *(drop or ()), *roles]:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} is no name, and features of JSON lines have names.")
         first = self._first_row()
@@ -49,7 +58,8 @@ class JsonlStream(Stream):
             target = next((name for name in first if name.lower() in target), None)
         label = None if target is None else _taken(first, target)
         self._first_label = label if _is_label(label) else None  # which says whether labels are text
-        self._target, self._columns = target, columns
+        self._target, self._weight, self._id = target, weight, id
+        self._columns, self._left_out = columns, drop
         self._skip_unlabelled = unlabelled == "skip"
         self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
         self._hasher, self.n_features = FeatureHasher(2**self._bits), 2**self._bits
@@ -67,7 +77,9 @@ class JsonlStream(Stream):
     @property
     def layout(self) -> dict[str, Any]:
         """The number of columns that names are hashed into, and which names."""
-        return {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
+        others = {"weight": self._weight, "id": self._id, "drop": self._left_out}
+        layout = {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
+        return layout | {name: value for name, value in others.items() if value}
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped = start.rows, start.skipped
@@ -80,21 +92,25 @@ class JsonlStream(Stream):
         """Return the rows of a chunk, and how many of its lines are left out."""
         lines = bytes(chunk.text).split(b"\n")
         places = [k for k, line in enumerate(lines) if line.strip()]
-        rows, labels, wrong = [], [], {}
+        rows, roles, wrong = [], [], {}
         for k, place in enumerate(places):
             row: dict[str, Any] = {}
-            label: Any = None
+            role = _NOTHING
             try:
-                row, label = self._row(lines[place])
+                row, role = self._row(lines[place])
             except (ValueError, OverflowError, RecursionError) as error:
                 wrong[k] = str(error)
             rows.append(row)
-            labels.append(label)
+            roles.append(role)
         x, bad = hashed_rows(self._hasher, rows)
         if self.seen_names is not None:
             self.seen_names.add_dicts(rows, self._bits)
         wrong |= bad
-        y = None if self._target is None else self._labels(labels, wrong)
+        y = None if self._target is None else self._labels([role.label for role in roles], wrong)
+        weight = None if self._weight is None else np.array([role.weight for role in roles])
+        id = None
+        if self._id is not None and self.wants_ids:
+            id = np.array([role.id for role in roles], dtype=object)
         if (finite := finite_rows(x, None)) is not None:
             wrong = dict.fromkeys(np.flatnonzero(~finite).tolist(), "a number is not finite") | wrong
         for k in sorted(wrong):
@@ -102,7 +118,7 @@ class JsonlStream(Stream):
             self._bad_row(f"{where}: {wrong[k]}: {shown(lines[places[k]])}", harmless=wrong[k] == NO_LABEL)
         keep = np.ones(len(rows), bool)
         keep[list(wrong)] = False
-        block = Block(x, y, parts=self._parts(rows))
+        block = Block(x, y, weight, id, self._parts(rows))
         return (block if keep.all() else block.take(keep)), len(wrong)
 
     def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
@@ -134,8 +150,8 @@ class JsonlStream(Stream):
             for group in self.groups
         )
 
-    def _row(self, line: bytes) -> tuple[dict[str, Any], Any]:
-        """Return the features and the label of a line."""
+    def _row(self, line: bytes) -> tuple[dict[str, Any], "_Roles"]:
+        """Return the features of a line, and what it has that is none."""
         try:
             found = json.loads(line)
         except ValueError as error:
@@ -143,13 +159,30 @@ class JsonlStream(Stream):
         if not isinstance(found, dict):
             raise ValueError('it should be an object, {"name": value, ...}')
         label = None if self._target is None else _taken(found, self._target)
+        weight = None if self._weight is None else _taken(found, self._weight)
+        id = None if self._id is None else _taken(found, self._id)
+        for name in self._left_out or ():
+            _taken(found, name)
+        if weight is not None and not (type(weight) in (int, float) and 0 <= weight < math.inf):
+            raise ValueError(f"its weight {self._weight!r} is {weight!r:.40}, which should be a number >= 0")
         features: dict[str, Any] = {}
         _flatten("", found, features)
         if self._columns is not None:
             features = {
                 name: value for name, value in features.items() if any(within(name, each) for each in self._columns)
             }
-        return features, label
+        return features, _Roles(label, 1.0 if weight is None else float(weight), "" if id is None else str(id))
+
+
+class _Roles(NamedTuple):
+    """What a row has beside features."""
+
+    label: Any = None
+    weight: float = 1.0
+    id: str = ""
+
+
+_NOTHING = _Roles()
 
 
 def _is_label(label: Any) -> bool:
@@ -173,29 +206,38 @@ def _taken(row: dict[str, Any], name: str) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _flatten(name: str, value: Any, features: dict[str, Any]) -> None:
-    """Put the features of a value, which is called so, among the others; what is there twice is added up."""
-    if isinstance(value, dict):
-        for key, each in value.items():
-            _flatten(f"{name}.{key}" if name else key, each, features)
-    elif isinstance(value, list):
-        for k, each in enumerate(value):
-            _flatten(name if isinstance(each, str) else f"{name}.{k}", each, features)
-    elif isinstance(value, str):
-        features[f"{name}={value}"] = features.get(f"{name}={value}", 0) + 1
-    elif value is not None and not (isinstance(value, float) and math.isnan(value)):
-        features[name] = features.get(name, 0) + float(value)
+def _flatten(prefix: str, found: dict[str, Any], features: dict[str, Any]) -> None:
+    """Put the features of an object, their names behind this, among the others; what is there twice is added up."""
+    for key, value in found.items():
+        name, kind = prefix + key, type(value)
+        if kind is str:
+            name = f"{name}={value}"
+            features[name] = features.get(name, 0) + 1
+        elif kind is float or kind is int or kind is bool:
+            if value == value:  # not NaN
+                features[name] = features.get(name, 0) + float(value)
+        elif kind is dict:
+            _flatten(f"{name}.", value, features)
+        elif kind is list:
+            for k, each in enumerate(value):
+                _flatten("", {name if type(each) is str else f"{name}.{k}": each}, features)
 
 
-def read_layout(layout: dict[str, Any]) -> tuple[int, str | None, list[str] | None]:
-    """Return hash_bits, target and columns of a layout that comes from anybody."""
-    bits, target, columns = (layout.get(name) for name in ("hash_bits", "target", "columns"))
+def read_layout(layout: dict[str, Any]) -> dict[str, Any]:
+    """Return hash_bits, target, weight, id, columns and drop of a layout that comes from anybody."""
+    known = {name: layout.get(name) for name in ("hash_bits", "target", "weight", "id", "columns", "drop")}
+    bits = known["hash_bits"]
     if not (
         layout.get("kind") == "jsonl"
         and type(bits) is int
         and 0 < bits <= MOST_BITS
-        and isinstance(target, str | None)
-        and (columns is None or (isinstance(columns, list) and all(isinstance(each, str) for each in columns)))
+        and all(isinstance(known[role], str | None) for role in ("target", "weight", "id"))
+        and all(_is_list_of_names(known[name]) for name in ("columns", "drop"))
     ):
         raise StreamError(f"{layout!r:.100} is no layout of columns of JSON lines.")
-    return bits, target, columns
+    return known
+
+
+def _is_list_of_names(value: Any) -> bool:
+    """Return whether this is None or a list of names."""
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
