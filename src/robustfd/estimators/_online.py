@@ -1,6 +1,7 @@
 """What the online estimators share: batches and single rows in, each judged before it is learnt."""
 
 import copy
+import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -17,13 +18,14 @@ from sklearn.utils.validation import column_or_1d
 from robustfd._guard import guards_itself
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
-from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
+from robustfd.estimators._single_rows import Kind, SingleRow, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
 from robustfd.online.progress import plot_progress, tally_judged
 from robustfd.online.rows import CHUNK, check_numbers, writable
 
 Floats = NDArray[np.float64]
+UNWEIGHTED = 1.0
 
 
 class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
@@ -164,7 +166,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     # -- single rows
 
     @guards_itself
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> Self:
+    def learn_one(self, x: Any, y: Any, sample_weight: float = UNWEIGHTED) -> Self:
         """Learn one row.
 
         Parameters
@@ -194,7 +196,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         after = self._after(anew=not begun)
         if not begun:
             after._classes_open = True
-        weight = check_weights([sample_weight], 1)
+        weight = np.array([1.0]) if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
         new: dict[Any, int] = {}
         if kind == "rows":
             self._check_kind("rows")
@@ -216,6 +218,8 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     def _kind_of(self, x: Any) -> Kind:
         """Return which kind of row x is; for a model begun with rows whose columns have names, a dict is one."""
+        if type(x) is dict and getattr(self, "_kind", None) == "dicts":
+            return "dicts"  # the usual case, without a look at abstract classes
         named = isinstance(x, Mapping) and (hasattr(self, "feature_names_in_") or hasattr(self, "_encoder"))
         return "rows" if named else kind_of(x)
 
@@ -327,6 +331,10 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
         return self._encoder.encode(X)[0]
 
     def _finite_margins(self, x: Any) -> Floats:
+        if type(x) is SingleRow:  # numpy's way takes ten times as long
+            margins = self._margins(x)
+            if all(map(math.isfinite, margins[0].tolist())):
+                return margins
         with np.errstate(over="ignore", invalid="ignore"):
             margins = self._margins(x)
         if not np.isfinite(margins).all():

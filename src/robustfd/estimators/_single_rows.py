@@ -1,7 +1,7 @@
 """Single rows as people hand them in: dicts, pairs of indices and values, arrays of one dimension."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,47 @@ Kind = Literal["dicts", "pairs", "rows"]
 LAST = 2**31 - 2  # indices are of 32 bits
 IS_MISSING = " is missing"  # how the name of a feature ends that says so of another
 PLAIN = {float, bool, np.float64}
+FLOAT64 = np.dtype(np.float64)
+
+
+class SingleRow(NamedTuple):
+    """One sparse row: a matrix of scipy takes longer to make than the row takes to learn."""
+
+    data: Floats
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+    shape: tuple[int, int]
+
+
+class Names(NamedTuple):
+    """Where the numbers of a dict belong: most dicts of a stream have the names of the one before, in its order."""
+
+    names: tuple[Any, ...]
+    order: NDArray[np.int64]  # of the numbers, by index
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+
+    def row_of(self, x: Mapping[Any, Any], width: int, largest: float) -> SingleRow | None:
+        """Return the row of a dict; None if it has other names, or anything but numbers of at most that length."""
+        if tuple(x) != self.names:
+            return None
+        values = np.array(list(x.values()))
+        if values.dtype is not FLOAT64:
+            if values.dtype.kind not in "biu":
+                return None
+            values = values.astype(np.float64)
+        if values.ndim != 1 or not values.dot(values) < largest * largest:  # which catches NaN, and does not warn
+            return None
+        return SingleRow(values[self.order], self.indices, self.indptr, (1, width))
+
+
+def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
+    """Return where the numbers of a dict belong; None if there is a name that is not known."""
+    places = [known.get(name, -1) for name in x]
+    if not places or min(places) < 0:
+        return None
+    order = np.argsort(places)
+    return Names(tuple(x), order, np.array(places, np.int32)[order], np.array([0, len(places)]))
 
 
 def kind_of(x: Any) -> Kind:

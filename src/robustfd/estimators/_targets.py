@@ -64,6 +64,8 @@ class OnlineClassifier(OnlineEstimator):
         return self._indices(y)
 
     def _check_target(self, y: Any) -> NDArray[np.int64]:
+        if type(y) in (int, str, bool) and (place := self._class_places().get(y)) is not None:
+            return np.array([place])
         label = np.asarray([y])
         whole = label.dtype.kind in "biuU" or isinstance(y, str)
         if label.ndim != 1 or not (whole or (label.dtype.kind == "f" and float(y).is_integer())):
@@ -78,6 +80,15 @@ class OnlineClassifier(OnlineEstimator):
             self.classes_ = np.append(self.classes_, label)
         return self._indices(label)
 
+    def _class_places(self) -> dict[Any, int]:
+        """Return the place of each label in `classes_`; {} before the first."""
+        classes = getattr(self, "classes_", None)
+        before = getattr(self, "_places", None)
+        if before is None or before[0] is not classes:
+            places = {} if classes is None else {label: index for index, label in enumerate(classes.tolist())}
+            self._places = before = (classes, places)
+        return before[1]
+
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the places of labels in `classes_`."""
         order = np.argsort(self.classes_, kind="stable")
@@ -85,7 +96,7 @@ class OnlineClassifier(OnlineEstimator):
             found = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
             if np.array_equal(self.classes_[found], y):
                 return np.asarray(found, np.int64)
-        place = {label: index for index, label in enumerate(self.classes_.tolist())}
+        place = self._class_places()
         try:
             return np.fromiter((place[label] for label in y.tolist()), np.int64, len(y))
         except KeyError as error:
@@ -120,7 +131,9 @@ class OnlineClassifier(OnlineEstimator):
         """Return the class of one row, given as to `learn_one`; None before the first row."""
         if not self.__sklearn_is_fitted__():
             return None
-        return _plain(self.classes_[self._decide(self._margins_of_one(x)[None])[0]])
+        margins = self._margins_of_one(x)
+        chosen = self._decide(margins[None])[0] if len(margins) > 1 else int(margins[0] > 0 and len(self.classes_) > 1)
+        return _plain(self.classes_[chosen])
 
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """Return the probability of each class, for one row, given as to `learn_one`; {} before the first row."""

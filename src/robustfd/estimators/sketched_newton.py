@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,12 +16,12 @@ from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.estimators._missing import first_gaps, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
-from robustfd.estimators._single_rows import IS_MISSING
+from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
 from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import first_edition, progress
 from robustfd.online.mixture import NumberLoss
-from robustfd.online.rows import CsrRows, as_rows
+from robustfd.online.rows import LARGEST, CsrRows, as_rows
 from robustfd.online.snapshot import Parts
 from robustfd.online.untuned import SPARE, UntunedState
 
@@ -29,15 +29,6 @@ LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 USUAL = 0.75  # a number that more than this share of dicts has is missing where it is not
 FEW_ROWS = 256  # one pass over fewer is too short
 LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
-
-
-class SingleRow(NamedTuple):
-    """A sparse row; scipy would take longer to make it than the model to learn it."""
-
-    data: Floats
-    indices: NDArray[np.int32]
-    indptr: NDArray[np.int64]
-    shape: tuple[int, int]
 
 
 class _Untuned(OnlineEstimator):
@@ -49,6 +40,7 @@ class _Untuned(OnlineEstimator):
         "_calibration",
         "_missing",
         "_usual",
+        "_names",
         "_encoder",
     )
     _takes_missing = _takes_tables = True
@@ -58,6 +50,7 @@ class _Untuned(OnlineEstimator):
     random_state: Any
     _model: UntunedState
     _usual: set[Any]  # names of numbers that most dicts have
+    _names: Names | None  # those of the last dict, if all are known and none of them is missing
     _missing: list[int]  # columns in which a value was missing, in the order of the features that say so
     n_features_in_: int
 
@@ -91,10 +84,15 @@ class _Untuned(OnlineEstimator):
             yield random.permutation(n) if self.shuffle else None
 
     def _row_of(self, x: Any, kind: Any, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
-        if kind == "dicts":
-            absent = getattr(self, "_usual", set()) - x.keys()
-            x = {**x, **dict.fromkeys(absent)} if absent else x
-        return super()._row_of(x, kind, known_only=known_only)
+        if kind != "dicts":
+            return super()._row_of(x, kind, known_only=known_only)
+        before = getattr(self, "_names", None)
+        if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
+            return row, {}
+        absent = getattr(self, "_usual", set()) - x.keys()
+        if not absent:
+            self._names = names_of(x, self._vocabulary)
+        return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 
     def _note_usual(self) -> None:
         """Find the names of numbers that most dicts have, whenever the number of rows has doubled."""
@@ -103,6 +101,7 @@ class _Untuned(OnlineEstimator):
             often = self._model.experts.features.table["count"][1:] > USUAL * rows
             names = [name for name, j in self._vocabulary.items() if often[j]]
             self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
+            self._names = None  # it may lack one of them
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
         return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
@@ -383,6 +382,9 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
         if wanted > self._model.outputs:  # a class that appeared later
             self._model.add_outputs(wanted)
         margins = self._learn_margins(x, y, weight)
+        if wanted == len(y) == 1 < len(self.classes_):  # the same numbers in a fifth of the time
+            margin, second = margins[0, 0], y[0] == 1
+            return np.array([-log_expit(margin if second else -margin)]), np.array([float((margin > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
         if wanted > 1:
             losses, self._calibration = judge_in_turn(margins, y, weight, self._calibration)

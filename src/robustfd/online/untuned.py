@@ -1,7 +1,6 @@
 """The learner with nothing to tune: its state, from the first rows on, and which Hessians it pays for."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -104,8 +103,10 @@ class UntunedState:
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn rows, dense or sparse, and fill margins (n, outputs) with predictions made before."""
-        # Of one row, and of a few, hardly any comes when a Hessian is renewed: not worth the call.
-        with one_blas_thread() if len(y) > FIRST else nullcontext():
+        if len(y) <= FIRST:  # hardly any of so few comes when a Hessian is renewed: not worth the call
+            self._learn_all(_plain_rows(x), y, weight, margins)
+            return
+        with one_blas_thread():
             self._learn_all(_plain_rows(x), y, weight, margins)
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
@@ -143,12 +144,12 @@ class UntunedState:
             if self.form == "sketch" and self.experts.low_rank.filled[0] == len(self.experts.low_rank.buffer):
                 with one_blas_thread():
                     low_rank.shrink(self.experts.low_rank)
-            rest = slice(done, stop)
-            if isinstance(x, CsrRows):
-                learn, some = experts.learn_sparse, x._replace(indptr=x.indptr[done : stop + 1])
-            else:
-                learn, some = experts.learn_dense, x[rest]
-            done += learn(*self._parts(x), self.work, some, Batch(*(each[rest] for each in batch)), note)
+            rest, some, these = slice(done, stop), x, batch
+            if stop - done < len(batch.y):
+                some = x._replace(indptr=x.indptr[done : stop + 1]) if isinstance(x, CsrRows) else x[rest]
+                these = Batch(*(each[rest] for each in batch))
+            learn = experts.learn_sparse if isinstance(x, CsrRows) else experts.learn_dense
+            done += learn(*self._parts(x), self.work, some, these, note)
 
     def _parts(self, x: Any) -> tuple[Diagonal, Any, Any]:
         """Return what compiled loops take: the experts, None for a better Hessian that will hardly come into use."""
@@ -548,10 +549,8 @@ class UntunedState:
     def margins(self, x: Any, n: int | None = None) -> Floats:
         """Return the predictions (n, outputs) of n rows, by default as many as their shape says."""
         n, x = x.shape[0] if n is None else n, _plain_rows(x)
-        work, out = (
-            self._work_for(_most_entries(x, slice(0, n))),
-            np.empty((n, self.outputs)),
-        )  # many may read at a time
+        entries, out = _most_entries(x, slice(0, n)), np.empty((n, self.outputs))
+        work = self.work if entries <= self.entries else self._work_for(entries)
         read = experts.read_sparse if isinstance(x, CsrRows) else experts.read_dense
         read(*self._parts(x), work, x, out)
         return out
@@ -568,7 +567,7 @@ def _most_entries(x: Any, part: slice) -> int:
 
 def _plain_rows(x: Any) -> Any:
     """Return sparse rows as compiled loops take them, and dense rows as they are."""
-    if not sp.issparse(x):
+    if type(x) is CsrRows or not sp.issparse(x):
         return x
     return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
 
