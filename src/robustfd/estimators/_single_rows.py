@@ -1,5 +1,6 @@
 """Single rows as people hand them in: dicts, pairs of indices and values, arrays of one dimension."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +13,6 @@ Kind = Literal["dicts", "pairs", "rows"]
 LAST = 2**31 - 2  # indices are of 32 bits
 IS_MISSING = " is missing"  # how the name of a feature ends that says so of another
 PLAIN = {float, bool, np.float64}
-FLOAT64 = np.dtype(np.float64)
 
 
 class SingleRow(NamedTuple):
@@ -36,14 +36,15 @@ class Names(NamedTuple):
         """Return the row of a dict; None if it has other names, or anything but numbers of at most that length."""
         if tuple(x) != self.names:
             return None
-        values = np.array(list(x.values()))
-        if values.dtype is not FLOAT64:
-            if values.dtype.kind not in "biu":
-                return None
-            values = values.astype(np.float64)
-        if values.ndim != 1 or not values.dot(values) < largest * largest:  # which catches NaN, and does not warn
+        numbers = list(x.values())
+        try:
+            length = math.hypot(*numbers)
+        except (TypeError, ValueError, OverflowError):
             return None
-        return SingleRow(values[self.order], self.indices, self.indptr, (1, width))
+        if not length < largest:  # in this form it also catches NaN
+            return None
+        values = np.array(numbers, np.float64)
+        return SingleRow(values[self.order], self.indices, self.indptr, (1, width)) if values.ndim == 1 else None
 
 
 def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:

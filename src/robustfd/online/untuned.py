@@ -546,11 +546,14 @@ class UntunedState:
         counts = np.diff(ends, prepend=0)
         return {"rows": ends, "share": self.experts.mix.trace[: len(ends)] / counts}
 
-    def margins(self, x: Any, n: int | None = None) -> Floats:
-        """Return the predictions (n, outputs) of n rows, by default as many as their shape says."""
+    def margins(self, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
+        """Return the predictions (n, outputs) of n rows, by default as many as their shape says.
+
+        Many may read at a time. With `alone` no other does, and the scratch memory for learning is used.
+        """
         n, x = x.shape[0] if n is None else n, _plain_rows(x)
         entries, out = _most_entries(x, slice(0, n)), np.empty((n, self.outputs))
-        work = self.work if entries <= self.entries else self._work_for(entries)
+        work = self.work if alone and entries <= self.entries else self._work_for(entries)
         read = experts.read_sparse if isinstance(x, CsrRows) else experts.read_dense
         read(*self._parts(x), work, x, out)
         return out
