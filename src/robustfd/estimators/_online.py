@@ -18,6 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from robustfd._guard import guards_itself
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
+from robustfd.estimators._merging import MergingEstimator
 from robustfd.estimators._single_rows import Kind, SingleRow, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
@@ -28,7 +29,7 @@ Floats = NDArray[np.float64]
 UNWEIGHTED = 1.0
 
 
-class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
+class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     """A linear model learnt row by row, in batches or one at a time, in any mixture of both.
 
     Learning happens on a copy that takes the place of the model at the end, so that after an error there is
@@ -117,8 +118,7 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
 
     def _after(self, *, anew: bool) -> Self:
         """Return a copy to learn on, its parameters checked; without what was learnt so far if anew."""
-        after = type(self).__new__(type(self))
-        after.__dict__.update(self.__dict__)
+        after = self._replica()
         if anew:
             for name in [name for name in vars(after) if name.endswith("_") or name in self._learnt]:
                 delattr(after, name)
@@ -132,7 +132,14 @@ class OnlineEstimator(SavedEstimator, BaseEstimator, metaclass=ABCMeta):
             )
         return after
 
+    def _replica(self) -> Self:
+        """Return a copy that shares all with this model, to become what it will be."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
     def _parameters(self) -> dict[str, Any]:
+        """Return the parameters that make a difference to what is learnt."""
         return {name: getattr(self, name) for name in _names(type(self))}
 
     def _become(
@@ -394,8 +401,8 @@ def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) ->
 
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of a class."""
-    return tuple(kind._get_param_names())
+    """Return the names of the parameters of a class, but for the one that may change at any time."""
+    return tuple(name for name in kind._get_param_names() if name != "n_jobs")
 
 
 def _flat(x: Any) -> NDArray[Any]:

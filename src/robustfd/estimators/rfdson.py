@@ -101,6 +101,18 @@ class _RFDSON(OnlineEstimator):
         extent = extent_of(x, intercept=bool(self._seen_parameters["fit_intercept"]))
         return all_or_nothing(self, self._states, extent)
 
+    def _merge_states(self, other: Any) -> None:
+        if self._states[0].sparse != other._states[0].sparse:
+            raise ValueError("Cannot merge a model of dense rows with one of sparse rows.")
+        if self._kind == "dicts":
+            raise ValueError("Cannot merge models of dicts: each has numbered the features on its own.")
+        self.n_features_in_ = max(self.n_features_in_, other.n_features_in_)
+        vote = progress.vote([self.n_samples_seen_, other.n_samples_seen_])
+        self._states = [one.merged(two, vote) for one, two in zip(self._states, other._states, strict=True)]
+
+    def _split_states(self, k: int) -> list[dict[str, Any]]:
+        return [{"_states": [state.fraction(k, i) for state in self._states]} for i in range(k)]
+
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         return [state.pack() for state in self._states]
 
@@ -356,6 +368,16 @@ class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
         if self._unit > 0:
             self._states[0].multiply_weights(self._unit / unit)
         self._unit = unit
+
+    def _merge_states(self, other: Any) -> None:
+        # Both in units of the larger C.
+        reach = max(self._unit, other._unit)
+        models = [copy.deepcopy(self), other]  # the latter is a copy already
+        for model in models:
+            if reach > 0 and model._unit > 0:
+                model._states[0].multiply_weights(model._unit / reach)
+        self._states, self._unit = models[0]._states, reach
+        super()._merge_states(other)
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         ((numbers, arrays),) = super()._pack_states()

@@ -19,7 +19,7 @@ from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, 
 from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
 from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
-from robustfd.online import first_edition, progress
+from robustfd.online import first_edition, progress, untuned_merging
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import LARGEST, CsrRows, as_rows
 from robustfd.online.snapshot import Parts
@@ -65,7 +65,8 @@ class _Untuned(OnlineEstimator):
 
     def _begin_model(self, d: int, outputs: int) -> None:
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
-        self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss())
+        share = getattr(self, "_share", 1.0)
+        self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss(), share=share)
         self._missing, self._usual = [], set()
 
     def _number_loss(self) -> NumberLoss | None:
@@ -190,6 +191,42 @@ class _Untuned(OnlineEstimator):
 
     def _widen(self, d: int) -> None:
         self._model.widen(d)
+
+    # -- merging
+
+    @property
+    def share_(self) -> float:
+        """The part of the prior that this model has: 1, or 1/k if it is one of k that `split` gave."""
+        return self._model.share if self.__sklearn_is_fitted__() else getattr(self, "_share", 1.0)
+
+    def _take_share(self, share: float) -> None:
+        if self.__sklearn_is_fitted__() and share > 0:
+            self._model = untuned_merging.with_more_prior(self._model, share)
+
+    def _split_states(self, k: int) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = [{"_model": model} for model in untuned_merging.split(self._model, k)]
+        return parts
+
+    def _merge_states(self, other: Any) -> None:
+        places, width = self._join_features(other)
+        model, room = other._model, max(self._model.d, other._model.d, width)
+        if not np.array_equal(places, np.arange(len(places))):
+            model = untuned_merging.with_features_at(model, places, room)
+        self._model = untuned_merging.merge(self._model, model, room)
+
+    def _join_features(self, other: Any) -> tuple[NDArray[np.int64], int]:
+        """Take in the features of another model; return where each of them is here, and how many there are."""
+        if self._kind == "dicts":
+            names = dict(self._vocabulary)
+            places = [names.setdefault(name, len(names)) for name in other._vocabulary]
+            self._vocabulary, self._usual = names, self._usual | other._usual
+            self.n_features_in_ = max(self.n_features_in_, len(names))
+            return np.array(places, np.int64), self.n_features_in_
+        self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
+        new = [column for column in other._missing if column not in self._missing]
+        self._missing = [*self._missing, *new]
+        places = [*range(d), *(d + self._missing.index(column) for column in other._missing)]
+        return np.array(places, np.int64), d + len(self._missing)
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
@@ -391,6 +428,13 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
         else:
             losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
         return losses if len(self.classes_) > 1 else np.zeros(len(y)), wrong
+
+    def _merge_states(self, other: Any) -> None:
+        super()._merge_states(other)
+        self._calibration = self._calibration + other._calibration
+
+    def _split_states(self, k: int) -> list[dict[str, Any]]:
+        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k)]
 
     def _loss_name(self) -> str:
         return "log loss"

@@ -113,6 +113,12 @@ class AdaGradState(RowState):
         """Return w."""
         return self.model.w.copy()
 
+    def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
+        return {"w": w, "squares": self.model.squares + other.squares}
+
+    def _divided_arrays(self, k: int) -> dict[str, Floats]:
+        return {"squares": self.model.squares / k}
+
 
 @compiled
 def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel) -> int:

@@ -153,5 +153,5 @@ def _set_targets(state: UntunedState, offset: float, spread: Floats) -> None:
 def _kept(parts: Any, n: int, d: int, sparse: bool) -> tuple[Any, Floats, Floats]:
     """Take the first rows out of a file."""
     if sparse:
-        return unpack_rows(parts, n, d)
+        return unpack_rows(parts, "kept", n, d)
     return parts.array("kept.x", n, d), parts.array("kept.y", n), parts.array("kept.weight", n, least=0.0)

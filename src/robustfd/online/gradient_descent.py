@@ -130,6 +130,12 @@ class DescentState(RowState):
         """Return w."""
         return view_as(self.model.scalars, 0, (1,), NORM)[0].scale * self.model.v
 
+    def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
+        return {"v": w, "scalars": np.array([1.0, w @ w])}
+
+    def _divided_arrays(self, k: int) -> dict[str, Floats]:
+        return {}
+
 
 @compiled
 def learn_gradient_descent(

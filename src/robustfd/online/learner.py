@@ -19,6 +19,7 @@ from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import progress
 from robustfd.online.block import UNKEPT
 from robustfd.online.losses import LOSSES, Loss
+from robustfd.online.merging import MergingLearner
 from robustfd.online.progress import plot_progress, tally_all
 from robustfd.online.rows import (
     CHUNK,
@@ -78,6 +79,12 @@ class State(Protocol):
     def weights(self) -> Floats:
         """Return w."""
 
+    def merged(self, other: Any, vote: Floats) -> Any:
+        """Return a new state after the rows of both, of the same kind and settings; weights are means by `vote`."""
+
+    def fraction(self, k: int, i: int) -> Any:
+        """Return part i of k, with the same weights and the k-th part of what adds up."""
+
     def pack(self) -> tuple[Document, Tensors]:
         """Return its numbers and arrays, for a snapshot."""
 
@@ -121,7 +128,7 @@ def overflow(learner: Any, row: int | None = None) -> OverflowError:
     )
 
 
-class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
+class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model w that is learnt row by row; each row is judged before it is learnt.
 
     How rows are cut into batches makes no difference but round-off. After an error nothing has changed. Many threads

@@ -7,7 +7,7 @@ import numpy as np
 from robustfd._compile import entry
 from robustfd._container import Document, Tensors
 from robustfd.linalg.eigen import LONG, routines
-from robustfd.online import ball
+from robustfd.online import ball, newton_merging
 from robustfd.online import block as blocks
 from robustfd.online.block import (
     OVERFLOW,
@@ -176,6 +176,16 @@ class NewtonState:
     def multiply_weights(self, factor: float) -> None:
         """Let w be that many times itself."""
         ball.multiply_weights(self.block, factor)
+
+    # -- merging
+
+    def merged(self, other: "NewtonState", vote: Floats) -> "NewtonState":
+        """Return a new state after the rows of both, which have the same settings; weights are means by `vote`."""
+        return newton_merging.merged(self, other, vote)
+
+    def fraction(self, k: int, i: int) -> "NewtonState":
+        """Return part i of k, with the same weights."""
+        return newton_merging.fraction(self, k, i)
 
     # -- reading
 

@@ -73,6 +73,20 @@ class OjaState(RowState):
         """Return w."""
         return self.model.v + self.model.yt @ self.model.c
 
+    def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
+        m, models = len(self.model.c), (self.model, other)
+        directions = [each.f @ each.yt.T for each in models]
+        rows = np.vstack([np.sqrt(each.energy)[:, None] * v for each, v in zip(models, directions, strict=True)])
+        # The iteration needs m directions, also where there is no energy yet.
+        little = 1e-12 * max(float(np.abs(rows).max()), 1e-150) * directions[0]
+        _, s, v = np.linalg.svd(np.vstack([rows, little]), full_matrices=False)
+        energy = np.where(s[:m] > 1e-9 * s[0], np.square(s[:m]), 0.0)
+        yt = np.ascontiguousarray(v[:m].T)
+        return {"v": w, "yt": yt, "c": np.zeros(m), "energy": energy, "f": np.eye(m)}
+
+    def _divided_arrays(self, k: int) -> dict[str, Floats]:
+        return {"energy": self.model.energy / k}
+
 
 @compiled
 def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel) -> int:

@@ -57,6 +57,45 @@ def take_back(progress: Any, weight: float, loss: float, errors: float, rows: fl
             progress[i, j] = 0.0
 
 
+def vote(rows: Any) -> Floats:
+    """Return how much models of so many rows count in a mean; all the same if none has any."""
+    rows = np.asarray(rows, np.float64)
+    return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), 1.0 / len(rows))
+
+
+def joined(one: Floats, two: Floats) -> Floats:
+    """Return the progress of two models together, whose rows came side by side.
+
+    Between the numbers of rows at which totals were recorded they grow evenly.
+    """
+    rows = one[0, ROWS] + two[0, ROWS]
+    return _record(one[0] + two[0], lambda at: sum(_totals_at(each, at * each[0, ROWS] / rows) for each in (one, two)))
+
+
+def fraction(progress: Floats, k: int, i: int) -> Floats:
+    """Return the progress of part i of k: the k-th part of all totals, and of the rows."""
+    rows = progress[0, ROWS]
+    mine = float((int(rows) + k - 1 - i) // k)
+    totals = np.append(progress[0, :ROWS] / k, mine)
+    return _record(totals, lambda at: _totals_at(progress, at * rows / mine) * (mine / rows))
+
+
+def _totals_at(progress: Floats, rows: float) -> Floats:
+    """Return the totals after so many rows."""
+    known = np.vstack([np.zeros(4), progress[1 : 1 + int(progress[0, ROWS]).bit_length()], progress[:1]])
+    return np.array([np.interp(rows, known[:, ROWS], known[:, j]) for j in range(4)])
+
+
+def _record(totals: Floats, at: Any) -> Floats:
+    """Return the progress with these totals and those that `at` returns for numbers of rows."""
+    new = start()
+    new[0] = totals
+    for place in range(int(totals[ROWS]).bit_length()):
+        new[1 + place] = at(float(1 << place))
+        new[1 + place, ROWS] = 1 << place
+    return new
+
+
 @entry
 @loops
 def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:

@@ -78,6 +78,20 @@ class ProjectionState(RowState):
         """Return w."""
         return self.model.v + self.model.bt @ self.model.c
 
+    def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
+        bt = self.model.bt + other.bt  # the projection of all rows, each with its own normals
+        return {"v": w, "bt": bt, "c": np.zeros_like(self.model.c), "gram": bt.T @ bt}
+
+    def fraction(self, k: int, i: int) -> Any:
+        """Return part i of k, with the same weights and normals of its own."""
+        part = super().fraction(k, i)
+        if i > 0:  # from far ahead in the same sequence
+            part.generator = np.random.Generator(part.generator.bit_generator.jumped(i))
+        return part
+
+    def _divided_arrays(self, k: int) -> dict[str, Floats]:
+        return {"bt": self.model.bt / k, "c": self.model.c * k, "gram": self.model.gram / k**2}
+
     def pack(self) -> tuple[Document, Tensors]:
         """Return its numbers and arrays."""
         numbers, arrays = super().pack()

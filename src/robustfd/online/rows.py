@@ -43,6 +43,13 @@ def join(parts: list[CsrRows]) -> CsrRows:
     return CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
+def plain_rows(x: Any) -> Any:
+    """Return sparse rows as compiled loops take them, and dense rows as they are."""
+    if type(x) is CsrRows or not sp.issparse(x):
+        return x
+    return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
+
+
 class Batch(NamedTuple):
     """What comes with rows, a number for each: labels and weights of the losses; and the margins that are filled in."""
 

@@ -6,6 +6,7 @@ with all columns for `indices` and an empty `indptr`. A slope that is round-off 
 the margin +-bound at its row.
 """
 
+import copy
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -173,6 +174,32 @@ class RowState:
     def margins(self, x: Any) -> Floats:
         """Return w'x of rows of either kind."""
         return np.asarray(x @ self.weights())
+
+    # -- merging
+
+    def merged(self, other: Any, vote: Floats) -> Any:
+        """Return a new state after the rows of both, which have the same settings; weights are means by `vote`."""
+        w = vote @ np.array([state.weights() for state in (self, other)])
+        seen = sum(int(state.model.seen[0]) for state in (self, other))
+        return self._with(seen, self._merged_arrays(other.model, np.asarray(w)))
+
+    def fraction(self, k: int, i: int) -> Any:
+        """Return part i of k, with the same weights."""
+        return self._with((int(self.model.seen[0]) + k - 1 - i) // k, self._divided_arrays(k))
+
+    def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
+        """Return the arrays of the model after the rows of both, with these weights."""
+        raise NotImplementedError
+
+    def _divided_arrays(self, k: int) -> dict[str, Floats]:
+        """Return the arrays of the model that are divided if there are k of it."""
+        raise NotImplementedError
+
+    def _with(self, seen: int, arrays: dict[str, Floats]) -> Any:
+        """Return a copy with other arrays, after so many rows."""
+        new = copy.deepcopy(self)
+        new.model = new.model._replace(seen=np.array([seen]), **arrays)
+        return new
 
     # -- snapshots (docs/snapshot-format.md)
 

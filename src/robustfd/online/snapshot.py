@@ -94,7 +94,9 @@ def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Doc
     }
     tensors = {f"states.{i}.{name}": array for i, (_, arrays) in enumerate(states) for name, array in arrays.items()}
     for name, array in tensors.items():
-        if not _within(array[~np.isnan(array)] if name.endswith(".kept.data") else array):  # where NaN is missing
+        if not _within(
+            array[~np.isnan(array)] if name.endswith((".kept.data", ".aside.data")) else array
+        ):  # where NaN is missing
             raise OverflowError(f"{type(model).__name__} has overflowed ({name} is not finite): it cannot be saved.")
     return document, tensors | {"progress": model._progress}
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._validation import check_choice
@@ -14,14 +13,24 @@ from robustfd.online.experts import Diagonal, Experts
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import padded
 from robustfd.online.mixture import Mixture, NumberLoss, Work
-from robustfd.online.rows import Batch, CsrRows, join, part_of
-from robustfd.online.untuned_snapshot import MIXTURE, as_numbers, unpack_features, unpack_mixture, unpack_rows
+from robustfd.online.rows import Batch, CsrRows, part_of, plain_rows
+from robustfd.online.untuned_snapshot import (
+    MIXTURE,
+    as_numbers,
+    joined,
+    pack_rows,
+    unpack_features,
+    unpack_mixture,
+    unpack_rows,
+)
 
 Floats = NDArray[np.float64]
 Form = Literal["diagonal", "exact", "sketch"]
 
 EDITION = 2  # of the state in a file
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
+ASIDE = 4096  # rows that all parts together set aside, so that the experts of the merged state earn by them
+ASIDE_ENTRIES = 2**22  # and how many entries they may have
 FIRST = 64  # rows that are learnt again whenever their number doubles
 PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
 AT_ONCE = 1024  # features up to which a better Hessian is there before all of the first rows are
@@ -48,21 +57,38 @@ RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 class UntunedState:
     """Experts, the first rows while they are few, and when to look at the better Hessian next."""
 
-    def __init__(self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None):
+    def __init__(
+        self,
+        d: int,
+        outputs: int,
+        *,
+        sketch: int | None = None,
+        loss: NumberLoss | None = None,
+        share: float = 1.0,
+    ):
+        """Begin with d features; `share` is the part of the prior, below 1 for one of several to be merged."""
         self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
         self.first = FIRST  # rows that are learnt again; none if a file does not have them
         self.seen = self.entries = 0  # rows, and the most entries that a row had
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
+        self.aside: list[tuple[Any, Floats, Floats]] = []  # rows that are learnt when all parts are merged
         self.form: Form = "diagonal"
         self.size = 0  # rows of the sketch
         self.renew_at = self.look_at = 0
         self.renewed_at = 0
         self.gain = 0.0
-        numbers = loss is not None
-        prior = PRIOR_OF_NUMBERS if numbers else PRIOR
-        self.experts = self._fresh(feature_stats.start(d, prior=prior, by_density=not numbers))
+        self.experts = self._fresh(feature_stats.start(d, prior=share * self.prior(), by_density=loss is None))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
         self.make_room()
+
+    def prior(self) -> float:
+        """Return a0."""
+        return PRIOR if self.loss is None else PRIOR_OF_NUMBERS
+
+    @property
+    def share(self) -> float:
+        """The part of the prior that this state has: 1, or less if it is one of several to be merged."""
+        return float(self.experts.features.totals["prior"][0]) / self.prior()
 
     def _fresh(self, features: Features, before: Mixture | None = None, weights: Any = None) -> Experts:
         """Return experts that know nothing but the features; the trace of the mixture before goes on.
@@ -104,10 +130,10 @@ class UntunedState:
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn rows, dense or sparse, and fill margins (n, outputs) with predictions made before."""
         if len(y) <= FIRST:  # hardly any of so few comes when a Hessian is renewed: not worth the call
-            self._learn_all(_plain_rows(x), y, weight, margins)
+            self._learn_all(plain_rows(x), y, weight, margins)
             return
         with one_blas_thread():
-            self._learn_all(_plain_rows(x), y, weight, margins)
+            self._learn_all(plain_rows(x), y, weight, margins)
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn rows, cut where something is to be done between two of them."""
@@ -116,18 +142,41 @@ class UntunedState:
             if self.seen < self.first:
                 until = 1 << self.seen.bit_length()
                 part = slice(done, min(done + until - self.seen, n))
-                rows = part_of(x, part) if isinstance(x, CsrRows) else x[part].copy()
-                self.kept.append((rows, y[part].copy(), weight[part].copy()))
+                self.kept.append(_taken(x, y, weight, part))
                 self._learn(x, Batch(y, weight, margins), part)
                 self.seen += part.stop - done
                 if self.seen == until:
                     self._learn_again()
+            elif room := self._room_aside():
+                part = slice(done, min(done + room, n))
+                self._set_aside(x, Batch(y, weight, margins), part)
             else:
                 part = slice(done, min(done + self._until() - self.seen, n))
                 self._learn(x, Batch(y, weight, margins), part)
                 self.seen += part.stop - done
                 self._attend()
             done = part.stop
+
+    def _room_aside(self) -> int:
+        """Return how many of the next rows are to be set aside: never more than were learnt, none if it is whole."""
+        rows = self._to_set_aside()
+        return max(min(rows, self.seen // FIRST * FIRST - self._rows_aside()), 0)
+
+    def _to_set_aside(self) -> int:
+        """Return how many rows are to be set aside from now on."""
+        if is_whole(share := self.share):
+            return 0
+        rows = share * min(ASIDE, ASIDE_ENTRIES // max(self.entries, 1))
+        return max(round(rows) - self._rows_aside(), 0)
+
+    def _rows_aside(self) -> int:
+        return sum(len(y) for _, y, _ in self.aside)
+
+    def _set_aside(self, x: Any, batch: Batch, part: slice) -> None:
+        """Keep rows for the time when all parts are merged; they are judged now."""
+        rows, y, weight = _taken(x, batch.y, batch.weight, part)
+        batch.margins[part] = self.margins(rows, len(y))
+        self.aside.append((rows, y, weight))
 
     def _check_room(self, x: Any, part: slice) -> None:
         """Make more scratch memory if there are rows with more entries than before."""
@@ -161,7 +210,7 @@ class UntunedState:
 
     def _learn_again(self) -> None:
         """Begin again with the statistics of all rows so far."""
-        x, y, weight = self._first_rows()
+        x, y, weight = self.first_rows()
         self.kept, n = [(x, y, weight)], len(y)
         weights = self.experts.weights
         weights[x.indices + 1 if isinstance(x, CsrRows) else slice(None)] = 0.0  # those of others are 0 already
@@ -186,16 +235,9 @@ class UntunedState:
             self.look_at = FIRST_LOOK
             self._reset_gain()
 
-    def _first_rows(self) -> tuple[Any, Floats, Floats]:
+    def first_rows(self) -> tuple[Any, Floats, Floats]:
         """Return the first rows, sparse if any were, their targets and weights."""
-        x: Any = [rows for rows, _, _ in self.kept]
-        if any(isinstance(rows, CsrRows) for rows in x):
-            x = join([rows if isinstance(rows, CsrRows) else _plain_rows(sp.csr_array(rows)) for rows in x])
-        else:
-            width = max(rows.shape[1] for rows in x)  # features may have come
-            x = np.vstack([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in x])
-        y, weight = (np.concatenate([each[k] for each in self.kept]) for k in (1, 2))
-        return x, y, weight
+        return joined(self.kept)
 
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
         """Set offset and unit of the targets from the first ones, outliers cut."""
@@ -289,8 +331,17 @@ class UntunedState:
             soon = min(soon, OFTEN)
         self.renew_at = rows + min(more, soon)
 
+    def renew_now(self) -> None:
+        """Renew the better Hessian."""
+        self._renew(self.seen)
+
     def _until(self) -> int:
         """Return the number of rows at which something is to be done."""
+        until = self._until_hessian()
+        return min(until, (self.seen // FIRST + 1) * FIRST) if self._to_set_aside() else until
+
+    def _until_hessian(self) -> int:
+        """Return the number of rows at which something is to be done with the better Hessian."""
         if self.form == "diagonal":
             return max(self.look_at, self.seen + 1) if self.sketch is None and self._offered() else 2**62
         if self.sketch is None:
@@ -326,10 +377,10 @@ class UntunedState:
                 self.look_at = AGAIN * self.seen
             elif self.form == "sketch" and gain > self.gain + GROW and self.size < LARGEST_SKETCH:
                 self.gain = gain
-                self._grow(2 * self.size)
+                self.grow(2 * self.size)
         self._reset_gain()
 
-    def _grow(self, size: int) -> None:
+    def grow(self, size: int) -> None:
         """Make the sketch larger."""
         self.size = size
         with one_blas_thread():
@@ -348,16 +399,13 @@ class UntunedState:
         old, form, memories = self.experts, self.form, self._memories(self.form)
         if form == "sketch":
             low_rank.fold(old.low_rank)
-        weights, share = self._all_weights(), old.mix.share
+        weights, share = self.all_weights(), old.mix.share
         if self.outputs == 1:
             weights, share = _merge_pairs(weights, share)
         self.outputs = outputs
         new = self._fresh(old.features, old.mix)
         self.count = new.mix.plain.shape[1] // 2
-        weights = _with_outputs(weights, outputs).reshape(len(weights), outputs, -1, self.count).transpose(0, 2, 1, 3)
-        half, used = new.weights.shape[1] // 2, outputs * self.count
-        for memory in (0, 1):
-            new.weights[:, memory * half : memory * half + used] = weights[:, memory].reshape(len(weights), -1)
+        better = self.set_diagonal_weights(new.weights, _with_outputs(weights, outputs))
         known = 2 if len(share) == 1 else len(share)
         plain = share[:, : 2 * self.count]
         new.mix.plain[:known] = plain / plain.sum(axis=1, keepdims=True)
@@ -367,7 +415,6 @@ class UntunedState:
         if len(share) == 1:
             mix.follow[0, 0] *= -0.5
             mix.follow[1, 0] *= 0.5
-        better = np.ascontiguousarray(weights[:, 2:].reshape(len(weights), -1))
         whole, low = new.exact, new.low_rank
         if form == "exact":
             whole = old.exact._replace(weights=better)
@@ -378,7 +425,18 @@ class UntunedState:
         if self.kept:
             self._learn_again()
 
-    def _all_weights(self) -> Floats:
+    def set_diagonal_weights(self, out: Any, weights: Floats) -> Floats:
+        """Fill `out` with those of weights (features, outputs, experts) that are of diagonal experts; return the rest.
+
+        The rest is (features, memories outputs L), as exact and sketched Hessians have it.
+        """
+        n, half, used = len(weights), out.shape[1] // 2, self.outputs * self.count
+        parts = weights.reshape(n, self.outputs, -1, self.count).transpose(0, 2, 1, 3)
+        for memory in (0, 1):
+            out[:, memory * half : memory * half + used] = parts[:, memory].reshape(n, -1)
+        return np.ascontiguousarray(parts[:, 2:].reshape(n, -1))
+
+    def all_weights(self) -> Floats:
         """Return the weights (features, outputs, experts) of all experts, of features in their units."""
         e, w = self.experts, self._diagonal_weights()
         if self.form == "diagonal":
@@ -395,6 +453,10 @@ class UntunedState:
             d = max(d, 2 * self.d)
         elif d > OFFER_EXACT:  # few of them come, one by one
             d += SPARE
+        self.widen_to(d)
+
+    def widen_to(self, d: int) -> None:
+        """Make room for exactly d features."""
         e, more = self.experts, d - self.d
         weights = feature_stats.aligned(d + 1, np.float32, e.weights.shape[1])
         weights[: self.d + 1] = e.weights
@@ -403,13 +465,26 @@ class UntunedState:
             self.set_form("diagonal")
             whole, e = self.experts.exact, self.experts
         elif self.form == "exact":
-            whole = exact.with_features(whole, more)
+            if self.d <= TWO_MEMORIES < d:
+                e = self._with_one_memory()
+            whole = exact.with_features(e.exact, more)
         elif self.form == "sketch":
             low = low_rank.with_features(low, more)
         features = feature_stats.with_features(e.features, d)
         self.experts = e._replace(features=features, weights=weights, exact=whole, low_rank=low)
         self.d = d
         self.make_room()
+
+    def _with_one_memory(self) -> Experts:
+        """Return the experts without those whose exact Hessian forgets; the others have their shares."""
+        e, n = self.experts, 2 * self.count
+        some = slice(0, n + self.count)
+        mix = mixture.with_better(e.mix, 1)
+        mix.share[:] = e.mix.share[:, some]
+        mix.share[:, n:] += e.mix.share[:, some.stop :]
+        past, inverse = (each[:1] for each in (e.exact.past, e.exact.inverse))
+        whole = e.exact._replace(past=past, inverse=inverse, weights=e.exact.weights[:, : self.outputs * self.count])
+        return e._replace(mix=mix, exact=whole)
 
     # -- snapshots: only features that were seen
 
@@ -431,11 +506,9 @@ class UntunedState:
             arrays |= {f"exact.{name}": getattr(e.exact, name) for name in e.exact._fields}
         elif self.form == "sketch":
             arrays |= {f"sketch.{name}": array for name, array in low_rank.pack(e.low_rank, which).items()}
-        if self.kept:
-            x, y, weight = self._first_rows()
-            x = x if isinstance(x, CsrRows) else _plain_rows(sp.csr_array(x))
-            arrays |= {"kept.data": x.data, "kept.indices": x.indices, "kept.indptr": x.indptr}
-            arrays |= {"kept.y": y, "kept.weight": weight}
+        for name in ("kept", "aside"):
+            if rows := getattr(self, name):
+                arrays |= pack_rows(name, *joined(rows))
         return numbers, arrays
 
     @classmethod
@@ -465,7 +538,9 @@ class UntunedState:
         state.experts = e._replace(features=features, mix=mix)
         state._unpack_form(parts, which)
         if 0 < state.seen < state.first:
-            state.kept = [unpack_rows(parts, state.seen, d)]
+            state.kept = [unpack_rows(parts, "kept", state.seen, d)]
+        if parts.has("aside.y"):
+            state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
         parts.close()
         state.make_room()
         return state
@@ -495,7 +570,7 @@ class UntunedState:
         """
         e, mix = self.experts, self.experts.mix
         table, totals, (offset, unit) = e.features.table, e.features.totals[0], self._offset_and_unit()
-        w = self._all_weights()
+        w = self.all_weights()
         f = np.where(mix.linear > 0, totals["length"], totals["norm"])
         effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * unit
         own = diagonal.INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
@@ -526,11 +601,11 @@ class UntunedState:
         With the intercepts of `linear_model` they sum to the predictions, before numbers are kept near the targets.
         """
         e, mix, (_, unit) = self.experts, self.experts.mix, self._offset_and_unit()
-        w, linear = self._all_weights(), mix.linear > 0
+        w, linear = self.all_weights(), mix.linear > 0
         by_kind = [np.einsum("fok,ok->fo", w, mix.share * kind) * unit for kind in (~linear, linear)]
         centres = np.zeros_like(by_kind[0])
         centres[e.features.centred] = e.features.centre[0][:, None] * self.linear_model()[0][e.features.centred - 1]
-        n, x = x.shape[0], _plain_rows(x)
+        n, x = x.shape[0], plain_rows(x)
         sparse = isinstance(x, CsrRows)
         most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
         indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, self.outputs))
@@ -551,12 +626,22 @@ class UntunedState:
 
         Many may read at a time. With `alone` no other does, and the scratch memory for learning is used.
         """
-        n, x = x.shape[0] if n is None else n, _plain_rows(x)
+        n, x = x.shape[0] if n is None else n, plain_rows(x)
         entries, out = _most_entries(x, slice(0, n)), np.empty((n, self.outputs))
         work = self.work if alone and entries <= self.entries else self._work_for(entries)
         read = experts.read_sparse if isinstance(x, CsrRows) else experts.read_dense
         read(*self._parts(x), work, x, out)
         return out
+
+
+def _taken(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats, Floats]:
+    """Return copies of some rows, of their targets and of their weights."""
+    return part_of(x, part) if isinstance(x, CsrRows) else x[part].copy(), y[part].copy(), weight[part].copy()
+
+
+def is_whole(share: float) -> bool:
+    """Return whether a state has all of the prior, up to rounding."""
+    return share > 1.0 - 1e-9
 
 
 def _most_entries(x: Any, part: slice) -> int:
@@ -566,13 +651,6 @@ def _most_entries(x: Any, part: slice) -> int:
             return int(x.indptr[1] - x.indptr[0])
         return int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
     return int(x.shape[1])
-
-
-def _plain_rows(x: Any) -> Any:
-    """Return sparse rows as compiled loops take them, and dense rows as they are."""
-    if type(x) is CsrRows or not sp.issparse(x):
-        return x
-    return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
 
 
 def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robustfd.online import feature_stats, mixture
 from robustfd.online.feature_stats import Features
 from robustfd.online.mixture import WINDOWS, Mixture
-from robustfd.online.rows import LARGEST, CsrRows
+from robustfd.online.rows import LARGEST, CsrRows, join, plain_rows
 
 Floats = NDArray[np.float64]
 
@@ -62,18 +62,37 @@ def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixtur
     return mix
 
 
-def unpack_rows(parts: Any, n: int, d: int) -> tuple[Any, Floats, Floats]:
-    """Take the first rows out of a file."""
+def joined(kept: list[tuple[Any, Floats, Floats]]) -> tuple[Any, Floats, Floats]:
+    """Return rows that were kept one after another, sparse if any are, their targets and weights."""
+    x: Any = [rows for rows, _, _ in kept]
+    if any(isinstance(rows, CsrRows) for rows in x):
+        x = join([rows if isinstance(rows, CsrRows) else plain_rows(sp.csr_array(rows)) for rows in x])
+    else:
+        width = max(rows.shape[1] for rows in x)  # features may have come
+        x = np.vstack([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in x])
+    y, weight = (np.concatenate([each[k] for each in kept]) for k in (1, 2))
+    return x, y, weight
+
+
+def pack_rows(name: str, x: Any, y: Floats, weight: Floats) -> dict[str, Any]:
+    """Return rows as arrays of a file."""
+    x = x if isinstance(x, CsrRows) else plain_rows(sp.csr_array(x))
+    parts = {"data": x.data, "indices": x.indices, "indptr": x.indptr, "y": y, "weight": weight}
+    return {f"{name}.{part}": array for part, array in parts.items()}
+
+
+def unpack_rows(parts: Any, name: str, n: int, d: int) -> tuple[Any, Floats, Floats]:
+    """Take rows that were kept out of a file."""
     y, weight, entries = (
-        parts.array("kept.y", n),
-        parts.array("kept.weight", n, least=0.0),
-        parts.shape("kept.data", 1)[0],
+        parts.array(f"{name}.y", n),
+        parts.array(f"{name}.weight", n, least=0.0),
+        parts.shape(f"{name}.data", 1)[0],
     )
-    data = parts.array("kept.data", entries, least=-LARGEST, most=LARGEST, missing=True)
-    indices = parts.array("kept.indices", entries, dtype=np.int32, least=0, most=d - 1)
-    indptr = parts.array("kept.indptr", n + 1, dtype=np.int64)
+    data = parts.array(f"{name}.data", entries, least=-LARGEST, most=LARGEST, missing=True)
+    indices = parts.array(f"{name}.indices", entries, dtype=np.int32, least=0, most=d - 1)
+    indptr = parts.array(f"{name}.indptr", n + 1, dtype=np.int64)
     if indptr[0] != 0 or indptr[-1] != entries or np.any(np.diff(indptr) < 0):
-        raise ValueError("the first rows are no rows")
+        raise ValueError("rows that were kept are no rows")
     if not sp.csr_array((data, indices, indptr), shape=(n, d)).has_canonical_format:
-        raise ValueError("the entries of the first rows are not ascending")
+        raise ValueError("the entries of rows that were kept are not ascending")
     return CsrRows(data, indices, indptr), y, weight

@@ -1,0 +1,65 @@
+"""Learners that merge: what several have learnt of parts of the rows becomes one learner, and one becomes several."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from robustfd._guard import guarded_pair
+from robustfd._validation import check_integer
+from robustfd.online import progress
+
+
+class MergingLearner:
+    """`merge`, `+` and `split` of a learner."""
+
+    @guarded_pair
+    def merge(self: Any, other: Any) -> Any:
+        """Take in all that another learner has learnt; return self.
+
+        The weights are the mean by numbers of rows. What the Hessians sum adds up; a sketch is shrunk by its own rule.
+        """
+        if type(other) is not type(self):
+            raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
+        mine, theirs = (each.get_params(deep=False) for each in (self, other))
+        for name in mine.keys() - {"random_state"}:
+            if mine[name] != theirs[name]:
+                raise ValueError(
+                    f"Cannot merge learners of different {name}: {mine[name]!r} here, {theirs[name]!r} there."
+                )
+        self._check_parameters()
+        if not other.__sklearn_is_fitted__():
+            return self
+        if not self.__sklearn_is_fitted__():
+            learnt = ("_state", "_progress", "_frozen", "_numbers", "n_features_in_", "feature_names_in_")
+            self.__dict__.update({name: value for name, value in vars(other).items() if name in learnt})
+            self._frozen = self._parameters()
+            return self
+        for name in ("n_features_in_", "feature_names_in_"):
+            here, there = (np.asarray(getattr(each, name, "none")) for each in (self, other))
+            if not np.array_equal(here, there):
+                raise ValueError(f"Cannot merge learners of different {name}: {here} here, {there} there.")
+        if self._state.sparse != other._state.sparse:
+            raise ValueError("Cannot merge a learner of dense rows with one of sparse rows.")
+        vote = progress.vote([self.n_samples_seen_, other.n_samples_seen_])
+        self._state = self._state.merged(other._state, vote)
+        self._progress = progress.joined(self._progress, other._progress)
+        return self
+
+    def __add__(self, other: Any) -> Any:
+        """Return a new learner of what both have learnt."""
+        if not isinstance(other, MergingLearner):
+            return NotImplemented
+        return copy.copy(self).merge(other)
+
+    def split(self: Any, k: int) -> list[Any]:
+        """Return k learners with the same weights, each with the k-th part of the rows; merged they are this one."""
+        k = check_integer("k", k, 1)
+        parts = [copy.copy(self) for _ in range(k)]
+        for i, part in enumerate(parts):
+            if self.__sklearn_is_fitted__():
+                part._state = self._state.fraction(k, i)
+                part._progress = progress.fraction(self._progress, k, i)
+            elif getattr(self, "random_state", None) is not None and i > 0:  # random numbers of its own
+                part.random_state = int(np.random.SeedSequence((self.random_state, i)).generate_state(1)[0])
+        return parts

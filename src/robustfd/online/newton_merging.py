@@ -1,0 +1,81 @@
+"""States of sketched Newton learners that merge: w is the mean by numbers of rows, and H is of the rows of both.
+
+Unlike that of the learner with nothing to tune, H sums squared gradients: the Hessian of a learner that is worse is
+larger. So it has no say in the weights. The rows of both sketches, and of both blocks, are shrunk once.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from robustfd.linalg.decompose import shrink_stack
+from robustfd.linalg.eigen import routines
+from robustfd.linalg.threads import one_blas_thread
+from robustfd.online.block import state_of
+from robustfd.online.rows import Floats
+from robustfd.online.shrink import Change
+from robustfd.online.snapshot import Parts
+
+
+@one_blas_thread()
+def merged(one: Any, two: Any, vote: Floats) -> Any:
+    """Return a new state after the rows of two, which have the same settings; weights are means by `vote`."""
+    states, d = (one, two), max(one.d, two.d)
+    w = vote @ np.array([_wide(state.weights(), d) for state in states])
+    rows = np.vstack([_wide(_rows(state), d) for state in states])
+    return _newton(states, w, rows, 1.0, sum(int(state_of(state.memory).seen) for state in states))
+
+
+@one_blas_thread()
+def fraction(state: Any, k: int, i: int) -> Any:
+    """Return part i of k of a state: the same weights, the k-th part of what H sums."""
+    seen = (int(state_of(state.memory).seen) + k - 1 - i) // k
+    return _newton((state,), state.weights(), _rows(state) / np.sqrt(k), 1.0 / k, seen)
+
+
+def _wide(array: Floats, d: int) -> Floats:
+    """Return an array (..., features) with more of them."""
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, d - array.shape[-1])])
+
+
+def _rows(state: Any) -> Floats:
+    """Return the rows that H is a sum over: those of B and of the block that is going on."""
+    block = state.block
+    n, r = int(block.state[0].filled), len(block.lam)
+    times = np.sqrt(block.rows["c2"][:n])
+    if not state.sparse:
+        arrays = state.pack()[1]
+        return np.vstack([arrays["basis"].T[1:], times[:, None] * arrays["buffer"]])
+    # The weights after a step along one of these rows, less those without it.
+    picked = np.vstack([np.zeros(r + n), np.diag(np.append(np.ones(r), times))])
+    read = [_stored_weights(state, Change(each[None, :r].copy(), each[None, r:].copy(), each)) for each in picked]
+    return np.array(read[1:]) - read[0]
+
+
+def _stored_weights(state: Any, steps: Change) -> Floats:
+    """Return the weights at the beginning of the block, after these steps."""
+    block = state.block
+    return np.asarray(state.basis.weights(routines(state.long), block, steps) / block.state[0].factor)
+
+
+def _newton(states: tuple[Any, ...], w: Floats, rows: Floats, part: float, seen: int) -> Any:
+    """Return a state at the beginning of a block, with these weights and the shrink of these rows."""
+    one, like = states[0], [state_of(state.memory) for state in states]
+    settings, d = one.settings, len(w)
+    m, buffer = int(like[0].width), int(like[0].buffer)
+    shrunk = shrink_stack(rows[:0], np.zeros(0), rows[np.any(rows != 0, axis=1)], m, settings.shrunk, solver="svd")
+    taken = sum(each.alpha - settings.alpha0 for each in like) * part + settings.added * shrunk.delta
+    alpha, basis = settings.alpha0 + taken, np.zeros((d, m))
+    basis[:, 0], basis[:, 1 : 1 + len(shrunk.lam)] = w, shrunk.rows.T
+    numbers, arrays = type(one)(settings, d, m, buffer, sparse=one.sparse).pack()
+    del numbers["sparse"]
+    careful = alpha == 0.0 or any(bool(each.careful) for each in like)
+    numbers |= {"seen": seen, "shrinks": 1 + sum(int(each.shrinks) for each in like), "careful": careful}
+    arrays |= {"basis": basis, "lam": np.append(shrunk.lam, np.zeros(m - 1 - len(shrunk.lam)))}
+    arrays["scalars"] = np.array([alpha, sum(each.delta_sum for each in like) * part + shrunk.delta, shrunk.delta])
+    arrays["ball"] = np.concatenate([[1.0], np.zeros(m - 1), basis.T @ w])
+    if careful:
+        arrays["k"] = np.zeros((0, 0))
+    new = type(one).unpack(Parts(numbers, arrays, ""), settings, d, m, buffer, sparse=one.sparse)
+    new.expect(seen)
+    return new

@@ -1,0 +1,391 @@
+"""Learners with nothing to tune that merge: two that have learnt parts of the rows become one, and one becomes several.
+
+A part has a share of the prior, 1/k for one of k. It learns as any other. When two parts are merged, both are first
+brought to the same units, centres and offset (untuned_units.py). Then for the experts of every memory and form
+
+    (H_a + H_b) W = H_a W_a + H_b W_b,   H_i = share_i P + what the rows of part i have added
+
+which is the mean of the weights by how much each part knows. A sketch is cut only after that. Counts, curvatures and
+prior shares add up; shares of experts are means by numbers of rows. A part with fewer rows than are learnt again hands
+these rows over. Splitting divides what adds up, so merging gives back what there was.
+"""
+
+import copy
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from robustfd.linalg.threads import one_blas_thread
+from robustfd.online import exact, feature_stats, low_rank, mixture, progress
+from robustfd.online.experts import Experts
+from robustfd.online.feature_stats import Features
+from robustfd.online.mixture import WINDOWS
+from robustfd.online.rows import CsrRows, as_rows
+from robustfd.online.untuned import FIRST, UntunedState, is_whole
+from robustfd.online.untuned_snapshot import joined
+from robustfd.online.untuned_units import Part, common_features, common_targets, in_common_units, stride_for
+
+Floats = NDArray[np.float64]
+
+
+def split(state: UntunedState, k: int) -> list[UntunedState]:
+    """Return k states that know the same, each with the k-th part of the rows and of the prior.
+
+    Of a state that still has its first rows, the first part has them all.
+    """
+    share = state.share / k
+    if is_young(state):
+        parts = [_fresh(state, share) for _ in range(k)]
+        parts[0] = _with_rows(parts[0], state)
+        return parts
+    whole = _copy(state)
+    _settle(whole)
+    return [_fraction(whole, k, i) for i in range(k)]
+
+
+def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
+    """Return a new state that knows what both know, with room for d features at least.
+
+    They have the same outputs, loss and `sketch`.
+    """
+    d, share = max(one.d, two.d, d), min(one.share + two.share, 1.0)
+    new = _merged(one, two, d, share)
+    new.aside = [copy.deepcopy(rows) for state in (one, two) for rows in state.aside] + new.aside
+    if new.aside and is_whole(new.share):
+        _learn_aside(new)
+    return new
+
+
+def _learn_aside(state: UntunedState) -> None:
+    """Learn the rows that were set aside; the experts begin nearer to equal shares, since these rows are to decide."""
+    x, y, weight = joined(state.aside)
+    state.aside = []
+    order = np.array(sorted(range(len(y)), key=lambda i: _key(x, y, weight, i)))
+    x = sp.csr_array(tuple(x), shape=(len(y), state.d)) if isinstance(x, CsrRows) else _padded(x, state.d)
+    mix = state.experts.mix
+    for share in (mix.share, mix.plain):
+        share[:] = (share + 1.0 / share.shape[1]) / 2.0
+    state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
+
+
+def _key(x: Any, y: Floats, weight: Floats, i: int) -> tuple[Any, ...]:
+    """Return by what row i comes before others: not by where it was, and hardly by the order of the features."""
+    if isinstance(x, CsrRows):
+        part = slice(int(x.indptr[i]), int(x.indptr[i + 1]))
+        values, columns = x.data[part], x.indices[part]
+        values, columns = values[values != 0], columns[values != 0]
+    else:
+        columns = np.flatnonzero(x[i]).astype(np.int32)
+        values = x[i, columns]
+    return sha256(np.sort(values).tobytes()).digest(), y[i], weight[i], columns.tobytes()
+
+
+def _merged(one: UntunedState, two: UntunedState, d: int, share: float) -> UntunedState:
+    """Return the state of what both have learnt, without the rows that they set aside."""
+    if is_young(one) and is_young(two):
+        first, second = sorted((one, two), key=_order)  # the same whichever is called one
+        return _with_rows(_with_rows(_fresh(one, share, d), first), second)
+    if is_young(two):
+        return _with_rows(_with_share(_widened(_copy(one), d), share), two)
+    if is_young(one):
+        return _merged(two, one, d, share)
+    parts = [_widened(_copy(state), d) for state in (one, two)]
+    with one_blas_thread():
+        _agree_on_form(*parts)
+        for part in parts:
+            _settle(part)
+        return _joined(parts, share)
+
+
+def with_more_prior(state: UntunedState, share: float) -> UntunedState:
+    """Return the state merged with one that has that share of the prior and has seen no rows."""
+    return merge(state, _fresh(state, share))
+
+
+def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> UntunedState:
+    """Return a copy with d features, feature j of the rows being number places[j] from now on.
+
+    Features beyond those that have a place were never seen.
+    """
+    new, at = _fresh(state, state.share, d), np.append(0, places + 1)
+    for name in ("first", "seen", "entries", "form", "size", "renew_at", "renewed_at", "look_at", "gain"):
+        setattr(new, name, getattr(state, name))
+    new.aside = [_with_columns_at(rows, places, d) for rows in state.aside]
+    new.kept = [_with_columns_at(rows, places, d) for rows in state.kept]
+    old, e, n = state.experts, new.experts, len(at)
+    e.features.table[at], e.weights[at] = old.features.table[:n], old.weights[:n]
+    features = Features(
+        e.features.table, old.features.totals.copy(), at[old.features.centred], old.features.centre.copy()
+    )
+    whole, low = old.exact, old.low_rank
+    if state.form == "exact":
+        whole = exact.start(d + 1, len(whole.past), new.outputs, new.count)
+        for name in ("past", "inverse", "block"):
+            getattr(whole, name)[..., at[:, None], at] = getattr(old.exact, name)[..., :n, :n]
+        whole.weights[at] = old.exact.weights[:n]
+    elif state.form == "sketch":
+        low = low_rank.start(d + 1, state.size, new.outputs, new.count)._replace(
+            lam=low.lam, along=low.along, filled=low.filled
+        )
+        for name in ("u", "diagonal", "weights"):
+            getattr(low, name)[at] = getattr(old.low_rank, name)[:n]
+        low.sketch[:, at], low.buffer[:, at] = old.low_rank.sketch[:, :n], old.low_rank.buffer[:, :n]
+    new.experts = copy.deepcopy(Experts(features, old.mix, e.weights, whole, low))
+    new.make_room()
+    return new
+
+
+def _with_columns_at(kept: Any, places: NDArray[np.int64], d: int) -> Any:
+    """Return first rows with their columns at other places."""
+    x, y, weight = kept
+    if not isinstance(x, CsrRows):
+        wide = np.zeros((len(x), d))
+        wide[:, places[: x.shape[1]]] = x
+        return wide, y, weight
+    moved = sp.csr_array((x.data, places[x.indices], x.indptr), shape=(len(y), d)).sorted_indices()
+    return CsrRows(moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int64)), y, weight
+
+
+def is_young(state: UntunedState) -> bool:
+    """Return whether a state still has its first rows, or none."""
+    return state.seen < state.first
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _copy(state: UntunedState) -> UntunedState:
+    """Return an independent copy."""
+    new = copy.deepcopy(state)
+    table, weights = state.experts.features.table, state.experts.weights
+    mine = (
+        feature_stats.aligned(len(table), table.dtype),
+        feature_stats.aligned(len(table), np.float32, weights.shape[1]),
+    )
+    mine[0][:], mine[1][:] = table, weights
+    new.experts = new.experts._replace(features=new.experts.features._replace(table=mine[0]), weights=mine[1])
+    return new
+
+
+def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedState:
+    """Return a state that has seen nothing."""
+    return UntunedState(like.d if d is None else d, like.outputs, sketch=like.sketch, loss=like.loss, share=share)
+
+
+def _widened(state: UntunedState, d: int) -> UntunedState:
+    """Return the state, with d features from now on."""
+    if d > state.d:
+        state.widen_to(d)
+    return state
+
+
+def _with_rows(state: UntunedState, young: UntunedState) -> UntunedState:
+    """Return the state after it has learnt the first rows of a young one."""
+    if young.seen:
+        x, y, weight = young.first_rows()
+        if not isinstance(x, CsrRows):
+            x = _padded(x, state.d)
+        state.learn(x, y, weight, np.empty((len(y), state.outputs)))
+    return state
+
+
+def _padded(x: Floats, d: int) -> Floats:
+    """Return dense rows of d features."""
+    return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+
+
+def _order(state: UntunedState) -> tuple[Any, ...]:
+    """Return by what first rows come before others."""
+    if not state.seen:
+        return (0,)
+    x, y, weight = state.first_rows()
+    x = x if isinstance(x, CsrRows) else sp.csr_array(x)
+    return state.seen, y.tobytes(), weight.tobytes(), x.data.tobytes(), x.indices.astype(np.int32).tobytes()
+
+
+def _with_share(state: UntunedState, share: float) -> UntunedState:
+    """Return the state, with that share of the prior from now on."""
+    times, features = share / state.share, state.experts.features
+    features.totals["prior"] *= times
+    features.table["prior"] *= times
+    if state.form != "diagonal":
+        state.renew_now()
+    return state
+
+
+def _settle(state: UntunedState) -> None:
+    """Bring what is done now and then up to date: the better Hessian, the fading of the fast memory."""
+    if state.form != "diagonal":
+        state.renew_now()
+    features = state.experts.features
+    features.table["fast"] *= features.totals["fade"]
+    features.totals["fade"] = 1.0
+
+
+def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
+    """Let both have the same form of the Hessian: that of more rows, and of as many rows the better one."""
+    forms = {state.form for state in (one, two)}
+    if len(forms) > 1:
+        plain, better = (one, two) if one.form == "diagonal" else (two, one)
+        if better.seen < plain.seen and one.sketch is None:
+            size = better.size
+            better.set_form("diagonal")
+            better.size = size
+        else:
+            plain.set_form(better.form, better.size, plain.seen)
+            share, n = plain.experts.mix.share, 2 * plain.count
+            share[:, n:] = better.experts.mix.share[:, n:]
+            share[:, :n] = plain.experts.mix.plain * better.experts.mix.share[:, :n].sum(axis=1, keepdims=True)
+    size = max(one.size, two.size)
+    for state in (one, two):
+        if state.form == "sketch" and state.size < size:
+            state.grow(size)
+        state.size = size
+
+
+# -------------------------------------------------------------- joining
+
+
+def _joined(states: list[UntunedState], share: float) -> UntunedState:
+    """Return the state after the rows of two that have the same form and are settled."""
+    one, two = states
+    new, n = _fresh(one, share, one.d), np.array([state.seen for state in states])
+    new.first, new.seen = (FIRST if n.sum() >= FIRST else 0), int(n.sum())
+    new.entries, new.gain = max(one.entries, two.entries), max(one.gain, two.gain)
+    new.form, new.size, new.look_at = one.form, one.size, one.look_at + two.look_at
+    features = common_features(
+        [state.experts.features for state in states], share / np.array([s.share for s in states])
+    )
+    targets = common_targets([state.experts.mix.targets for state in states], n)
+    table = features.table
+    every = new.form == "exact"
+    which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0) | every)
+    parts = [in_common_units(state, features, targets, which) for state in states]
+    table["slow"][which], table["fast"][which] = (
+        sum(getattr(part, name) for part in parts) for name in ("slow", "fast")
+    )
+    weights = np.concatenate([_solve_diagonal(parts, new.count), _solve_better(parts, new)], axis=2)
+    e = new.experts._replace(features=features)
+    some = np.zeros((len(which), e.weights.shape[1]), np.float32)
+    better = new.set_diagonal_weights(some, weights)
+    e.weights[which] = some
+    mix = _mixed(states, parts, n)._replace(targets=targets)
+    new.experts = _with_hessian(new, e._replace(mix=mix), parts, which, better)
+    if new.form != "diagonal":
+        new.renewed_at = new.seen  # what fades has faded
+        new.renew_now()
+    new.make_room()
+    return new
+
+
+def _solve_diagonal(parts: list[Part], count: int) -> Floats:
+    """Return the weights (features, outputs, 2 L) of the diagonal experts."""
+    solved = []
+    for memory, past in enumerate(("slow", "fast")):
+        some = slice(memory * count, (memory + 1) * count)
+        h = np.array([part.prior + getattr(part, past) for part in parts])
+        total = h.sum(axis=0)
+        h = np.divide(h, total, out=np.zeros_like(h), where=total > 0)
+        solved.append(sum(each[:, None, None] * part.weights[:, :, some] for each, part in zip(h, parts)))
+    return np.concatenate(solved, axis=2)
+
+
+def _solve_better(parts: list[Part], new: UntunedState) -> Floats:
+    """Return the weights (features, outputs, memories L) of the experts with a better Hessian."""
+    n, outputs, experts = parts[0].weights.shape
+    count = new.count
+    solved = [np.zeros((n, outputs, 0))]
+    for memory in range((experts - 2 * count) // count):
+        some = slice((memory + 2) * count, (memory + 3) * count)
+        w = [part.weights[:, :, some].reshape(n, -1) for part in parts]
+        solve = _solve_exact if new.form == "exact" else _solve_sketch
+        solved.append(solve(parts, w, memory).reshape(n, outputs, count))
+    return np.concatenate(solved, axis=2)
+
+
+def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
+    """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) of exact Hessians."""
+    hessians = [part.past[memory] + np.diag(part.prior) for part in parts]
+    total = hessians[0] + hessians[1]
+    unseen = np.diag(total) <= 0
+    total[unseen, unseen] = 1.0
+    return np.asarray(cho_solve(cho_factor(total), hessians[0] @ w[0] + hessians[1] @ w[1]))
+
+
+def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
+    """Do as `_solve_exact` for D + B'B, with the rows of both sketches (Woodbury)."""
+    rest = [part.prior + np.maximum(part.slow - np.square(part.rows).sum(axis=0), 0.0) for part in parts]
+    h = sum(d[:, None] * each + part.rows.T @ (part.rows @ each) for part, d, each in zip(parts, rest, w))
+    d, c = rest[0] + rest[1], np.vstack([part.rows for part in parts])
+    inverse = np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
+    first, scaled = inverse[:, None] * h, c * inverse
+    small = np.eye(len(c)) + scaled @ c.T
+    return np.asarray(first - scaled.T @ cho_solve(cho_factor(small), c @ first))
+
+
+def _with_hessian(new: UntunedState, e: Any, parts: list[Part], which: NDArray[np.int64], weights: Floats) -> Any:
+    """Return the experts with the better Hessian of both parts, not renewed yet, and these weights."""
+    size, outputs, count = new.d + 1, new.outputs, new.count
+    if new.form == "exact":
+        whole = exact.start(size, len(parts[0].past), outputs, count)
+        whole.past[:] = parts[0].past + parts[1].past
+        whole.weights[:] = weights
+        return e._replace(exact=whole)
+    if new.form == "sketch":
+        low = low_rank.start(size, new.size, outputs, count)
+        low.weights[which] = weights
+        rows = np.vstack([part.rows for part in parts])
+        low.buffer[: len(rows), which] = rows
+        low.filled[0] = len(rows)
+        return e._replace(low_rank=low)
+    return e
+
+
+def _mixed(states: list[UntunedState], parts: list[Part], n: NDArray[np.int64]) -> mixture.Mixture:
+    """Return the mixture: what experts have earned in the mean over the rows."""
+    vote, mixes = progress.vote(n), [state.experts.mix for state in states]
+    means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
+    follow = sum(v * part.follow for v, part in zip(vote, parts))
+    return mixes[0]._replace(**means, follow=follow, trace=_trace(states, int(n.sum())))
+
+
+def _trace(states: list[UntunedState], n: int) -> Floats:
+    """Return the trace of n rows in windows of `stride_for(n)`; those of several states happened side by side."""
+    ends = np.minimum(np.arange(WINDOWS + 1) * stride_for(n), n)
+    sums = np.zeros(WINDOWS + 1)
+    for state in states:
+        mix, rows = state.experts.mix, state.seen
+        mine = np.minimum(np.arange(WINDOWS + 1) * int(mix.targets["stride"][0]), rows)
+        sums += np.interp(ends * (rows / max(n, 1)), mine, np.append(0.0, np.cumsum(mix.trace)))
+    return np.diff(sums)
+
+
+# ------------------------------------------------------------ splitting
+
+
+def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
+    """Return part i of k of a settled state."""
+    part, e = _copy(whole), whole.experts
+    part.seen, part.look_at = ((n + k - 1 - i) // k for n in (whole.seen, whole.look_at))
+    part.aside = whole.aside if i == 0 else []
+    part.first = FIRST if part.seen >= FIRST else 0
+    part.renewed_at = part.renew_at = part.seen
+    e = part.experts
+    for name in ("count", "prior", "slow", "fast"):
+        e.features.table[name] /= k
+    for name in ("logarithms", "log_weight", "prior"):
+        e.features.totals[name] /= k
+    e.features.totals["rows"] = part.seen
+    for name in ("spread", "spread_weight", "loss", "plain_loss"):
+        e.mix.targets[name] /= k
+    e.mix.targets["stride"] = stride_for(part.seen)
+    e.mix.trace[:] = _trace([whole], part.seen) * (part.seen / max(whole.seen, 1))
+    for array, times in ((e.exact.past, 1 / k), (e.low_rank.sketch, k**-0.5), (e.low_rank.lam, 1 / k)):
+        array *= times
+    if part.form != "diagonal":
+        part.renew_now()
+    return part
