@@ -16,9 +16,9 @@ import robustfd
 SECONDS = 60.0
 MODELS = (
     robustfd.SketchedNewtonClassifier(), robustfd.SketchedNewtonClassifier(3), robustfd.SketchedNewtonRegressor(),
-    robustfd.RFDSONClassifier(3), robustfd.RFDSONRegressor(3), robustfd.OnlineNewton("rfd", 3, alpha0=1.0),
-    robustfd.OnlineNewton("oja", 3, alpha0=1.0), robustfd.OnlineNewton("rp", 3, alpha0=1.0),
-    robustfd.OnlineNewton("full", alpha0=1.0),
+    robustfd.RFDSONClassifier(3, alpha0=0.0, normalize_rows=False, fit_intercept=False), robustfd.RFDSONRegressor(3),
+    robustfd.OnlineNewton("rfd", 3, alpha0=1.0), robustfd.OnlineNewton("oja", 3, alpha0=1.0, random_state=0),
+    robustfd.OnlineNewton("rp", 3, alpha0=1.0, random_state=0), robustfd.OnlineNewton("full", alpha0=1.0),
     robustfd.AdaGrad(), robustfd.OnlineGradientDescent(), robustfd.RobustFrequentDirections(3),
     robustfd.DiagonalFrequentDirections(3), robustfd.RobustFrequentDirections(3, center=True),
     robustfd.OjaSketch(3, random_state=0), robustfd.ExactSecondMoment(),
@@ -57,7 +57,11 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 def try_rows(model: Any, given: Any, weight: Any, before: bytes, good: Any, kind: str, labels: Any = None) -> str:
-    """Return whether rows were accepted or refused; the model must be as it was, or able to go on."""
+    """Return whether rows were accepted or refused; the model must be as it was, or able to go on.
+
+    RP-SON and Oja-SON diverge on some usual rows by themselves: RP-SON by its random numbers, which are others after
+    rows that were accepted. So they may refuse the usual rows, but must be as they were then.
+    """
     about = f"{model}: {kind}"
     try:
         _learn(model, given, weight, labels)
@@ -67,9 +71,12 @@ def try_rows(model: Any, given: Any, weight: Any, before: bytes, good: Any, kind
         assert model.to_bytes() == before, f"{about}: refused with {error}, and the model has changed"
     try:
         type(model).from_bytes(model.to_bytes())
-        if learns(type(model).from_bytes(before), good):  # some learners diverge by themselves
+        if getattr(model, "sketch", "") in ("rp", "oja"):
+            after = model.to_bytes()
+            assert learns(model, good) or model.to_bytes() == after, "it has changed"
+        elif learns(type(model).from_bytes(before), good):  # some learners diverge by themselves
             _learn(model, good, None)
-            model.to_bytes()
+        model.to_bytes()
     except Exception as error:
         raise AssertionError(f"{about}: {outcome}, and then the model is of no use: {error!r}") from error
     return outcome

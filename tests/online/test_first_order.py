@@ -54,7 +54,7 @@ def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
         model = AdaGradModel(fo.as_array(settings(**chosen)), np.zeros(1, np.int64), w, S)
-        assert learn_adagrad(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
+        assert learn_adagrad(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
     return w, margins
 
 
@@ -65,7 +65,7 @@ def descent(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = 
     for i in range(0, len(X), batch):
         j = slice(i, i + batch)
         model = DescentModel(fo.as_array(settings(**chosen)), seen, v, scalars)
-        assert learn_gradient_descent(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
+        assert learn_gradient_descent(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
     return scalars[0] * v, margins
 
 
@@ -135,7 +135,7 @@ def test_numbers_that_cease_to_be_finite_are_told(learner: str) -> None:
         X = X / 1e10  # its steps are at most 1, so it needs more
         model = AdaGradModel(*rules, np.full(2, 1e200), np.zeros(2))
     kernel = learn_adagrad if "ada" in learner else learn_gradient_descent
-    assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model) == 1
+    assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model, True) == 1
 
 
 def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
@@ -146,5 +146,5 @@ def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
     train = X[:n]
     rows = CsrRows(train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32))
     model = AdaGradModel(fo.as_array(settings(alpha0=1e6)), np.zeros(1, np.int64), w, S)
-    learn_adagrad(*rows, y[:n], np.ones(n), margins, model)
+    learn_adagrad(*rows, y[:n], np.ones(n), margins, model, True)
     assert 100 * np.mean((X[n:] @ w > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)

@@ -49,7 +49,7 @@ def projection(
     for i in range(0, n, batch):
         j = slice(i, i + batch)
         model = ProjectionModel(as_array(settings(**chosen)), seen, v, bt, c, gram)
-        assert learn_projection(*arrays(X[j], form), y[j], weight[j], margins[j], R[j], model) == 0
+        assert learn_projection(tuple(arrays(X[j], form)), y[j], weight[j], margins[j], R[j], model, True) == 0
     return Learnt(v + bt @ c, margins, bt.T)
 
 
@@ -63,7 +63,7 @@ def oja(
     for i in range(0, n, batch):
         j = slice(i, i + batch)
         model = OjaModel(as_array(settings(**chosen)), seen, v, yt, c, energy, f)
-        assert learn_oja(*arrays(X[j], form), y[j], weight[j], margins[j], model) == 0
+        assert learn_oja(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
     return Learnt(v + yt @ c, margins, np.sqrt(energy)[:, None] * (f @ yt.T))
 
 
@@ -185,9 +185,9 @@ def test_numbers_that_cease_to_be_finite_are_told() -> None:
     X, y, rules = np.full((50, 2), 1e200), np.ones(50), as_array(settings(domain="none", alpha0=1.0))
     stacked, counts = (*arrays(X, "dense"), y, np.ones(50), np.zeros(50)), np.zeros(1, np.int64)
     model = ProjectionModel(rules, counts, np.zeros(2), np.zeros((2, M)), np.zeros(M), np.zeros((M, M)))
-    assert learn_projection(*stacked, normals(50), model) == 1
+    assert learn_projection(stacked[:3], *stacked[3:], normals(50), model, True) == 1
     other = OjaModel(rules, 0 * counts, np.zeros(2), np.eye(2), np.zeros(2), np.zeros(2), np.eye(2))
-    assert learn_oja(*stacked, other) == 1
+    assert learn_oja(*stacked, other, True) == 1
 
 
 @LEARNERS

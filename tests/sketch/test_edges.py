@@ -98,3 +98,16 @@ def test_merge_takes_sketches_only():
         robustfd.merge(robustfd.FrequentDirections(3))
     with pytest.raises(TypeError, match="takes sketches, got 3"):
         robustfd.merge([3])
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_a_sketch_near_the_largest_norm_goes_on(center):
+    rng = np.random.default_rng(0)
+    sketch = robustfd.RobustFrequentDirections(3, center=center).fit(rng.standard_normal((3, 4)))
+    rows = rng.standard_normal((3, 4))
+    sketch.partial_fit(rows, sample_weight=np.full(3, 4e306 / np.sum(rows**2)))  # they fill the buffer, and enter
+    for _ in range(8):
+        sketch.partial_fit(rng.standard_normal((1, 4)))
+    assert sketch.n_samples_seen_ == 14
+    assert np.isfinite(sketch.sketch_).all()
+    assert type(sketch).from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()

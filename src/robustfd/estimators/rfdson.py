@@ -14,7 +14,7 @@ from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.online import progress
-from robustfd.online.learner import all_or_nothing, overflow
+from robustfd.online.learner import AllOrNothing, overflow
 from robustfd.online.losses import LOSSES, loss_values
 from robustfd.online.newton import NARROW, OnlineNewton
 from robustfd.online.newton_state import NewtonState
@@ -99,7 +99,7 @@ class _RFDSON(OnlineEstimator):
 
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
         extent = extent_of(x, intercept=bool(self._seen_parameters["fit_intercept"]))
-        return all_or_nothing(self, self._states, extent)
+        return AllOrNothing(self, self._states, extent)
 
     def _merge_states(self, other: Any) -> None:
         if self._states[0].sparse != other._states[0].sparse:

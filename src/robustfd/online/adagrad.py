@@ -104,7 +104,7 @@ class AdaGradState(RowState):
         self.model = AdaGradModel(as_array(settings), np.zeros(1, np.int64), np.zeros(d), np.zeros(d))
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        return int(learn_adagrad(data, indices, indptr, y, weight, margins, self.model))
+        return int(learn_adagrad(data, indices, indptr, y, weight, margins, self.model, self.kept))
 
     def _changes_only_features(self) -> bool:
         return True
@@ -121,8 +121,12 @@ class AdaGradState(RowState):
 
 
 @compiled
-def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel) -> int:
+def learn_adagrad(
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel, kept: bool
+) -> int:
     """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+
+    Unless the model is `kept`, a row that is not calm is not learnt, so that nothing has to be taken back.
 
     S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al. 2019), then the
     projection onto the slab in the norm of diag(h). A ball is refused: there every weight moves by a factor of its own,
@@ -141,15 +145,16 @@ def learn_adagrad(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, mar
         for k in range(len(columns)):
             p += w[columns[k]] * values[k]
             square += values[k] * values[k]
+        if not is_calm(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
+            status = WILD
+            if not kept:
+                return status
         if slab and settings.projection == NEXT:
             p = _clip(settings, row, model, p)
         batch.margins[i] = p
         if not np.isfinite(p):
             return OVERFLOWED
-        slope = slope_at(settings, p, batch.y[i])
-        g = batch.weight[i] * slope
-        if not is_calm(p, slope, batch.weight[i], square):
-            status = WILD
+        g = batch.weight[i] * slope_at(settings, p, batch.y[i])
         if g != 0.0:
             p = 0.0
             for k in range(len(columns)):

@@ -21,7 +21,7 @@ SMALLEST = 1e-6  # of the factor of the stored weights, before they are multipli
 def project(block: Block) -> bool:
     """Bring w into the ball; return whether the stored weights must be multiplied by their factor now.
 
-    If that overflows w becomes nan, which is noticed at the next row.
+    If that overflows, the factor of w becomes nan.
     """
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):

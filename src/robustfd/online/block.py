@@ -38,8 +38,9 @@ from robustfd.online.settings import BALL, CURRENT, NEXT, SETTINGS, SLAB, Settin
 Floats = NDArray[np.float64]
 
 LEARNT, OVERFLOW = range(2)  # state.status
-UNKEPT = -2  # what loops return that changed nothing, because the state before them should have been kept
-CALM = 1e50  # numbers up to this, and their squares down to its inverse, are far from overflowing
+CALM, WILD_NUMBERS, WILD_ROWS = range(3)  # state.wild
+UNKEPT = -2  # what loops return if they changed nothing and need a copy of the state before they go on
+HUGE = 1e50  # numbers below this, and above its inverse, are far from overflowing
 SMALL = 1e-8  # alpha is, relative to the largest eigenvalue, when K and N are kept apart: state.careful
 INTEGER, NUMBER = np.int64, np.float64
 
@@ -53,8 +54,8 @@ STATE = np.dtype((np.record, [
     ("seen", INTEGER),  # rows since the first
     ("shrinks", INTEGER),
     ("status", INTEGER),  # LEARNT or OVERFLOW
-    ("kept", INTEGER),  # whether somebody has kept the state, so that it may change beyond recall
-    ("wild", INTEGER),  # whether a row was not calm since then
+    ("kept", INTEGER),  # whether the caller has a copy of the state, and can undo what rows change
+    ("wild", INTEGER),  # since then: CALM, WILD_NUMBERS (huge ones came of usual rows) or WILD_ROWS
     ("careful", INTEGER),  # whether K and N are kept apart
     ("rank", INTEGER),  # of B and the rows that have entered
     ("span", INTEGER),  # of them, the dimensions in which H is more than alpha
@@ -80,7 +81,7 @@ ROW = np.dtype((np.record, [
     ("extra", NUMBER),  # its coefficient in what projections onto a ball add to w
 ]))  # fmt: skip
 SIZE_OF_SETTINGS, SIZE_OF_STATE, PLACES = (kind.itemsize // 8 for kind in (SETTINGS, STATE, ROW))
-_SEEN = SIZE_OF_SETTINGS + list(STATE.names or ()).index("seen")
+PLACE = {name: SIZE_OF_SETTINGS + i for i, name in enumerate(STATE.names or ())}  # of a number, in the memory
 
 
 class Block(NamedTuple):
@@ -122,9 +123,18 @@ def state_of(memory: Floats) -> Any:
     return view_as(memory, SIZE_OF_SETTINGS, (1,), STATE)[0]
 
 
-def rows_seen(memory: Floats) -> int:
-    """Return `state_of(memory).seen` in a tenth of the time."""
-    return int(memory.view(INTEGER)[_SEEN])
+def numbers(memory: Floats) -> tuple[slice, slice]:
+    """Return where in the memory everything of a block is but matrices: its state, and what rows leave behind."""
+    counts = counts_of(memory)
+    rows, q = int(counts[PLACE["buffer"]]), int(counts[PLACE["width"]])
+    fixed = SIZE_OF_SETTINGS + SIZE_OF_STATE + 3
+    first = fixed + rows * (q + 3 * rows)
+    return slice(SIZE_OF_SETTINGS, fixed), slice(first, first + PLACES * rows + 3 * q - 2)
+
+
+def counts_of(memory: Floats) -> NDArray[np.int64]:
+    """Return the memory as integers: `counts_of(memory)[PLACE["seen"]]` takes a tenth of `state_of(memory).seen`."""
+    return memory.view(INTEGER)
 
 
 @loops
@@ -241,8 +251,10 @@ def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) 
     for i in range(count):
         y, weight = batch.y[done + i], batch.weight[done + i]
         p = learn_row(block, state.filled, y, weight)
+        if not is_usual(block.gram[state.filled, state.filled], y, weight):
+            state.wild = WILD_ROWS
         if not is_calm(block, state.filled, p):
-            state.wild = 1
+            state.wild = max(state.wild, WILD_NUMBERS)
             if not abs(p) < np.inf:
                 state.status = OVERFLOW
                 return i
@@ -253,11 +265,16 @@ def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) 
 
 
 @loops
+def is_usual(squares: float, y: float, weight: float) -> bool:
+    """Return whether squared length, label and weight of a row are neither huge nor tiny."""
+    return squares < HUGE and (squares == 0.0 or squares > 1.0 / HUGE) and abs(y) < HUGE and 1.0 / HUGE < weight < HUGE
+
+
+@loops
 def is_calm(block: Block, i: int, p: float) -> bool:
-    """Return whether the numbers of row i are far from overflowing, and so is what is made of them."""
-    row, squares, c2 = block.rows[i], block.gram[i, i], block.rows[i].c2
-    large = abs(p) < CALM and abs(row.step) < CALM and c2 < CALM and squares < CALM
-    return large and (c2 == 0.0 or c2 > 1.0 / CALM) and (squares == 0.0 or squares > 1.0 / CALM)
+    """Return whether what came of row i, of margin p, is far from overflowing."""
+    row, c2, calm = block.rows[i], block.rows[i].c2, block.state[0].careful == 0 or block.k[i, i] < HUGE
+    return calm and abs(p) < HUGE and abs(row.step) < HUGE and c2 < HUGE and (c2 == 0.0 or c2 > 1.0 / HUGE)
 
 
 @loops

@@ -10,7 +10,17 @@ import numpy as np
 from robustfd._compile import entry, loops
 from robustfd._container import Tensors
 from robustfd.linalg.lapack import at, further, gemm, view
-from robustfd.online.block import LEARNT, UNKEPT, Block, begin_rows, is_full, open_block, rows_in_block, step_rows
+from robustfd.online.block import (
+    CALM,
+    LEARNT,
+    UNKEPT,
+    Block,
+    begin_rows,
+    is_full,
+    open_block,
+    rows_in_block,
+    step_rows,
+)
 from robustfd.online.progress import take_back
 from robustfd.online.rows import FEW, Batch, Extent, Floats, are_usable
 from robustfd.online.shrink import Change, end_block, open_change
@@ -176,10 +186,11 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Cha
 def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any) -> int:
     """Learn the rows of x; return how many were learnt before the numbers overflowed, or -1 if one is not finite.
 
-    Rows that do not fill the block are only added to it. So while nobody has kept the state, others are refused, and
-    so are those that are not calm: the counts are set back, the result is UNKEPT, and nothing has changed.
+    Without a copy of the state it learns only what it can take back. Until the block ends, rows are only added to it,
+    so it is enough to set back the counts. The end of a block cannot be taken back. It is reached only with calm rows,
+    and none behind them; and if it fails, it has changed nothing. Otherwise the result is UNKEPT.
 
-    Its arguments are arrays, no records: a record takes as long to hand over as a quarter of a row.
+    The arguments are arrays and not records, because a record takes as long to hand over as a quarter of a row.
     """
     block = open_block(memory)
     batch, state = Batch(y, weight, margins), block.state[0]
@@ -187,7 +198,7 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     done: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
     if len(x) <= FEW and not are_usable(x, y):  # they come unchecked
         return -1
-    if state.kept == 0 and state.filled + len(x) >= rows_in_block(block):
+    if state.kept == 0 and state.filled + len(x) > rows_in_block(block):
         return UNKEPT
     filled, seen, rank, span, careful = state.filled, state.seen, state.rank, state.span, state.careful
     weights, losses, errors, count_before = progress[0, 0], progress[0, 1], progress[0, 2], progress[0, 3]
@@ -199,15 +210,17 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
         else:
             enter_dense(routines, block, x, done, count)
         done += step_rows(block, batch, progress, done, count)
+        if state.kept == 0 and state.wild != CALM:
+            break
         if is_full(block):
             change = open_change(block)
             if end_block(routines, block, change, late):
                 change_dense(routines, block, basis, rows, change)
         if state.status != LEARNT and count == rows_in_block(block):  # w is made of them
             keep_rows(buffer, x[before : before + count])
-    if state.kept == 0 and state.wild != 0:
+    if state.kept == 0 and (state.wild != CALM or state.status != LEARNT):
         state.filled, state.seen, state.rank, state.span, state.careful = filled, seen, rank, span, careful
-        state.status, state.wild = LEARNT, 0
+        state.status, state.wild = LEARNT, CALM
         take_back(progress, weights, losses, errors, count_before)
         return UNKEPT
     return done

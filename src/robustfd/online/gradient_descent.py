@@ -121,7 +121,7 @@ class DescentState(RowState):
         self.model = DescentModel(as_array(settings), np.zeros(1, np.int64), np.zeros(d), np.array([1.0, 0.0]))
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        return int(learn_gradient_descent(data, indices, indptr, y, weight, margins, self.model))
+        return int(learn_gradient_descent(data, indices, indptr, y, weight, margins, self.model, self.kept))
 
     def _changes_only_features(self) -> bool:
         return self.settings.domain != BALL  # whose projection changes the scale of all
@@ -139,9 +139,11 @@ class DescentState(RowState):
 
 @compiled
 def learn_gradient_descent(
-    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel, kept: bool
 ) -> int:
     """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+
+    Unless the model is `kept`, a row that is not calm is not learnt, so that nothing has to be taken back.
 
     w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for
     every row, so it is projected onto after the step whichever projection is asked for.
@@ -158,6 +160,10 @@ def learn_gradient_descent(
             p += v[columns[k]] * values[k]
             square += values[k] * values[k]
         p *= norm.scale
+        if not is_calm(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
+            status = WILD
+            if not kept:
+                return status
         if slab and settings.projection == NEXT and abs(p) > settings.bound and square > 0.0:
             move = (p - np.copysign(settings.bound, p)) / square
             p = np.copysign(settings.bound, p)
@@ -165,10 +171,7 @@ def learn_gradient_descent(
         if not np.isfinite(p):
             return OVERFLOWED
         seen[0] += 1
-        slope = slope_at(settings, p, batch.y[i])
-        if not is_calm(p, slope, batch.weight[i], square):
-            status = WILD
-        step = rate_at(settings, seen[0]) * batch.weight[i] * slope
+        step = rate_at(settings, seen[0]) * batch.weight[i] * slope_at(settings, p, batch.y[i])
         after = p - step * square
         if slab and settings.projection == CURRENT and abs(after) > settings.bound and square > 0.0:
             step += (after - np.copysign(settings.bound, after)) / square

@@ -1,5 +1,6 @@
 """What a sketched Newton learner has learnt: the block of rows that is going on, and the basis, w and B."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from robustfd.linalg.eigen import LONG, routines
 from robustfd.online import ball, newton_merging
 from robustfd.online import block as blocks
 from robustfd.online.block import (
+    CALM,
     OVERFLOW,
+    PLACE,
+    WILD_ROWS,
     Block,
+    counts_of,
     open_block,
     rows_in_block,
-    rows_seen,
     state_of,
     step_rows,
 )
@@ -37,7 +41,9 @@ class NewtonState:
     def __init__(self, settings: Settings, d: int, m: int, rows: int, *, sparse: bool):
         late = True if settings.shrink_first else None
         self.settings, self.long = settings, False
+        self.later = rows - (m - 1)  # rows of a block after the first
         self.memory = blocks.start(settings, d, m, rows, 0 if sparse else DenseBasis.size(d, m, rows))
+        self.numbers = blocks.numbers(self.memory)
         self.basis: DenseBasis | SparseBasis = SparseBasis(d, m, rows, late) if sparse else DenseBasis(d, late)
 
     @property
@@ -69,12 +75,12 @@ class NewtonState:
 
     def expect(self, rows: int) -> None:
         """Get ready for so many rows: for many it pays to compile the eigenproblem."""
-        self.long = self.long or rows_seen(self.memory) + rows > LONG
+        self.long = self.long or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed.
 
-        Nothing has changed if that is negative: -1 if a row is not finite, UNKEPT if `keep` must be called before.
+        If that is negative, nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called first.
         """
         if not self.long:
             self.expect(len(y))
@@ -90,7 +96,7 @@ class NewtonState:
             if project_next:
                 self._project(block)
             self.basis.enter(address, block, x, i)
-            if _step_rows(block, batch, progress, i, 1) == 0 or not np.isfinite(block.state[0].factor):
+            if _step_rows(block, batch, progress, i, 1) == 0:
                 return i
             full = block.state[0].filled == rows_in_block.py_func(block)
             if not project_next and not (full and shrink_first):
@@ -103,6 +109,8 @@ class NewtonState:
                 self.basis.change(address, block, change)
                 if not project_next and shrink_first:
                     self._project(block)
+            if not np.isfinite(block.state[0].factor):  # a projection has overflowed
+                return i
         return len(batch.y)
 
     def _project(self, block: Block) -> None:
@@ -119,51 +127,69 @@ class NewtonState:
 
     def keep(self, extent: Extent) -> Any:
         """Return what `undo` needs after rows of that extent."""
-        state = state_of(self.memory)
-        ends_block = state.filled + extent.rows >= rows_in_block.py_func(self.block)
-        if self.settings.domain == BALL:  # a projection changes all weights
+        counts, in_ball = counts_of(self.memory), self.settings.domain == BALL
+        rows = self.later if counts[PLACE["shrinks"]] > 0 else int(counts[PLACE["buffer"]])
+        ends_block = bool(counts[PLACE["filled"]] + extent.rows >= rows)
+        if in_ball:  # a projection changes all weights
             extent = extent._replace(features=None)
-        kept = self.memory.copy(), self.basis.keep(extent, ends_block), self.long
-        state.kept = 1
+        # Rows that do not end the block are added to it, and change nothing else but these numbers.
+        parts = (slice(None),) if ends_block or in_ball else self.numbers
+        kept = [(part, self.memory[part].copy()) for part in parts], self.basis.keep(extent, ends_block), self.long
+        counts[PLACE["kept"]] = 1
         return kept
 
     def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers are finite after rows that were learnt, and not too large to go on with."""
-        state = state_of(self.memory)
-        if state.status == OVERFLOW:
+        """Return whether all numbers are finite after rows that were learnt, and usual rows can follow.
+
+        Usual rows are never refused for what they do to the numbers, if these stay finite. A model that learnt only
+        rows of 1e-100 has huge weights, and must be able to learn better ones.
+        """
+        counts = counts_of(self.memory)
+        if counts[PLACE["status"]] == OVERFLOW:
             return False
-        if not state.wild:
+        if counts[PLACE["wild"]] == CALM:
             return True
         with np.errstate(all="ignore"):
             arrays = self.pack()[1] | {"w": self.weights()}
         if not all(bool(np.isfinite(each).all()) for each in arrays.values()):
             return False
-        after = self._size()
-        if after <= LARGEST_NUMBER or state_of(kept[0]).seen == 0:
-            return True
-        now = self.memory.copy()
-        self.memory[:] = kept[0]
-        before = self._size()
-        self.memory[:] = now
-        return after <= GROWTH * before  # after a row that is far larger than those before, usual rows would overflow
+        return counts[PLACE["wild"]] != WILD_ROWS or self._grew_little(kept)
 
-    def _size(self) -> float:
-        """Return the largest number among eigenvalues, products of rows, and what rows add to the Hessian."""
+    def _grew_little(self, kept: Any) -> bool:
+        """Return whether neither the Hessian nor the weights have become huge by rows unlike all those before."""
+        after = self._sizes()
+        if max(after) <= LARGEST_NUMBER:
+            return True
+        now = copy.deepcopy((self.memory, self.basis))
+        self._set_back(kept)
+        before = self._sizes()
+        self.memory[:], self.basis = now
+        # Before the first row that is not zero there is nothing to compare with.
+        return all(a <= LARGEST_NUMBER or b == 0.0 or a <= GROWTH * b for a, b in zip(after, before, strict=True))
+
+    def _sizes(self) -> tuple[float, float]:
+        """Return the largest number of the Hessian (eigenvalues, rows, what they add to it) and of the weights."""
         arrays = self.pack()[1]
         with np.errstate(over="ignore"):
             added = arrays["rows"][:, SAVED.index("c2")] * np.diagonal(arrays["gram"])
-        sizes = (arrays["gram"], arrays["lam"], added)
-        return max(float(np.abs(each).max(initial=0.0)) for each in sizes)
+        hessian = max(float(np.abs(each).max(initial=0.0)) for each in (arrays["gram"], arrays["lam"], added))
+        return hessian, float(np.abs(self.weights()).max(initial=0.0))
 
     def let_go(self) -> None:
-        """Take note that nobody will call `undo`."""
-        state = state_of(self.memory)
-        state.kept = state.wild = 0
+        """Note that nobody will call `undo`."""
+        counts = counts_of(self.memory)
+        counts[PLACE["kept"]], counts[PLACE["wild"]] = 0, CALM
 
     def undo(self, kept: Any) -> None:
         """Become what the state was when that was kept."""
-        memory, of_basis, self.long = kept
-        self.memory[:] = memory
+        self._set_back(kept)
+        self.long = kept[2]
+
+    def _set_back(self, kept: Any) -> None:
+        """Let the numbers be those that were kept."""
+        parts, of_basis, _ = kept
+        for part, numbers in parts:
+            self.memory[part] = numbers
         self.basis.undo(of_basis)
 
     def widen(self, d: int) -> None:

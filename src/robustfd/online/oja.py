@@ -67,7 +67,7 @@ class OjaState(RowState):
         )
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        return int(learn_oja(data, indices, indptr, y, weight, margins, self.model))
+        return int(learn_oja(data, indices, indptr, y, weight, margins, self.model, self.kept))
 
     def weights(self) -> Floats:
         """Return w."""
@@ -89,9 +89,28 @@ class OjaState(RowState):
 
 
 @compiled
-def learn_oja(data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel) -> int:
-    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED."""
-    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
+def learn_oja(
+    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel, kept: bool
+) -> int:
+    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+
+    Unless the model is `kept`, it is set back if the result is not FINE.
+    """
+    rows = CsrRows(data, indices, indptr)
+    if kept:
+        return _learn_rows(rows, Batch(y, weight, margins), model)
+    seen, v, yt, c = model.seen[0], model.v.copy(), model.yt.copy(), model.c.copy()
+    energy, f = model.energy.copy(), model.f.copy()
+    status = _learn_rows(rows, Batch(y, weight, margins), model)
+    if status != FINE:
+        model.seen[0], model.v[:], model.yt[:], model.c[:] = seen, v, yt, c
+        model.energy[:], model.f[:] = energy, f
+    return status
+
+
+@inner
+def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
+    """Do as `learn_oja`, and set nothing back."""
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
         raise ValueError("random sketches have no projection onto a ball")

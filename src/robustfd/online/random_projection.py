@@ -20,7 +20,7 @@ from robustfd.online.random_basis import (
     project,
     take_step,
 )
-from robustfd.online.rows import Batch, CsrRows, Floats
+from robustfd.online.rows import Batch, CsrRows, Extent, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
 from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, RowState, is_calm, row_of
 from robustfd.online.snapshot import Parts
@@ -62,17 +62,22 @@ class ProjectionState(RowState):
         )
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
+        generator = self.generator.bit_generator
+        before = None if self.kept else generator.state
         normal = self.generator.standard_normal((len(y), len(self.model.c)))
-        return int(learn_projection(data, indices, indptr, y, weight, margins, normal, self.model))
+        status = learn_projection((data, indices, indptr), y, weight, margins, normal, self.model, self.kept)
+        if before is not None and status != FINE:
+            generator.state = before
+        return int(status)
 
-    def _copies(self, features: Any) -> list[Any]:
-        return [*super()._copies(features), self.generator.bit_generator.state]
+    def keep(self, extent: Extent) -> Any:
+        """Return what `undo` needs after rows of that extent."""
+        return (*super().keep(extent), self.generator.bit_generator.state)
 
     def undo(self, kept: Any) -> None:
         """Become what the state was when that was kept."""
-        features, (*copies, drawn) = kept
-        super().undo((features, copies))
-        self.generator.bit_generator.state = drawn
+        *of_model, self.generator.bit_generator.state = kept
+        super().undo(of_model)
 
     def weights(self) -> Floats:
         """Return w."""
@@ -103,13 +108,28 @@ class ProjectionState(RowState):
 
 @compiled
 def learn_projection(
-    data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel
+    entries: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel, kept: bool
 ) -> int:
     """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
+    Unless the model is `kept`, it is set back if the result is not FINE.
+    """
+    rows, batch = CsrRows(entries[0], entries[1], entries[2]), Batch(y, weight, margins)
+    if kept:
+        return _learn_rows(rows, batch, normal, model)
+    seen, v, bt, c, gram = model.seen[0], model.v.copy(), model.bt.copy(), model.c.copy(), model.gram.copy()
+    status = _learn_rows(rows, batch, normal, model)
+    if status != FINE:
+        model.seen[0], model.v[:], model.bt[:], model.c[:], model.gram[:] = seen, v, bt, c, gram
+    return status
+
+
+@inner
+def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel) -> int:
+    """Do as `learn_projection`, and set nothing back.
+
     B += r a'/sqrt(m) with a = sqrt(mu + eta_t) g, and r the row's own m standard normals, in `normal`.
     """
-    rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
         raise ValueError("random sketches have no projection onto a ball")

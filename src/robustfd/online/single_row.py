@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from robustfd._compile import entry, inner
 from robustfd._container import Document, Tensors
-from robustfd.online.block import CALM, UNKEPT
+from robustfd.online.block import HUGE, UNKEPT
 from robustfd.online.progress import tally_all
 from robustfd.online.rows import FEW, GROWTH, LARGEST_NUMBER, CsrRows, Extent, Floats, are_usable
 from robustfd.online.settings import Settings
@@ -39,8 +39,8 @@ class Row(NamedTuple):
 @inner
 def is_calm(p: float, slope: float, weight: float, square: float) -> bool:
     """Return whether margin, slope, weight and squared length of a row are far from making anything overflow."""
-    large = abs(p) < CALM and abs(slope) < CALM and weight < CALM and square < CALM
-    return large and (square == 0.0 or square > 1.0 / CALM)
+    large = abs(p) < HUGE and abs(slope) < HUGE and weight < HUGE and square < HUGE
+    return large and (square == 0.0 or square > 1.0 / HUGE)
 
 
 @inner
@@ -73,7 +73,7 @@ class RowState:
 
     def __init__(self, settings: Settings, d: int, *, sparse: bool):
         self.settings, self.sparse, self.d = settings, sparse, d
-        self.kept = self.wild = False  # whether somebody has kept the state, and whether a row was not calm since
+        self.kept = self.wild = False  # whether the caller can undo what rows change; whether one was not calm since
 
     @property
     def checks_rows(self) -> bool:
@@ -91,37 +91,35 @@ class RowState:
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn and tally rows; return how many were learnt before they overflowed.
 
-        Nothing has changed if that is negative: -1 if a row is not finite, UNKEPT if `keep` must be called before.
+        If that is negative, nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called first.
         """
-        before = None if self.kept else self._copies(None)
         if sp.issparse(x):
             data, indices, indptr = x.data, x.indices, x.indptr
         elif len(y) <= FEW and not _are_usable(x, y):  # they come unchecked
             return -1
         else:
             data, (indices, indptr) = x.ravel(), _all_columns(self.d)
-        done = len(y)
+        if not self.kept and len(y) > 1:
+            return UNKEPT
         status = self._learn(data, indices, indptr, y, weight, margins)
         if status != FINE:
-            self.wild = True
-            if before is not None:
-                self.undo((None, before))
+            if not self.kept:
                 return UNKEPT
+            self.wild = True
             if status == OVERFLOWED:
                 return int(np.argmin(np.isfinite(margins)))
         s = self.settings
-        tally_all(s.loss, s.delta, margins[:done], y[:done], weight[:done], progress)
-        return done
+        tally_all(s.loss, s.delta, margins, y, weight, progress)
+        return len(y)
 
     def _learn(self, data: Any, indices: Any, indptr: Any, y: Floats, weight: Floats, margins: Floats) -> int:
-        """Learn rows and fill their margins; return FINE, OVERFLOWED, or WILD if the model must be looked at."""
+        """Learn rows and fill their margins; return FINE, OVERFLOWED, or WILD if the model must be looked at.
+
+        Unless the state is kept there is one row, and nothing has changed if the result is not FINE.
+        """
         raise NotImplementedError
 
     # -- all rows of a call, or none
-
-    def _copies(self, features: Any) -> list[Any]:
-        """Return copies of what rows with these features change; None is all."""
-        return [self.model.seen.copy(), *(array[where].copy() for array, where in self._changed(features))]
 
     def _changed(self, features: Any) -> list[tuple[Any, Any]]:
         """Return the arrays of the model, and which of each rows with these features change."""
@@ -135,7 +133,7 @@ class RowState:
         """Return what `undo` needs after rows of that extent."""
         self.kept, self.wild = True, False
         features = extent.features if self._changes_only_features() else None
-        return features, self._copies(features)
+        return features, [self.model.seen.copy(), *(array[where].copy() for array, where in self._changed(features))]
 
     def _changes_only_features(self) -> bool:
         """Return whether a row changes nothing but numbers of its own features."""
@@ -145,7 +143,7 @@ class RowState:
         """Return whether all numbers are finite after rows that were learnt."""
         if not self.wild:
             return True
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # numbers that overflow are found by what came of them
             arrays = [*(array[where] for array, where in self._changed(kept[0])), self.weights()]
         if not all(bool(np.isfinite(each).all()) for each in arrays):
             return False
@@ -156,7 +154,7 @@ class RowState:
         return after <= LARGEST_NUMBER or after <= GROWTH * _largest(before)
 
     def let_go(self) -> None:
-        """Take note that nobody will call `undo`."""
+        """Note that nobody will call `undo`."""
         self.kept = self.wild = False
 
     def undo(self, kept: Any) -> None:

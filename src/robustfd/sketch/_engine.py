@@ -94,7 +94,9 @@ class Engine:
             cuts = self._cuts(state, wanted)
             rows, after = queue.take(cuts[-1])
             state, queue = self._run(state, rows, cuts, self._form(state, queue)), after
-        return state, queue.owned(state.squared_norm)
+        # Rows that enter at once may take the state to ten times the largest norm (`grown` says why). So rows that wait
+        # have that much room, too. Otherwise such a state would refuse all rows.
+        return state, queue.owned(state.squared_norm / 10)
 
     def finish(self, state: State, queue: Queue) -> State:
         """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number."""

@@ -12,6 +12,7 @@ from robustfd.streams._decimal import FINE, LONG, MOST_DIGITS, NONE, number_at
 from robustfd.streams._hash import column_and_sign
 
 # What may be wrong with a line.
+BLANK = -1  # nothing, but there is no row in it
 NO_LABEL, NO_INDEX, BELOW_FIRST, BEYOND_LAST, NO_VALUE, NOT_FINITE, TOO_LARGE = range(1, 8)
 LARGEST_INDEX = 2**31 - 2
 BEYOND_ALL = 2**40
@@ -34,43 +35,45 @@ def parse_rows(
     each number that has more digits than can be read here, and the entry it is the value of (-1 - row for a label).
     """
     found = np.zeros(8, np.int64)
-    i = k = n = line = 0
+    i = 0
     while i < len(text):
-        begin, noted, dropped, wrong = i, found[SLOW], found[DROPPED], 0
+        before, end, wrong = (i, found[SLOW], found[DROPPED]), found[ENTRIES], BLANK
         i = past_blanks(text, i)
-        end = k
         if text[i] != 10 and text[i] != COMMENT:
+            wrong = 0
             if settings[LABELLED]:
-                labels[n], i, wrong = _label(text, i, n, powers, slow, found)
+                labels[found[ROWS]], i, wrong = _label(text, i, found[ROWS], powers, slow, found)
             if wrong == 0:
                 found[LAST] = -1
                 space = (COMMENT, True, np.uint32(0), 1.0, -1)
-                i, end, wrong = read_entries(text, i, k, settings, powers, (columns, values, slow), found, space)
-            if wrong == 0:
-                k = end
-                ends[n] = k
-                n += 1
-            else:
-                note_bad(bad, found, begin, line, wrong)
-                found[SLOW], found[DROPPED] = noted, dropped
-        while text[i] != 10:
-            i += 1
-        i += 1
-        line += 1
-    found[ROWS], found[ENTRIES], found[LINES] = n, k, line
+                i, end, wrong = read_entries(text, i, end, settings, powers, (columns, values, slow), found, space)
+        i = end_line(text, i, ends, bad, found, before, end, wrong)
     return found
 
 
 @loops
-def note_bad(bad: Any, found: Any, begin: int, line: int, wrong: int) -> None:
-    """Take note of a line that is left out."""
-    bad[found[BAD], 0], bad[found[BAD], 1], bad[found[BAD], 2] = begin, line, wrong
-    found[BAD] += 1
+def end_line(text: Any, i: int, ends: Any, bad: Any, found: Any, before: Any, end: int, wrong: int) -> int:
+    """Count a line and its row, whose entries end at `end`, or note what is wrong; return where the next line begins.
+
+    before is where the line begins, and the counts of long numbers and dropped entries before it.
+    """
+    if wrong == 0:
+        ends[found[ROWS]] = end
+        found[ENTRIES] = end
+        found[ROWS] += 1
+    elif wrong != BLANK:
+        bad[found[BAD], 0], bad[found[BAD], 1], bad[found[BAD], 2] = before[0], found[LINES], wrong
+        found[BAD] += 1
+        found[SLOW], found[DROPPED] = before[1], before[2]
+    found[LINES] += 1
+    while text[i] != 10:
+        i += 1
+    return i + 1
 
 
 @loops
 def note_long(slow: Any, found: Any, begin: int, entry: int) -> None:
-    """Take note of a number that is too long to be read here."""
+    """Note a number that is too long to be read here."""
     slow[found[SLOW], 0], slow[found[SLOW], 1] = begin, entry
     found[SLOW] += 1
 

@@ -12,19 +12,19 @@ from robustfd.streams._decimal import LONG, NONE, number_at
 from robustfd.streams._hash import murmur3
 from robustfd.streams._parse import (
     BAR,
+    BLANK,
     COLON,
     DROPPED,
     ENTRIES,
     LABELLED,
     LAST,
-    LINES,
     NO_LABEL,
     NO_VALUE,
     NOT_FINITE,
     ROWS,
     SLOW,
+    end_line,
     ends_token,
-    note_bad,
     note_long,
     past_blanks,
     read_entries,
@@ -46,13 +46,13 @@ def parse_vw_rows(text: Any, settings: Any, powers: Any, heads: Any, rows: Any, 
     """
     (ends, columns, values), (bad, slow), (groups, marks) = rows, left, spaces
     found = np.zeros(8, np.int64)
-    i = k = n = line = 0
+    i = 0
     while i < len(text):
-        begin, noted, dropped, end = i, found[SLOW], found[DROPPED], k
+        before, end, wrong = (i, found[SLOW], found[DROPPED]), found[ENTRIES], BLANK
         i = past_blanks(text, i)
         if text[i] != 10:
-            i, wrong = _head(text, i, n, powers, heads, slow, found)
-            if wrong == 0 and settings[LABELLED] and np.isnan(heads[HEAD * n]):
+            i, wrong = _head(text, i, found[ROWS], powers, heads, slow, found)
+            if wrong == 0 and settings[LABELLED] and np.isnan(heads[HEAD * found[ROWS]]):
                 wrong = UNLABELLED
             found[LAST] = -1
             while wrong == 0 and text[i] == BAR:
@@ -63,18 +63,7 @@ def parse_vw_rows(text: Any, settings: Any, powers: Any, heads: Any, rows: Any, 
                     if len(groups):
                         for j in range(start, end):
                             marks[j] = group
-            if wrong == 0:
-                k = end
-                ends[n] = k
-                n += 1
-            else:
-                note_bad(bad, found, begin, line, wrong)
-                found[SLOW], found[DROPPED] = noted, dropped
-        while text[i] != 10:
-            i += 1
-        i += 1
-        line += 1
-    found[ROWS], found[ENTRIES], found[LINES] = n, k, line
+        i = end_line(text, i, ends, bad, found, before, end, wrong)
     return found
 
 
