@@ -23,7 +23,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench fuzz clean
+.PHONY: help demo test check bench fuzz docs clean
 
 help:
 	@echo "make demo    both halves on one stream: a sketch and its certificate, a learner and its peers (demo.png)"
@@ -31,6 +31,7 @@ help:
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   speed against peers, as ratios"
 	@echo "make fuzz    hostile use at random, for SECONDS=60"
+	@echo "make docs    the site, in docs/_build/html"
 	@echo "make clean   remove .venv, caches and built files"
 
 demo: $(VENV)/.stamp-plot
@@ -51,7 +52,12 @@ bench: $(VENV)/.stamp-plot
 fuzz: $(VENV)/.stamp-test
 	@$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
+docs: $(VENV)/.stamp-docs
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 clean:
+	rm -rf docs/_build docs/gallery docs/generated docs/sg_execution_times.rst
 	rm -rf $(VENV) build dist demo.png .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks examples fuzz -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

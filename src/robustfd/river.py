@@ -186,7 +186,7 @@ class RFDSONClassifier(_Classifier):
     loss
         "squared", "logistic", "squared_hinge" or "hinge".
     bound
-        Weights are kept to |w'x| <= bound.
+        Weights are kept to -bound <= w'x <= bound.
     fit_intercept
         Whether a feature of value 1 is added.
     normalize_rows
@@ -232,7 +232,7 @@ class RFDSONRegressor(_Regressor):
     loss
         "squared", "absolute" or "huber".
     bound
-        Weights are kept to |w'x| <= bound; "auto" is the largest target so far.
+        Weights are kept to -bound <= w'x <= bound; "auto" is the largest target so far.
     fit_intercept
         Whether a feature of value 1 is added.
     """

@@ -43,7 +43,7 @@ class OnlineNewton(OnlineLearner):
     bound : float, default=1.0
         C, the bound of the domain. Labels of the squared loss should be within it.
     curvature : float, optional
-        mu. By default what the loss has on |w'x| <= C: 1 / (8 C^2) for the squared loss.
+        mu. By default what the loss has on \|w'x\| <= C: 1 / (8 C^2) for the squared loss.
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/t"
         eta_t; a number is a constant one.
     projection : {"current", "next", None}, default="current"

@@ -314,7 +314,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return mean.copy()
 
     def second_moment(self) -> LowRankPlusIdentity:
-        """Return the approximation of A'A + alpha0 I; with alpha_ = 0 it is singular and solves by pseudo-inverse."""
+        """Return the approximation of A'A + alpha0 I; with `alpha_` = 0 it is singular and solves by pseudo-inverse."""
         view = self._view
         return LowRankPlusIdentity(self._cast(view.components), view.lam, view.alpha)
 

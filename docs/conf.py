@@ -1,0 +1,88 @@
+"""How Sphinx builds the site: `make docs`."""
+
+import os
+import re
+import warnings
+from typing import Any
+
+import robustfd
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+warnings.filterwarnings("ignore", message=".*is non-interactive.*")
+
+REPOSITORY = "https://github.com/robustfd/robustfd"
+
+project = "robustfd"
+author = "the robustfd developers"
+copyright = "2026, the robustfd developers"
+version = release = robustfd.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.intersphinx",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "reproduction/*.md"]
+templates_path = ["_templates"]
+root_doc = "index"
+
+# Sphinx's own
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+intersphinx_mapping: dict[str, Any] = {}  # the site builds without a network
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "show_memory": False,
+    "remove_config_comments": True,
+    "download_all_examples": False,
+    "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
+    "reset_modules": ("matplotlib",),
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "robustfd"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "github_url": REPOSITORY,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+
+
+def lead_to_the_repository(app: Any, name: str, text: list[str]) -> None:
+    """Let links to files outside docs/ lead to the repository: in it they are relative, as they should be."""
+    text[0] = re.sub(r"\]\(\.\./([^)]+)\)", rf"]({REPOSITORY}/blob/main/\1)", text[0])
+
+
+def is_elsewhere(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what classes have from scikit-learn and River: it is documented there."""
+    home = getattr(getattr(member, "fget", member), "__module__", None) or "robustfd"
+    return True if not home.startswith("robustfd") else None
+
+
+def setup(app: Any) -> None:
+    """Tell Sphinx what this file adds."""
+    app.connect("source-read", lead_to_the_repository)
+    app.connect("autodoc-skip-member", is_elsewhere)
