@@ -49,4 +49,4 @@ def ridge(
         write({"feature": names, "weight": np.append(float(model.intercept_), model.coef_[used].astype(np.float64))})
     if output is not None:
         counts = {"rows": stream.rows_read, "features": stream.n_features, "intercept": float(model.intercept_)}
-        tell(talk, counts | {"error_bound": model.rfd_.error_bound_, "file": str(output)})
+        tell(talk, counts | {"error_bound": model.sketch_.error_bound_, "file": str(output)})
