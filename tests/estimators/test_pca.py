@@ -17,6 +17,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.extmath import svd_flip
 
+from fuzz import components
+from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, SketchSizeWarning
 from robustfd.estimators.pca import SketchedPCA
 
 # A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
@@ -416,3 +418,81 @@ def test_names_follow_scikit_learn():
     assert list(pca.transform(X).columns) == ["sketchedpca0", "sketchedpca1"]
     assert list(pca.feature_names_in_) == list("abcd")
     assert not hasattr(pca.fit(X.to_numpy()), "feature_names_in_")
+
+
+# -- intervals and certificates
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_intervals_and_certificates_hold_on_random_streams(seed):
+    components.case(np.random.default_rng(seed), None)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_two_sketches_are_more_certain_than_one(sparse):
+    X = stream(3000, 80, ratio=0.9)
+    pca = SketchedPCA(5, sketch_size=20).partial_fit(sp.csr_array(X) if sparse else X)
+    low, high = pca.explained_variance_interval_.T
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:5]
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-3)
+    one = RobustFrequentDirections(20, buffer_size=80, center=True).fit(X)
+    assert (high - low).max() < 0.2 * one.error_bound_ / 2999
+    assert pca.sketch_.upper_error_bound_ == pytest.approx(2 * one.error_bound_, rel=0.2)
+    assert pca.excess_error_bound_ < 0.01 * exact.sum() and pca.subspace_error_bound_ < 0.5
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_directions_that_came_late_are_found(whole):
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal((1000, 45)) @ np.eye(45, 200)
+    later = rng.standard_normal((4000, 8)) @ np.eye(8, 200, 100)
+    X = np.vstack([first, later]) + 0.01 * rng.standard_normal((5000, 200))
+    pca = SketchedPCA(8, sketch_size=20)
+    pca = pca.fit(X) if whole else pca.partial_fit(X)
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:8]
+    low, high = pca.explained_variance_interval_.T
+    assert np.all((low <= exact) & (exact <= high))
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-4 if whole else 0.02)
+    np.testing.assert_allclose(pca.transform(X).var(axis=0, ddof=1), exact, rtol=1e-4 if whole else 0.02)
+    first_rule = ParameterizedFrequentDirections(20, buffer_size=80, center=True).fit(X).components_[:8]
+    assert np.var(X @ first_rule.T, axis=0).sum() < 0.9 * exact.sum()  # which alone would not do
+    loaded = SketchedPCA.from_bytes(pca.to_bytes())
+    np.testing.assert_array_equal(loaded.components_, pca.components_)
+    assert pca.partial_fit(X[:0]).explained_variance_[0] <= exact[0]
+
+
+def test_a_second_pass_counts_weights_and_decay():
+    X, weight = stream(200, 40, ratio=0.95), np.arange(200) % 3
+    for container in (np.asarray, sp.csr_array):
+        pca = SketchedPCA(3, sketch_size=6, decay=0.99).fit(container(X), sample_weight=weight)
+        live = weight > 0
+        u = weight[live] * 0.99 ** np.arange(live.sum() - 1.0, -1.0, -1.0)
+        Z = pca.transform(X[live])
+        np.testing.assert_allclose((u[:, None] * Z * Z).sum(axis=0) / (u.sum() - 1), pca.explained_variance_, rtol=1e-9)
+
+
+# -- a share of the variance
+
+
+@pytest.mark.parametrize("share", [0.3, 0.75, 0.99, np.float32(0.5)])
+def test_a_share_of_the_variance_takes_as_many_components_as_scikit_learn(share):
+    X = stream(200, 12)
+    pca, exact = SketchedPCA(share).fit(X), PCA(float(share), svd_solver="full").fit(X)
+    assert pca.n_components_ == exact.n_components_ == pca.transform(X).shape[1]
+    lossy = SketchedPCA(share, sketch_size=11).fit(X)
+    assert abs(lossy.n_components_ - exact.n_components_) <= 1
+
+
+def test_a_share_that_the_sketch_does_not_reach_is_warned_of():
+    with pytest.warns(SketchSizeWarning, match=r"The 4 components of the sketch explain 0\.\d+ of the variance"):
+        pca = SketchedPCA(0.99, sketch_size=5).fit(stream(200, 30, ratio=1.0))
+    assert pca.n_components_ == 4
+
+
+def test_transform_of_few_sparse_rows_is_that_of_many():
+    X = sparse_stream()
+    pca = SketchedPCA(4, sketch_size=12, whiten=True).fit(X)
+    Z = pca.transform(X)
+    for i in range(0, 300, 37):
+        np.testing.assert_allclose(pca.transform(X[[i]]), Z[[i]], atol=1e-12)
+    np.testing.assert_allclose(pca.transform(sp.csr_array((2, 400))), pca.transform(np.zeros((2, 400))), atol=1e-12)

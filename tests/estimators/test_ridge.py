@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from robustfd import SketchSizeWarning
 from robustfd.estimators.ridge import SketchedRidge
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustfd.SketchSizeWarning")  # the sketches here are small
@@ -392,3 +394,31 @@ def test_fit_intercept_cannot_change_under_way():
     with pytest.raises(ValueError, match="fit_intercept was changed from True to False after rows were seen"):
         ridge.partial_fit(*problem())
     assert ridge.fit(*problem()).intercept_ == 0.0
+
+
+# -- warnings
+
+
+@pytest.mark.filterwarnings("error::robustfd.SketchSizeWarning")
+def test_a_sketch_that_regularises_more_than_asked_for_is_warned_of_with_a_size_that_does():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 1200)) * 0.9 ** np.arange(1200)
+    y = X[:, 0]
+    with pytest.warns(
+        SketchSizeWarning, match=r"off by up to .*, more than regularization=10: .* sketch_size=\d+ would do"
+    ) as found:
+        SketchedRidge(10.0, sketch_size=20).fit(X, y)
+    assert found[0].filename == __file__
+    size = int(re.search(r"sketch_size=(\d+)", str(found[0].message)).group(1))
+    assert 20 < size < 1201
+    ridge = SketchedRidge(10.0, sketch_size=size).fit(X, y)  # without a warning
+    assert ridge.sketch_.error_bound_ <= 10.0
+    with pytest.warns(SketchSizeWarning, match="sketch_size=1201 would do"):
+        SketchedRidge(0.0, sketch_size=20).fit(X, y)
+    lossy = SketchedRidge(sketch_size=3).partial_fit(X[:, :9], y)
+    with pytest.warns(SketchSizeWarning, match="sketch_size='auto', which keeps the exact matrix, would do"):
+        _ = lossy.coef_
+    _ = lossy.coef_, lossy.predict(X[:, :9])  # once is enough
+    with pytest.warns(SketchSizeWarning):
+        _ = lossy.partial_fit(X[:, :9], y).coef_
+    SketchedRidge(0.0).fit(X[:, :9], y)

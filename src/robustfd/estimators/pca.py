@@ -25,7 +25,7 @@ from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
 from robustfd.sketch._base import View, padded
 from robustfd.sketch.exact import ExactSecondMoment
-from robustfd.sketch.two_sided import TwoSidedFrequentDirections
+from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
 
 Floats = NDArray[np.float64]
 SPARE = 50  # rows of the sketch beyond twice the components
@@ -38,6 +38,7 @@ class Analysis:
 
     view: View
     ritz: Ritz | None
+    late: bool  # whether the directions are those of the second rule
     k: int
     scatter: Floats  # along each component
     lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
@@ -51,20 +52,27 @@ class Analysis:
         values = view.eigenvalues if ritz is None else ritz.values
         k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
         lower, upper = sketch._brackets(view, k + 1)
-        certain = view.certain if ritz is None else np.maximum(ritz.values - ritz.rounding, 0.0)
+        certain, late = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_knows_more(k)
+        if isinstance(view, TwoSidedView) and late:
+            certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)
         if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
+            certain = np.maximum(ritz.values - ritz.rounding, 0.0)
             lower = np.maximum(lower, padded(certain, k + 1))
             upper = np.maximum(upper, lower)
         missing = view.alpha if ritz is None else 0.0  # the scatter in directions that the sketch does not know
         scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
-        return cls(view, ritz, k, scatter, lower, upper, float(certain[:k].sum()))
+        return cls(view, ritz, late, k, scatter, lower, upper, float(certain[:k].sum()))
 
     @cached_property
     def directions(self) -> Floats:
         """The components, signs as scikit-learn has them."""
-        v = self.view.components
         with one_blas_thread():
-            v = v[: self.k] if self.ritz is None else self.ritz.rotation[: self.k] @ v
+            if isinstance(self.view, TwoSidedView) and self.ritz is not None:
+                v = self.ritz.directions(self.view, self.k)
+            elif isinstance(self.view, TwoSidedView) and self.late:
+                v = self.view.upper_form()[: self.k]
+            else:
+                v = self.view.components[: self.k]
             return np.asarray(svd_flip(None, _completed(v, self.k).copy(), u_based_decision=False)[1])
 
     @property
@@ -78,12 +86,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     For a moderate number of features the centred second moment itself is kept: the analysis is that of
     `sklearn.decomposition.PCA`, in one pass. Rows with more features go into a `TwoSidedFrequentDirections` sketch: P,
-    which gives the directions and a lower end of each variance, beside F, which gives the upper end. With A the
+    which gives the directions and the lower end of each variance, beside F, which gives the upper end. With A the
     centred rows, of total weight n, and sigma_i the eigenvalues of the exact covariance,
 
     .. math::
 
-        \frac{\lambda_i(P'P)}{n - 1} \le \mathrm{explained\_variance}_i \le \sigma_i
+        \frac{\max(\lambda_i(P'P), \lambda_i(F'F))}{n - 1} = \mathrm{explained\_variance}_i \le \sigma_i
             \le \frac{\lambda_i(F'F) + \Delta_F}{n - 1}.
 
     `explained_variance_` is the lower end, which is usually far more accurate than the interval tells. The mean and the
@@ -151,8 +159,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     `transform` and `score_samples` need no d x d matrix beyond the one that may be kept; `get_covariance` and
     `get_precision` return one. Proofs of the bounds are in docs/mathematics.md.
 
-    A stream whose largest directions change late in its course is where the first sketch is slow to notice: lower and
-    upper ends are then far apart. `fit`, `decay` and `window` have no such weakness.
+    Where new directions become the largest late in a stream, P is slow to let them in. The components are those of F
+    from the moment on when these certainly explain more.
 
     Examples
     --------
@@ -251,8 +259,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         after.sketch_.partial_fit(x, sample_weight=sample_weight)
         after._ritz, after._kept = None, {}
         if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
-            weight = check_weights(sample_weight, x.shape[0])
-            after._ritz = ritz_pass(after.sketch_._view, x, weight, float(self.decay))
+            view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
+            assert isinstance(view, TwoSidedView)
+            late = view.upper_knows_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
+            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=late)
         self.__dict__ = after.__dict__
         if whole:
             self._warn_of_share()
@@ -317,8 +327,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             raise ValueError(f"wanted is {wanted}")
         self._wanted, self._ritz = wanted, None
         if parts.flag("ritz"):
-            r = len(self.sketch_._view.lam)
-            values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, r)
+            view, (r, q) = self.sketch_._view, parts.shape("rotation", 2)
+            if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
+                raise ValueError(f"a rotation of shape {(r, q)}")
+            values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, q)
             self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0))
 
     # -- reading

@@ -1,6 +1,6 @@
 """Two rules over the same rows: one for the directions and for what A'A is at least, one for what it is at most."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from robustfd.linalg.rules import shrunk_count
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._base import View, padded
+from robustfd.sketch._base import View, padded, unit_rows
 from robustfd.sketch._engine import Engine, Form, State
 from robustfd.sketch._entering import Entrance
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
@@ -106,6 +106,15 @@ class TwoSidedView(View):
     upper_lam: Floats
     upper_delta: float
     upper_rounding: float
+    upper_form: Callable[[], Floats]  # returns the directions of the second rule
+
+    def upper_knows_more(self, k: int) -> bool:
+        """Return whether the k first directions of the second rule certainly explain more than those of the first.
+
+        That is so where new directions become the largest late in a stream: the first rule is slow to let them in.
+        """
+        more, off = self.upper_lam[:k] - self.upper_rounding, self.rounding
+        return bool(np.maximum(more, 0.0).sum() > (self.lam[:k] + off).sum())
 
     @property
     def eigenvalues(self) -> Floats:
@@ -161,6 +170,7 @@ class TwoSidedFrequentDirections(_FrequentDirections):
             upper_lam=state.upper_lam,
             upper_delta=state.upper_delta,
             upper_rounding=state.upper_rounding,
+            upper_form=lambda: unit_rows(state.upper.rows, state.upper_lam),
         )
 
     @property
