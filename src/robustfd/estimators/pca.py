@@ -455,15 +455,16 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """Return the coordinates of the rows of X, dense or sparse, along the components."""
         self._fitted()
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        v, mean = self._components(), self._analysis().view.mean
+        v, kept = self._components(), self._kept
         if sp.issparse(X) and X.nnz < X.shape[1]:  # a few short rows: only the columns that they have
             columns, places = np.unique(X.indices, return_inverse=True)
             short = sp.csr_array((X.data, places, X.indptr), shape=(X.shape[0], len(columns)))
             z = np.asarray(short @ np.ascontiguousarray(v[:, columns].T))
         else:
             z = np.asarray(X @ v.T)
-        assert mean is not None
-        z -= (v @ mean).astype(z.dtype)
+        if "shift" not in kept:
+            kept["shift"] = v @ self.mean_
+        z -= kept["shift"].astype(z.dtype)
         if self.whiten:
             z /= self._scale().astype(z.dtype)
         return z

@@ -71,11 +71,11 @@ def padded(values: Floats, count: int) -> Floats:
     return np.pad(values[:count], (0, max(0, count - len(values))))
 
 
-def unit_rows(b: Floats, lam: Floats) -> Floats:
-    """Return the rows of b divided by their lengths, which are about sqrt(lam)."""
-    scaled = b / np.sqrt(lam)[:, None]
+def unit_rows(b: Floats, lam: Floats, *, fresh: bool = False) -> Floats:
+    """Return the rows of b divided by their lengths, which are about sqrt(lam); of a `fresh` b in its own memory."""
+    scaled = np.divide(b, np.sqrt(lam)[:, None], out=b if fresh else None)
     if not len(lam) or lam[-1] >= 1e-6 * lam[0]:
-        scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+        scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
         return np.asarray(scaled)
     # Short rows carry the rounding errors of long ones: orthogonal to eps lambda_1 is not good enough for them.
     gram = scaled @ scaled.T

@@ -96,10 +96,10 @@ class SparseRows:
         gram = sparse.gram(self.p)
         if self.mean is None:
             return gram if np.all(self.root == 1.0) else self.root[:, None] * gram * self.root
-        gram += np.tril(gram, -1).T
+        assert self.centring is not None
         on_mean = self.p @ self.mean
         mean_on_mean = self._entered(on_mean[:, None], np.array([self.mean @ self.mean]))[:, 0]
-        return self._entered(self._entered(gram, on_mean).T, mean_on_mean)
+        return sparse.centre_gram(gram, self.centring, on_mean, mean_on_mean)
 
     def outer(self, t: Floats) -> Floats:
         """Return E' diag(t)^2 E."""
@@ -158,9 +158,11 @@ class SparseRows:
 
     def _entered(self, products: Floats, of_mean: Floats | None) -> Floats:
         """Return E Y from P Y and mean' Y."""
+        from robustfd.linalg import sparse
+
         if self.centring is None or of_mean is None:
             return np.asarray(self.root[:, None] * products)
-        return self.centring.apply(products, of_mean)
+        return sparse.centre(np.array(products, order="C"), self.centring, of_mean)
 
 
 EnteringRows: TypeAlias = DenseRows | SparseRows

@@ -63,7 +63,7 @@ class _FrequentDirections(BaseSketch):
         """Return the view with `lifted` times Delta on the kept directions and `share` times Delta on all."""
         alpha = float(self.alpha0) + share * state.delta
         return View(
-            form=lambda: unit_rows(state.rows, state.lam),
+            form=lambda: unit_rows(state.rows, state.lam, fresh=callable(state.b)),
             lam=state.lam + lifted * state.delta,
             alpha=alpha,
             error_bound=(1.0 - share) * state.delta + state.rounding + (EPS * alpha if alpha > self.alpha0 else 0.0),

@@ -170,7 +170,7 @@ class TwoSidedFrequentDirections(_FrequentDirections):
             upper_lam=state.upper_lam,
             upper_delta=state.upper_delta,
             upper_rounding=state.upper_rounding,
-            upper_form=lambda: unit_rows(state.upper.rows, state.upper_lam),
+            upper_form=lambda: unit_rows(state.upper.rows, state.upper_lam, fresh=callable(state.upper_b)),
         )
 
     @property
