@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-TARGETS = ("files", "threads", "certificates", "resumed", "outputs", "downloads", "refused", "extremes")
+TARGETS = ("files", "threads", "certificates", "components", "resumed", "outputs", "downloads", "refused", "extremes")
 ADDRESSES = 6 << 30  # bytes that a process may ask for, above those that it has at first
 STALLED = 300.0  # seconds after which nothing more is to be expected of a case
 CORPUS = Path(__file__).with_name("corpus.txt")  # cases that once failed; they are run first

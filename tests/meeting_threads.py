@@ -26,7 +26,7 @@ LEARNERS = {
     "SketchedNewtonRegressor": lambda: rf.SketchedNewtonRegressor(4),
     "sketch": lambda: rf.RobustFrequentDirections(6),
     "SketchedPCA": lambda: rf.SketchedPCA(3, sketch_size=6),
-    "SketchedRidge": lambda: rf.SketchedRidge(sketch_size=6),
+    "SketchedRidge": lambda: rf.SketchedRidge(1e4, sketch_size=6),
     "MahalanobisDetector": lambda: rf.MahalanobisDetector(6),
 }
 

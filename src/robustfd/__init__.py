@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         SketchedNewtonRegressor,
         SketchedPCA,
         SketchedRidge,
+        SketchSizeWarning,
     )
     from robustfd.linalg import LowRankPlusDiagonal, LowRankPlusIdentity, frobenius_optimum, spectral_optimum
     from robustfd.online import AdaGrad, OnlineGradientDescent, OnlineNewton
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         RandomProjectionSketch,
         RobustFrequentDirections,
         SlidingFrequentDirections,
+        TwoSidedFrequentDirections,
         merge,
     )
 
@@ -38,6 +40,7 @@ _HOMES = {
     "_container": ("SnapshotError", "load"),
     "estimators": (
         "MahalanobisDetector",
+        "SketchSizeWarning",
         "SketchedPCA",
         "RFDSONClassifier",
         "RFDSONRegressor",
@@ -59,6 +62,7 @@ _HOMES = {
         "OjaSketch",
         "RandomProjectionSketch",
         "SlidingFrequentDirections",
+        "TwoSidedFrequentDirections",
     ),
 }
 _ROOMS = ("datasets", "estimators", "linalg", "online", "sketch", "streams")
@@ -81,12 +85,14 @@ __all__ = [
     "RFDSONRegressor",
     "RandomProjectionSketch",
     "RobustFrequentDirections",
+    "SketchSizeWarning",
     "SketchedNewtonClassifier",
     "SketchedNewtonRegressor",
     "SketchedPCA",
     "SketchedRidge",
     "SlidingFrequentDirections",
     "SnapshotError",
+    "TwoSidedFrequentDirections",
     "frobenius_optimum",
     "load",
     "merge",

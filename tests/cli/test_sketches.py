@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
+from robustfd import SketchedPCA
 from robustfd.cli.sketch import METHODS
 
 
@@ -169,3 +170,21 @@ def test_windows_that_make_no_sense_are_refused(run, timed, tmp_path, options, m
     done = run("sketch", timed[0], "-m", 6, *options, "-o", tmp_path / "s.rfd")
     assert done.status == 2 and message in done.err
     assert not (tmp_path / "s.rfd").exists()
+
+
+def test_files_of_estimators_are_read_as_their_sketches(run, svm, rows, tmp_path):
+    X = rows[0]
+    half = len(X) // 2
+    for name, part in (("one", X[:half]), ("two", X[half:])):
+        SketchedPCA(3).fit(part).save(tmp_path / f"{name}.rfd")
+    done = run("info", tmp_path / "one.rfd", "--json").json
+    assert (done["kind"], done["sketch"], done["rows"]) == ("SketchedPCA", "ExactSecondMoment", half)
+    done = run("merge", tmp_path / "one.rfd", tmp_path / "two.rfd", "-o", tmp_path / "both.rfd", "--json").json
+    assert done["rows"] == len(X)
+    whole = SketchedPCA(3).fit(X)
+    done = run("pca", tmp_path / "both.rfd", svm, "-k", 2, "-o", tmp_path / "pc.csv", "--json").json
+    np.testing.assert_allclose(done["explained_variance"], whole.explained_variance_[:2], rtol=1e-9)
+    scores = np.loadtxt(tmp_path / "pc.csv", delimiter=",", skiprows=1)[:, -2:]
+    np.testing.assert_allclose(scores, whole.transform(X)[:, :2], atol=1e-8)
+    done = run("inspect", tmp_path / "both.rfd")
+    assert done.status == 2 and "holds a SketchedPCA; a file that `robustfd train` wrote is needed" in done.err

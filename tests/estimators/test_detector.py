@@ -122,9 +122,9 @@ def test_planted_outliers_are_found_in_sparse_rows(kind):
     X[planted, 17] = 8.0
     X[planted, 400] = -8.0
     X = kind(X.tocsr())
-    detector = MahalanobisDetector(20, contamination=0.01).partial_fit(X)
+    detector = MahalanobisDetector(20, contamination=0.01, buffer_size=40).partial_fit(X)
     assert (detector.predict(X)[planted] == -1).all()
-    dense = MahalanobisDetector(20, contamination=0.01).partial_fit(X.toarray())
+    dense = MahalanobisDetector(20, contamination=0.01, buffer_size=40).partial_fit(X.toarray())
     np.testing.assert_allclose(detector.score_samples(X), dense.score_samples(X.toarray()), rtol=1e-8)
     assert detector.offset_ == pytest.approx(dense.offset_, rel=0.01)
 

@@ -17,6 +17,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.extmath import svd_flip
 
+from fuzz import components
+from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, SketchSizeWarning
 from robustfd.estimators.pca import SketchedPCA
 
 # A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
@@ -181,14 +183,14 @@ def test_inverse_transform_is_the_projection_on_the_components():
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, 120), max_size=6).map(sorted))
 def test_batching_does_not_matter(seed, cuts):
     X = stream(120, 20, seed)
-    pca = SketchedPCA(3, sketch_size=8).fit(X)
+    pca = SketchedPCA(3, sketch_size=8).partial_fit(X)
     cut = [c for c in cuts if c > 0]  # the first batch may not be empty, later ones may
     assert_same_analysis(in_batches(clone(pca), X, cut), pca)
 
 
 def test_one_row_at_a_time_with_reads_in_between():
     X = stream(150, 20)
-    pca, whole = SketchedPCA(3, sketch_size=8), SketchedPCA(3, sketch_size=8).fit(X)
+    pca, whole = SketchedPCA(3, sketch_size=8), SketchedPCA(3, sketch_size=8).partial_fit(X)
     for t, row in enumerate(X, 1):
         pca.partial_fit(row[None])
         assert pca.transform(X[:2]).shape == (2, 3)  # also while fewer directions than components were seen
@@ -221,7 +223,7 @@ def test_one_row_has_a_mean_but_no_variance():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sparse_equals_dense(container, dtype):
     X = sparse_stream().astype(dtype)
-    dense, pca = SketchedPCA(4, sketch_size=12).fit(X.toarray()), SketchedPCA(4, sketch_size=12).fit(container(X))
+    dense, pca = (SketchedPCA(4, sketch_size=12, buffer_size=40).fit(each) for each in (X.toarray(), container(X)))
     assert pca.explained_variance_error_bound_ > 0
     assert_same_analysis(pca, dense, rtol=1e-7)
     tolerance = 1e-5 if dtype == np.float32 else 1e-8
@@ -309,7 +311,7 @@ def test_lossy_merge_keeps_the_certificate():
     ("other", "error", "message"),
     [
         (PCA(), TypeError, "other must be a SketchedPCA, got a PCA"),
-        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "different sketch_size: 50 here, 9 there"),
+        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "ExactSecondMoment here and a TwoSided.* there"),
         (SketchedPCA(3, decay=0.5).fit(stream(20, 8)), ValueError, "different decay"),
         (SketchedPCA(3).fit(stream(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
         (
@@ -334,12 +336,18 @@ def test_merge_of_strangers_is_refused(other, error, message):
     ("params", "error", "message"),
     [
         ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),
-        ({"n_components": 2.5}, TypeError, "n_components must be an integer of at least 1, got 2.5"),
+        (
+            {"n_components": 2.5},
+            ValueError,
+            "n_components must be an integer of at least 1 or between 0 and 1, got 2.5",
+        ),
+        ({"n_components": 0.0}, ValueError, "n_components must be an integer of at least 1 or between 0 and 1, got 0"),
+        ({"n_components": "mle"}, TypeError, "n_components must be an integer of at least 1, got 'mle'"),
         ({"n_components": 9}, ValueError, "n_components must be at most n_features=8, got 9"),
         ({"n_components": 5, "sketch_size": 5}, ValueError, "n_components must be below sketch_size=5, got 5"),
         ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
         ({"n_components": 2, "sketch_size": "7"}, TypeError, "sketch_size must be an integer .* got '7'"),
-        ({"buffer_size": 3}, ValueError, "buffer_size must be at least 50, got 3"),
+        ({"buffer_size": 3}, ValueError, "buffer_size must be at least 100, got 3"),
         ({"whiten": "yes"}, ValueError, "whiten must be one of True, False, got 'yes'"),
         ({"decay": 1.5}, ValueError, r"decay must be in \(0, 1\], got 1.5"),
         ({"solver": "lu"}, ValueError, "solver must be one of 'auto', 'gram', 'svd', got 'lu'"),
@@ -394,11 +402,14 @@ def test_first_rows_without_weight_are_refused():
 
 
 def test_sketch_size_cannot_change_under_way():
-    pca = SketchedPCA(3).fit(stream(60, 70)).set_params(n_components=30)
+    X = stream(60, 70)
+    pca = SketchedPCA(3, sketch_size=50).fit(X).set_params(n_components=30)
     assert pca.n_components_ == 3
     with pytest.raises(ValueError, match="sketch_size was changed from 50 to 60 after rows were seen"):
-        pca.partial_fit(stream(60, 70))
-    assert pca.set_params(sketch_size=50).partial_fit(stream(60, 70)).n_components_ == 30
+        pca.set_params(sketch_size=60).partial_fit(X)
+    assert pca.set_params(sketch_size=50).partial_fit(X).n_components_ == 30
+    with pytest.raises(ValueError, match="sketch_size was changed from 'auto' to 60 after rows were seen"):
+        SketchedPCA(3).fit(X).set_params(sketch_size=60).partial_fit(X)
 
 
 def test_names_follow_scikit_learn():
@@ -407,3 +418,81 @@ def test_names_follow_scikit_learn():
     assert list(pca.transform(X).columns) == ["sketchedpca0", "sketchedpca1"]
     assert list(pca.feature_names_in_) == list("abcd")
     assert not hasattr(pca.fit(X.to_numpy()), "feature_names_in_")
+
+
+# -- intervals and certificates
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_intervals_and_certificates_hold_on_random_streams(seed):
+    components.case(np.random.default_rng(seed), None)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_two_sketches_are_more_certain_than_one(sparse):
+    X = stream(3000, 80, ratio=0.9)
+    pca = SketchedPCA(5, sketch_size=20).partial_fit(sp.csr_array(X) if sparse else X)
+    low, high = pca.explained_variance_interval_.T
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:5]
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-3)
+    one = RobustFrequentDirections(20, buffer_size=80, center=True).fit(X)
+    assert (high - low).max() < 0.2 * one.error_bound_ / 2999
+    assert pca.sketch_.upper_error_bound_ == pytest.approx(2 * one.error_bound_, rel=0.2)
+    assert pca.excess_error_bound_ < 0.01 * exact.sum() and pca.subspace_error_bound_ < 0.5
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_directions_that_came_late_are_found(whole):
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal((1000, 45)) @ np.eye(45, 200)
+    later = rng.standard_normal((4000, 8)) @ np.eye(8, 200, 100)
+    X = np.vstack([first, later]) + 0.01 * rng.standard_normal((5000, 200))
+    pca = SketchedPCA(8, sketch_size=20)
+    pca = pca.fit(X) if whole else pca.partial_fit(X)
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:8]
+    low, high = pca.explained_variance_interval_.T
+    assert np.all((low <= exact) & (exact <= high))
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-4 if whole else 0.02)
+    np.testing.assert_allclose(pca.transform(X).var(axis=0, ddof=1), exact, rtol=1e-4 if whole else 0.02)
+    first_rule = ParameterizedFrequentDirections(20, buffer_size=80, center=True).fit(X).components_[:8]
+    assert np.var(X @ first_rule.T, axis=0).sum() < 0.9 * exact.sum()  # which alone would not do
+    loaded = SketchedPCA.from_bytes(pca.to_bytes())
+    np.testing.assert_array_equal(loaded.components_, pca.components_)
+    assert pca.partial_fit(X[:0]).explained_variance_[0] <= exact[0]
+
+
+def test_a_second_pass_counts_weights_and_decay():
+    X, weight = stream(200, 40, ratio=0.95), np.arange(200) % 3
+    for container in (np.asarray, sp.csr_array):
+        pca = SketchedPCA(3, sketch_size=6, decay=0.99).fit(container(X), sample_weight=weight)
+        live = weight > 0
+        u = weight[live] * 0.99 ** np.arange(live.sum() - 1.0, -1.0, -1.0)
+        Z = pca.transform(X[live])
+        np.testing.assert_allclose((u[:, None] * Z * Z).sum(axis=0) / (u.sum() - 1), pca.explained_variance_, rtol=1e-9)
+
+
+# -- a share of the variance
+
+
+@pytest.mark.parametrize("share", [0.3, 0.75, 0.99, np.float32(0.5)])
+def test_a_share_of_the_variance_takes_as_many_components_as_scikit_learn(share):
+    X = stream(200, 12)
+    pca, exact = SketchedPCA(share).fit(X), PCA(float(share), svd_solver="full").fit(X)
+    assert pca.n_components_ == exact.n_components_ == pca.transform(X).shape[1]
+    lossy = SketchedPCA(share, sketch_size=11).fit(X)
+    assert abs(lossy.n_components_ - exact.n_components_) <= 1
+
+
+def test_a_share_that_the_sketch_does_not_reach_is_warned_of():
+    with pytest.warns(SketchSizeWarning, match=r"The 4 components of the sketch explain 0\.\d+ of the variance"):
+        pca = SketchedPCA(0.99, sketch_size=5).fit(stream(200, 30, ratio=1.0))
+    assert pca.n_components_ == 4
+
+
+def test_transform_of_few_sparse_rows_is_that_of_many():
+    X = sparse_stream()
+    pca = SketchedPCA(4, sketch_size=12, whiten=True).fit(X)
+    Z = pca.transform(X)
+    for i in range(0, 300, 37):
+        np.testing.assert_allclose(pca.transform(X[[i]]), Z[[i]], atol=1e-12)
+    np.testing.assert_allclose(pca.transform(sp.csr_array((2, 400))), pca.transform(np.zeros((2, 400))), atol=1e-12)

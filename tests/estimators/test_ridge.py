@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -15,7 +16,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from robustfd import SketchSizeWarning
 from robustfd.estimators.ridge import SketchedRidge
+
+pytestmark = pytest.mark.filterwarnings("ignore::robustfd.SketchSizeWarning")  # the sketches here are small
 
 # A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
 # certificate, not to 1e-7. With a sketch that need not shrink (the default here) the same checks pass.
@@ -180,7 +184,7 @@ def test_blocks_of_a_long_batch_do_not_matter(monkeypatch):
 def test_sparse_equals_dense(container, fit_intercept):
     X = sp.random_array((300, 400), density=0.03, rng=np.random.default_rng(0), format="csr")
     y = np.column_stack([X[:, :40].sum(axis=1), X[:, 0].toarray()]) + 7.0
-    ridge = SketchedRidge(0.1, sketch_size=15, fit_intercept=fit_intercept)
+    ridge = SketchedRidge(0.1, sketch_size=15, buffer_size=40, fit_intercept=fit_intercept)
     dense = clone(ridge).fit(X.toarray(), y)
     assert_same_model(ridge.fit(container(X), y), dense)
     np.testing.assert_allclose(ridge.predict(container(X)), dense.predict(X.toarray()), rtol=1e-8)
@@ -290,7 +294,7 @@ def test_merge_with_nothing():
     ("other", "error", "message"),
     [
         (Ridge(), TypeError, "other must be a SketchedRidge, got a Ridge"),
-        (SketchedRidge(sketch_size=9).fit(*problem(20, 8)), ValueError, "different sketch_size: 50 here, 9 there"),
+        (SketchedRidge(sketch_size=9).fit(*problem(20, 8)), ValueError, "ExactSecondMoment here and a Robust.* there"),
         (SketchedRidge(2.0).fit(*problem(20, 8)), ValueError, "different alpha0: 1.0 here, 2.0 there"),
         (SketchedRidge().fit(*problem(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
         (SketchedRidge().fit(*problem(20, 8, 2)), ValueError, "y has 2 targets, but .* expected 1"),
@@ -390,3 +394,31 @@ def test_fit_intercept_cannot_change_under_way():
     with pytest.raises(ValueError, match="fit_intercept was changed from True to False after rows were seen"):
         ridge.partial_fit(*problem())
     assert ridge.fit(*problem()).intercept_ == 0.0
+
+
+# -- warnings
+
+
+@pytest.mark.filterwarnings("error::robustfd.SketchSizeWarning")
+def test_a_sketch_that_regularises_more_than_asked_for_is_warned_of_with_a_size_that_does():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 1200)) * 0.9 ** np.arange(1200)
+    y = X[:, 0]
+    with pytest.warns(
+        SketchSizeWarning, match=r"off by up to .*, more than regularization=10: .* sketch_size=\d+ would do"
+    ) as found:
+        SketchedRidge(10.0, sketch_size=20).fit(X, y)
+    assert found[0].filename == __file__
+    size = int(re.search(r"sketch_size=(\d+)", str(found[0].message)).group(1))
+    assert 20 < size < 1201
+    ridge = SketchedRidge(10.0, sketch_size=size).fit(X, y)  # without a warning
+    assert ridge.sketch_.error_bound_ <= 10.0
+    with pytest.warns(SketchSizeWarning, match="sketch_size=1201 would do"):
+        SketchedRidge(0.0, sketch_size=20).fit(X, y)
+    lossy = SketchedRidge(sketch_size=3).partial_fit(X[:, :9], y)
+    with pytest.warns(SketchSizeWarning, match="sketch_size='auto', which keeps the exact matrix, would do"):
+        _ = lossy.coef_
+    _ = lossy.coef_, lossy.predict(X[:, :9])  # once is enough
+    with pytest.warns(SketchSizeWarning):
+        _ = lossy.partial_fit(X[:, :9], y).coef_
+    SketchedRidge(0.0).fit(X[:, :9], y)

@@ -6,6 +6,7 @@ from sklearn.linear_model import Ridge
 
 from robustfd import MahalanobisDetector, SketchedPCA, SketchedRidge
 
+pytestmark = pytest.mark.filterwarnings("ignore::robustfd.SketchSizeWarning")  # the sketches here are small
 D, N = 30, 400
 
 

@@ -46,6 +46,9 @@ RULES = {
         partial(ref.parameterized_frequent_directions, beta=0.5),
         lambda m: ref.n_shrunk(0.5, m),
     ),
+    "two-sided": Rule(
+        rfd.TwoSidedFrequentDirections, ref.parameterized_frequent_directions, lambda m: ref.n_shrunk(0.2, m)
+    ),
     "CFD": Rule(rfd.CompensativeFrequentDirections, ref.frequent_directions, lambda m: m, compensated=True),
     "greedy": Rule(rfd.GreedySketch, ref.greedy, lambda m: 1),
     "DFD": Rule(rfd.DiagonalFrequentDirections, ref.diagonal_frequent_directions, lambda m: m, diagonal=True),
@@ -62,6 +65,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
     "random projection": partial(rfd.RandomProjectionSketch, 4, random_state=0),
     "Oja": partial(rfd.OjaSketch, 4, random_state=0),
     "exact": rfd.ExactSecondMoment,
+    "two-sided": partial(rfd.TwoSidedFrequentDirections, 4),
     "sliding": partial(rfd.SlidingFrequentDirections, 30, 4),
 }
 

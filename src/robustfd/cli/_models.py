@@ -18,7 +18,7 @@ def load_model(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") 
 
 def _require_kind(path: Path, model: Any, wanted: str) -> None:
     """Raise if this is a learner, and a sketch is wanted, or the other way round."""
-    found = "sketch" if is_sketch(model) else "learner"
+    found = "sketch" if is_sketch(sketch_of(model)) else "learner"
     if wanted not in ("any", found):
         made_by = {"sketch": "sketch", "learner": "train"}[wanted]
         raise ValueError(f"{path} holds a {type(model).__name__}; a file that `robustfd {made_by}` wrote is needed.")
@@ -27,6 +27,11 @@ def _require_kind(path: Path, model: Any, wanted: str) -> None:
 def is_sketch(model: Any) -> bool:
     """Return whether this is a sketch, and not a learner."""
     return hasattr(model, "second_moment")
+
+
+def sketch_of(model: Any) -> Any:
+    """Return the sketch that an estimator keeps of its rows; a model of another kind as it is."""
+    return model.rfd_ if hasattr(type(model), "rfd_") else model
 
 
 def load_model_and_notes(path: Path, wanted: str = "any") -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:

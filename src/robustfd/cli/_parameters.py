@@ -36,6 +36,17 @@ SketchSize = Annotated[
     int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch; larger is more accurate.")
 ]
 
+AutoSketchSize = Annotated[
+    int | None,
+    typer.Option(
+        "-m",
+        "--sketch-size",
+        min=2,
+        help="Rows of the sketch; by default the exact matrix of up to 1000 features, and 50 rows for more.",
+        show_default=False,
+    ),
+]
+
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How files are read", show_default=False)

@@ -24,11 +24,12 @@ def info(
     """Tell what is in FILE: rows, features, alpha, certified error and spectrum of a sketch; see inspect for models."""
     from robustfd.cli._figures import draw_spectrum, require_picture
     from robustfd.cli._learning import about_learner
-    from robustfd.cli._models import is_sketch, load_model
+    from robustfd.cli._models import is_sketch, load_model, sketch_of
     from robustfd.cli._talk import columns, tell
     from robustfd.cli.sketch import summary
 
-    model, _ = load_model(file)
+    whole, _ = load_model(file)
+    model = sketch_of(whole)
     if not is_sketch(model):
         if plot is not None:
             raise ValueError(f"--plot draws the spectrum of a sketch, and {file} holds a {type(model).__name__}.")
@@ -37,6 +38,8 @@ def info(
     if plot is not None:
         require_picture(plot)
     result = summary(model) | {"parameters": model.get_params(deep=False)}
+    if model is not whole:
+        result |= {"kind": type(whole).__name__, "sketch": type(model).__name__}
     spectrum = brackets(model)
     rows = [(f"{place}", *each) for place, each in enumerate(spectrum[:MOST], 1)]
     more = f" (the first {MOST} of {len(spectrum)})" if len(spectrum) > MOST else ""

@@ -18,7 +18,7 @@ Sketches = Annotated[
 @command
 def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
     """Merge SKETCHES of parts of the rows into one sketch of all of them; certificates add up."""
-    from robustfd.cli._models import load_model, require_folder
+    from robustfd.cli._models import load_model, require_folder, sketch_of
     from robustfd.cli._talk import tell
     from robustfd.cli.sketch import summary
     from robustfd.sketch.merging import merge as merged
@@ -37,4 +37,4 @@ def merge(sketches: Sketches, output: Output, *, talk: Talk) -> None:
     for other in layouts[1:]:
         layout = layout and with_names(layout, names_in(other or {}))
     result.save(output, notes={"layout": layout})
-    tell(talk, summary(result) | {"files": len(parts), "file": str(output)})
+    tell(talk, summary(sketch_of(result)) | {"files": len(parts), "file": str(output)})

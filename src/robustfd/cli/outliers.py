@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._parameters import Files, Reading, SketchSize, TableOutput, Talk, command
+from robustfd.cli._parameters import AutoSketchSize, Files, Reading, TableOutput, Talk, command
 
 
 @command
@@ -17,7 +17,7 @@ def outliers(
             help="Share of rows that are outliers, up to 0.5; by default what their distances tell.", show_default=False
         ),
     ] = None,
-    sketch_size: SketchSize = 50,
+    sketch_size: AutoSketchSize = None,
     output: TableOutput = None,
     reading: Reading,
     talk: Talk,
@@ -34,7 +34,10 @@ def outliers(
     stream = open_files(files, reading)
     if not stream.can_be_reread:
         raise ValueError("Outliers are found in a second pass, and standard input can be read only once: name a file.")
-    model = MahalanobisDetector(sketch_size, contamination="auto" if contamination is None else contamination)
+    model = MahalanobisDetector(
+        "auto" if sketch_size is None else sketch_size,
+        contamination="auto" if contamination is None else contamination,
+    )
     with Bar(stream, talk) as bar:
         for block in stream:
             model.partial_fit(block.X, sample_weight=block.weight)

@@ -9,7 +9,9 @@ from robustfd.cli._guard import READ
 from robustfd.cli._parameters import Files, Reading, TableOutput, Talk, command
 
 Sketch = Annotated[
-    Path, READ, typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center`.", show_default=False)
+    Path,
+    READ,
+    typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center` or SketchedPCA.", show_default=False),
 ]
 
 
@@ -32,7 +34,7 @@ def pca(
     from robustfd.cli._talk import say, tell
 
     model, layout = load_model(sketch, "sketch")
-    directions, mean, variances = principal(model, components)
+    directions, mean, variances, bound = principal(model, components)
     if mean is None:
         say(talk, f"{sketch} was made without --center: components go through the origin, not through the mean.")
     stream = open_like(files, reading, model, layout)
@@ -44,21 +46,27 @@ def pca(
             write(columns if block.y is None else {"target": block.y, **columns})
     report_losses(stream, talk)
     if output is not None:
-        bound = model.error_bound_ / max(model.weight_sum_ - 1, 1)
         result = {"rows": stream.rows_read, "components": len(directions), "file": str(output)}
         tell(talk, result | {"explained_variance": variances, "explained_variance_error_bound": bound})
 
 
-def principal(model: Any, k: int) -> tuple[Any, Any, Any]:
-    """Return the first k directions of a sketch, the entry of largest size positive in each, its mean and variances."""
+def principal(model: Any, k: int) -> tuple[Any, Any, Any, float]:
+    """Return the first k directions, the entry of largest size positive in each, mean, variances and their bound."""
     import numpy as np
 
-    directions = np.asarray(model.components_, dtype=np.float64)
+    from robustfd.cli._models import sketch_of
+
+    analysis, model = model, sketch_of(model)
+    known = analysis if hasattr(analysis, "explained_variance_") else model
+    directions = np.asarray(known.components_, dtype=np.float64)
     if k > len(directions):
         raise ValueError(f"-k must be at most {len(directions)}, the rows of the sketch, got {k}.")
     directions = directions[:k]
+    if known is analysis and known is not model:
+        bound = analysis.explained_variance_error_bound_
+        return directions, analysis.mean_, analysis.explained_variance_[:k], bound
     largest = np.abs(directions).argmax(axis=1)
     directions = directions * np.sign(directions[np.arange(k), largest])[:, None]
-    mean = model.mean_ if model.center else None
-    variances = (np.square(model.singular_values_[:k]) + model.alpha_ - model.alpha0) / max(model.weight_sum_ - 1, 1)
-    return directions, mean, variances
+    mean, freedom = model.mean_ if model.center else None, max(model.weight_sum_ - 1, 1)
+    variances = (np.square(model.singular_values_[:k]) + model.alpha_ - model.alpha0) / freedom
+    return directions, mean, variances, model.error_bound_ / freedom

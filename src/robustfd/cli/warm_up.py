@@ -125,7 +125,8 @@ def _sketches(x: Any) -> None:
 def _estimators(x: Any) -> None:
     from robustfd import MahalanobisDetector, SketchedPCA, SketchedRidge
 
-    SketchedPCA(3).fit(x).transform(x)
+    for size in ("auto", 10):
+        SketchedPCA(3, sketch_size=size).fit(x).transform(x)
     MahalanobisDetector(10).fit(x).score_samples(x)
     SketchedRidge().fit(x, _targets(x, 0)).predict(x)
 

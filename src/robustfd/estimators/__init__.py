@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
+    from robustfd.estimators._sketched import SketchSizeWarning
     from robustfd.estimators.detector import MahalanobisDetector
     from robustfd.estimators.pca import SketchedPCA
     from robustfd.estimators.rfdson import RFDSONClassifier, RFDSONRegressor
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 _HOMES = {
+    "_sketched": ("SketchSizeWarning",),
     "detector": ("MahalanobisDetector",),
     "pca": ("SketchedPCA",),
     "rfdson": ("RFDSONClassifier", "RFDSONRegressor"),
@@ -23,6 +25,7 @@ __all__ = [
     "MahalanobisDetector",
     "RFDSONClassifier",
     "RFDSONRegressor",
+    "SketchSizeWarning",
     "SketchedNewtonClassifier",
     "SketchedNewtonRegressor",
     "SketchedPCA",

@@ -1,33 +1,8 @@
-"""What the estimators over a sketch share: the sketch they need, of all rows or of a sliding window."""
+"""Sums over a sliding window: what ridge regression keeps of its targets beside the sketch."""
 
-import copy
-from typing import Any, TypeAlias
+from typing import Any
 
-from robustfd._validation import check_real
-from robustfd.sketch.frequent_directions import RobustFrequentDirections
-from robustfd.sketch.sliding import SlidingFrequentDirections
-
-Sketch: TypeAlias = RobustFrequentDirections | SlidingFrequentDirections
 PER_WINDOW = 32  # blocks of products that a window is cut into
-
-
-def prepared(before: Sketch | None, window: float | None, *, center: bool, **params: Any) -> Sketch:
-    """Return a new sketch, or a copy of the one before, with the parameters as they are now."""
-    then = getattr(before, "window", None)
-    if before is not None and (window is None) != (then is None):
-        raise ValueError(
-            f"window was changed from {then!r} to {window!r} after rows were seen. Set it back to {then!r}, or "
-            "call fit to start anew."
-        )
-    if window is None:
-        plain = RobustFrequentDirections(center=center) if before is None else copy.copy(before)
-        return plain.set_params(**params)
-    check_real("window", window, 0.0, open_low=True)
-    for name, default in (("buffer_size", None), ("decay", 1.0), ("solver", "auto")):
-        if params.pop(name) != default:
-            raise ValueError(f"{name} is for sketches of all rows: with window={window!r} leave it at {default!r}.")
-    sliding = SlidingFrequentDirections(window, clock="rows", center=center) if before is None else copy.copy(before)
-    return sliding.set_params(window=window, **params)
 
 
 class WindowedSums:

@@ -3,20 +3,23 @@
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtr, ndtri
-from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.base import OutlierMixin
 from sklearn.utils import assert_all_finite
-from sklearn.utils.validation import check_is_fitted
 
-from robustfd._guard import Guarded
+from robustfd._container import Document, Tensors
+from robustfd._guard import guarded_pair
 from robustfd._validation import check_real, check_rows, check_weights
-from robustfd.estimators._windowed import Sketch, prepared
+from robustfd.estimators._sketched import Sketch, SketchEstimator
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
+from robustfd.online.snapshot import Parts
+from robustfd.sketch.exact import ExactSecondMoment
 
 Floats = NDArray[np.float64]
 
@@ -24,6 +27,9 @@ BLOCK = 2**20  # entries of the rows that are worked on at once
 AUTO_SIGMAS = 3.0  # "auto": so many standard deviations above the median
 FLOOR = 1e-10  # the least variance off the span of the rows, as a share of the mean variance of a feature
 GROWTH = 0.25  # a judge is renewed when the stream has grown by this share (and a buffer)
+EXACT_GROWTH = 1.0  # the same if all d eigenvalues have to be computed for it
+SIZE = 50  # rows of the sketch, if there is one and nothing else was asked for
+REFITS = 2  # of rows without those that are furthest away
 
 # Scores are counted in bins by their logarithm, 256 an octave: finer than the spread of the distances, about
 # sqrt(2/d) of them, up to d = 100 000. EDGES are the upper edges; the first and the last bin have no other end.
@@ -59,17 +65,29 @@ class _Model:
             return np.concatenate([np.zeros(0), *(self.covariance.mahalanobis(b, self.mean) for b in blocks)])
 
 
-class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
-    """Streaming outlier scores: squared Mahalanobis distances under a robust frequent-directions covariance.
+class MahalanobisDetector(OutlierMixin, SketchEstimator):
+    """Streaming outlier scores: squared Mahalanobis distances under the covariance of the rows so far.
 
-    One pass, O(buffer_size * n_features) memory, sparse rows stay sparse. The threshold is learnt from the
-    stream too: rows are scored when they arrive, by the model as it stood before them, and the scores are
-    kept as counts in a fixed histogram.
+    The covariance is exact for a moderate number of features, and that of a `RobustFrequentDirections` sketch for more.
+    One pass, constant memory, sparse rows stay sparse. The threshold is learnt from the stream too: rows are scored
+    when they arrive, by the model as it stood before them, and the scores are kept as counts in a fixed histogram.
 
     Parameters
     ----------
-    sketch_size, buffer_size, decay, solver : as for `RobustFrequentDirections`
+    sketch_size : "auto" or int, default="auto"
+        By default the exact covariance is kept for up to 1000 features, and else a sketch of m = 50 rows. An integer
+        of at least 2 fixes a sketch of m rows. It takes what is beyond its m - 1 directions to vary alike in all
+        others. That can find more than the exact covariance does where many directions have next to no variance, as
+        in pictures.
+    buffer_size : int, optional
+        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
+        n_features / 2 and 2 n_features.
+    decay, solver : as for `RobustFrequentDirections`
         With `decay` < 1 the model and the threshold follow a drifting stream.
+    trim : float in [0, 0.5], default=0.0
+        For `fit`, which has all rows at hand: twice, the share of rows that are furthest away is left out and the
+        model is learnt anew from the others, so that outliers among the first rows do not count as normal. It helps
+        against scattered outliers, and not against a tight group of them, which has made itself the middle.
     window : float, optional
         Learn from the last so many rows only, by a `SlidingFrequentDirections` sketch: another way to follow a drifting
         stream. `buffer_size`, `decay` and `solver` must be left as they are.
@@ -78,8 +96,8 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
 
     Attributes
     ----------
-    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
-        The sketch of the centred rows.
+    sketch_ : ExactSecondMoment, RobustFrequentDirections or SlidingFrequentDirections
+        What is kept of the centred rows.
     offset_ : float
         The threshold: rows with `score_samples` below it are outliers.
     contamination_ : float
@@ -92,9 +110,10 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
 
     Notes
     -----
-    The judge is the model frozen at certain row counts: first after `buffer_size` rows, then whenever the
-    count has grown by a quarter (of 1 / (1 - decay) rows or of the window, if that is less) and a buffer. They
-    depend on the count alone, so it does not matter how the stream is cut into batches. At every renewal the
+    The judge is the model frozen at certain row counts: first after `buffer_size` rows, 2 m by default, then whenever
+    the count has grown by a quarter (of 1 / (1 - decay) rows or of the window, if that is less) and a buffer. With the
+    exact covariance, whose eigenvalues take long, it is n_features rows if that is more, and the count doubles. All
+    that depends on the count alone, so it does not matter how the stream is cut into batches. At every renewal the
     counts in the histogram are halved: scores by young models, which are too large, fade. Before the first renewal the
     threshold is the chi-square quantile with n_features degrees of freedom. `fit` has all rows at hand and
     takes the threshold from their scores under the final model instead.
@@ -134,10 +153,8 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     7
     """
 
-    rfd_: Sketch
     offset_: float
     contamination_: float
-    n_features_in_: int
 
     _judge: _Model | None
     _due: int  # the row count at which the judge is to be renewed
@@ -145,13 +162,14 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
 
     def __init__(
         self,
-        sketch_size: int = 50,
+        sketch_size: Literal["auto"] | int = "auto",
         *,
         contamination: float | str = "auto",
         buffer_size: int | None = None,
         decay: float = 1.0,
         solver: str = "auto",
         window: float | None = None,
+        trim: float = 0.0,
     ):
         self.sketch_size = sketch_size
         self.contamination = contamination
@@ -159,6 +177,7 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         self.decay = decay
         self.solver = solver
         self.window = window
+        self.trim = trim
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Forget everything, learn from X, and take the threshold from the scores of X itself.
@@ -174,11 +193,17 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         -------
         self
         """
-        new = copy.copy(self)
+        new, trim = copy.copy(self), check_real("trim", self.trim, 0.0, 0.5)
+        if trim > 0 and self.window is not None:
+            raise ValueError(f"trim={trim:g} is for sketches of all rows: with window={self.window!r} leave it at 0.")
         x, weight = new._take(X, sample_weight, anew=True)
+        for _ in range(REFITS if trim > 0 else 0):
+            distances = new._model().distances(x)
+            near = distances <= _quantile(distances, weight, 1.0 - trim)
+            new._take(x, np.where(near, weight, 0.0), anew=True, named=False)
         if self.window is not None:  # rows that left the window are none that the model knows
             x, weight = x[-math.ceil(self.window) :], weight[-math.ceil(self.window) :]
-        new._set_threshold(_Model.of(new.rfd_).distances(x), weight)
+        new._set_threshold(new._model().distances(x), weight)
         self.__dict__ = new.__dict__  # all or nothing: an error leaves the detector as it was
         return self
 
@@ -189,18 +214,37 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
         none.
         """
         new = copy.copy(self)
-        new._take(X, sample_weight, anew="rfd_" not in vars(self))
-        judged = np.flatnonzero(new._counts)
-        new._set_threshold(EDGES[judged], new._counts[judged])
+        new._take(X, sample_weight, anew=not self.__sklearn_is_fitted__())
+        new._use_histogram()
+        self.__dict__ = new.__dict__
+        return self
+
+    @guarded_pair
+    def merge(self, other: "MahalanobisDetector") -> Self:
+        """Take in all that another detector with the same parameters has seen; return self."""
+        if not isinstance(other, MahalanobisDetector):
+            raise TypeError(f"other must be a MahalanobisDetector, got a {type(other).__name__}.")
+        if not other.__sklearn_is_fitted__():
+            return self
+        new = copy.copy(self)
+        new.sketch_, new._kept = self._merged_sketch(other), {}
+        if self.__sklearn_is_fitted__():
+            # Both judges have seen a part of the rows only: theirs count half, as at every renewal.
+            new._counts = (self._counts + other._counts) / 2
+            new._renew(new.sketch_.n_samples_seen_)
+        else:
+            new._adopt_columns(other)
+            new._judge, new._due, new._counts = other._judge, other._due, other._counts
+        new._use_histogram()
         self.__dict__ = new.__dict__
         return self
 
     def mahalanobis(self, X: Any) -> Floats:
         """Return the squared Mahalanobis distances of the rows of X from the mean."""
-        check_is_fitted(self)
+        self._fitted()
         x = check_rows(self, X, reset=False)
         assert_all_finite(x, input_name="X")
-        return _Model.of(self.rfd_).distances(x)
+        return self._model().distances(x)
 
     def score_samples(self, X: Any) -> Floats:
         """Return minus the squared Mahalanobis distances: the higher, the more normal."""
@@ -217,39 +261,52 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
     @property
     def location_(self) -> Floats:
         """The mean of the rows."""
-        check_is_fitted(self)
-        return self.rfd_.mean_
+        mean: Floats = self._fitted().mean_
+        return mean
+
+    def _auto_size(self) -> int:
+        return SIZE
+
+    def _model(self) -> _Model:
+        """Return the model after all rows, kept until there are more."""
+        if "model" not in self._kept:
+            self._kept["model"] = _Model.of(self.sketch_)
+        model: _Model = self._kept["model"]
+        return model
 
     @property
-    def n_samples_seen_(self) -> int:
-        """How many rows were seen, those of weight 0 not counted."""
-        check_is_fitted(self)
-        return self.rfd_.n_samples_seen_
+    def _unit(self) -> int:
+        """How many rows must come at least before a judge is renewed."""
+        unit = 2 * self._check_size() if self.buffer_size is None else self.buffer_size
+        return max(unit, self.n_features_in_) if isinstance(self.sketch_, ExactSecondMoment) else unit
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    def _renew(self, seen: int) -> None:
+        """Make the model as it is now the judge."""
+        self._judge = _Model.of(self.sketch_)
+        memory = 1.0 / max(1.0 - float(self.decay), 1e-16) if self.window is None else self.window
+        growth = EXACT_GROWTH if isinstance(self.sketch_, ExactSecondMoment) else GROWTH
+        self._due = seen + self._unit + int(growth * min(seen, memory))
 
-    def _take(self, X: Any, sample_weight: Any, *, anew: bool) -> tuple[Any, Floats]:
-        """Judge the rows and sketch them; return those of positive weight, and their weights."""
+    def _take(self, X: Any, sample_weight: Any, *, anew: bool, named: bool = True) -> tuple[Any, Floats]:
+        """Judge the rows and sketch them; return those of positive weight, and their weights.
+
+        If they are not `named`, they are rows that were taken before, and their columns are known.
+        """
         if self.contamination != "auto":
             check_real('contamination, if not "auto",', self.contamination, 0.0, 0.5, open_low=True)
-        size, buffer_size = self.sketch_size, self.buffer_size
-        params = {"sketch_size": size, "buffer_size": buffer_size, "decay": self.decay, "solver": self.solver}
-        rfd = prepared(None if anew else self.rfd_, self.window, center=True, **params)
-        rfd._check_parameters()
-        buffer = 2 * self.sketch_size if self.buffer_size is None else self.buffer_size
-        x = check_rows(self, X, reset=anew)
+        self._check_size()
+        x = check_rows(self, X, reset=anew and named)
         weight = check_weights(sample_weight, x.shape[0])
         if anew and not weight.any():
             raise ValueError("Every sample_weight is zero: there is nothing to start from.")
-        self.rfd_ = rfd
-        seen = 0
         if anew:
-            self._judge, self._due, self._counts = None, buffer, np.zeros(len(EDGES))
+            self.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
+            self.sketch_._check_parameters()
+            self._judge, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
         else:
-            seen = rfd.n_samples_seen_
+            self.sketch_ = self._next_sketch()
+        self._kept = {}
+        rfd, seen = self.sketch_, 0 if anew else self.sketch_.n_samples_seen_
         if not weight.any():  # nothing to learn, but something to check
             rfd.partial_fit(_double(x[:0]))
         if not weight.all():
@@ -264,10 +321,34 @@ class MahalanobisDetector(OutlierMixin, Guarded, BaseEstimator):
                 self._counts = self._counts + _histogram(self._judge.distances(rows), w)
             start, seen = start + len(w), seen + len(w)
             if seen == self._due:
-                self._judge, self._counts = _Model.of(rfd), self._counts / 2
-                memory = 1.0 / max(1.0 - float(self.decay), 1e-16) if self.window is None else self.window
-                self._due += buffer + int(GROWTH * min(seen, memory))
+                self._counts = self._counts / 2
+                self._renew(seen)
         return x, weight
+
+    def _use_histogram(self) -> None:
+        """Set the threshold from the scores of the stream."""
+        judged = np.flatnonzero(self._counts)
+        self._set_threshold(EDGES[judged], self._counts[judged])
+
+    def _pack_own(self) -> tuple[Document, Tensors]:
+        own = {"due": self._due, "offset": self.offset_, "contamination": self.contamination_, "judge": None}
+        if self._judge is None:
+            return own, {"counts": self._counts}
+        mean, m = self._judge.mean, self._judge.covariance
+        arrays = {"mean": mean, "components": m.components, "lam": m.low_rank_eigenvalues, "counts": self._counts}
+        return own | {"judge": m.alpha}, arrays
+
+    def _unpack_own(self, parts: Parts) -> None:
+        d, alpha = self.n_features_in_, parts.text("judge")
+        self._due, self._judge = parts.count("due"), None
+        self.offset_, self.contamination_ = parts.number("offset"), parts.number("contamination", 0.0)
+        self._counts = parts.array("counts", len(EDGES), least=0.0)
+        if self._due <= self.sketch_.n_samples_seen_:
+            raise ValueError(f"due is {self._due}")
+        if alpha is not None:
+            mean, r = parts.array("mean", d), parts.shape("lam", 1)[0]
+            lam, v = parts.array("lam", r, least=0.0), parts.array("components", r, d)
+            self._judge = _Model(mean, LowRankPlusIdentity(v, lam, check_real("judge", alpha, 0.0)))
 
     def _set_threshold(self, distances: Floats, weight: Floats) -> None:
         """Set `offset_` and `contamination_` from the distances of rows, or of bins of rows."""

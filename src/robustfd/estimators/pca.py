@@ -1,54 +1,120 @@
-"""Principal components of a stream, from one robust sketch of the centred rows."""
+"""Principal components of a stream, from one summary of the centred rows: exact, or with certified intervals."""
 
 import copy
-from typing import Any, Self
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.extmath import svd_flip
 from sklearn.utils.validation import check_array, validate_data
 
-from robustfd._guard import Guarded, guarded_pair
-from robustfd._validation import check_choice, check_integer, check_rows
-from robustfd.estimators._windowed import Sketch, prepared
+from robustfd._container import Document, Tensors
+from robustfd._guard import guarded_pair
+from robustfd._validation import check_choice, check_integer, check_rows, check_weights
+from robustfd.estimators._ritz import Ritz, ritz_pass
+from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
+from robustfd.online.snapshot import Parts
+from robustfd.sketch._base import View, padded
+from robustfd.sketch.exact import ExactSecondMoment
+from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
 
 Floats = NDArray[np.float64]
+SPARE = 50  # rows of the sketch beyond twice the components
+UNKNOWN = 25  # components that the sketch is made for if their number is not known beforehand
 
 
-class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, BaseEstimator):
-    r"""Principal component analysis of a stream, with `IncrementalPCA`'s interface and a certified error.
+@dataclass(frozen=True)
+class Analysis:
+    """The principal components as of some moment; scatters are variances times n - 1."""
 
-    The centred rows A of total weight n go into a `RobustFrequentDirections` sketch, which approximates A'A by
-    B'B + alpha I with orthogonal rows of B, of squared lengths lambda_i. Components are the directions of the
-    first k rows, and
+    view: View
+    ritz: Ritz | None
+    late: bool  # whether the directions are those of the second rule
+    k: int
+    scatter: Floats  # along each component
+    lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
+    upper: Floats
+    certain: float  # what all components together certainly explain
+
+    @classmethod
+    def of(cls, sketch: Any, ritz: Ritz | None, wanted: Any) -> "Analysis":
+        """Return the analysis of what a sketch has seen; `wanted` is k, a share of the variance, or None for all."""
+        view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
+        values = view.eigenvalues if ritz is None else ritz.values
+        k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
+        lower, upper = sketch._brackets(view, k + 1)
+        certain, late = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_knows_more(k)
+        if isinstance(view, TwoSidedView) and late:
+            certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)
+        if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
+            certain = np.maximum(ritz.values - ritz.rounding, 0.0)
+            lower = np.maximum(lower, padded(certain, k + 1))
+            upper = np.maximum(upper, lower)
+        missing = view.alpha if ritz is None else 0.0  # the scatter in directions that the sketch does not know
+        scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
+        return cls(view, ritz, late, k, scatter, lower, upper, float(certain[:k].sum()))
+
+    @cached_property
+    def directions(self) -> Floats:
+        """The components, signs as scikit-learn has them."""
+        with one_blas_thread():
+            if isinstance(self.view, TwoSidedView) and self.ritz is not None:
+                v = self.ritz.directions(self.view, self.k)
+            elif isinstance(self.view, TwoSidedView) and self.late:
+                v = self.view.upper_form()[: self.k]
+            else:
+                v = self.view.components[: self.k]
+            return np.asarray(svd_flip(None, _completed(v, self.k).copy(), u_based_decision=False)[1])
+
+    @property
+    def excess(self) -> float:
+        """By how much the squared error of the projection can at most be above the least that is possible."""
+        return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
+
+
+class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstimator):
+    r"""Principal component analysis of a stream, with scikit-learn's interface and certified variances.
+
+    For a moderate number of features the centred second moment itself is kept: the analysis is that of
+    `sklearn.decomposition.PCA`, in one pass. Rows with more features go into a `TwoSidedFrequentDirections` sketch: P,
+    which gives the directions and the lower end of each variance, beside F, which gives the upper end. With A the
+    centred rows, of total weight n, and sigma_i the eigenvalues of the exact covariance,
 
     .. math::
 
-        \mathrm{explained\_variance}_i = \frac{\lambda_i + \alpha}{n - 1}, \qquad
-        \left| \mathrm{explained\_variance}_i - \sigma_i \right|
-            \le \frac{\|A'A - B'B - \alpha I\|_2}{n - 1} \le \frac{\mathrm{error\_bound}}{n - 1},
+        \frac{\max(\lambda_i(P'P), \lambda_i(F'F))}{n - 1} = \mathrm{explained\_variance}_i \le \sigma_i
+            \le \frac{\lambda_i(F'F) + \Delta_F}{n - 1}.
 
-    where sigma_i is the i-th eigenvalue of the exact covariance (Weyl). The total variance ||A||_F^2 / (n - 1)
-    is exact, and so are the mean, the denominators of `explained_variance_ratio_`, and the whole analysis
-    as long as the centred rows have a rank below `sketch_size`.
+    `explained_variance_` is the lower end, which is usually far more accurate than the interval tells. The mean and the
+    total variance are exact in any case, and so is the whole analysis as long as the centred rows have a rank below
+    `sketch_size`. `fit`, which has all rows at hand, reads them once more and sets the variances to those that the
+    rows have along the components, exactly (a Rayleigh-Ritz step); `partial_fit` sees each row once, and does not.
 
-    Unlike `IncrementalPCA`, batches may have any number of rows, the result does not depend on how rows were
+    Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on how rows were
     cut into batches, and sparse rows are never made dense.
 
     Parameters
     ----------
-    n_components : int, optional
-        k, below `sketch_size`. By default as many as the sketch has rows: the rank of what was seen, at most
-        n_features and `sketch_size` - 1.
-    sketch_size : int, optional
-        m of the sketch, default max(50, 2 n_components). Larger is more accurate.
+    n_components : int, float in (0, 1) or None, default=None
+        k, below `sketch_size`. A fraction stands for as many components as explain more than this share of the
+        variance, and None for all that are known: the rank of what was seen, at most n_features and the rows of the
+        sketch, if there is one.
+    sketch_size : "auto" or int, default="auto"
+        By default the exact matrix is kept for up to 20 m features, but no more than 2000 (32 MB), and else a sketch
+        of m = 2 n_components + 50 rows, 100 if n_components is no integer. `sketch_` tells which. An integer of at
+        least 2 fixes a sketch of m rows; larger is more accurate.
     buffer_size : int, optional
-        Rows held in all before a shrink, default 2 `sketch_size`.
+        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
+        n_features / 2 and 2 n_features.
     whiten : bool, default=False
         Whether `transform` divides each component by its standard deviation. What has none becomes 0.
     decay : float in (0, 1], default=1.0
@@ -56,33 +122,45 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
-        Analyse the last so many rows only, by a `SlidingFrequentDirections` sketch. The certificate holds; mean and
+        Analyse the last so many rows only, by a `SlidingFrequentDirections` sketch. The intervals hold; mean and
         total variance are then approximate. `buffer_size`, `decay` and `solver` must be left as they are.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components_, n_features)
         Orthonormal rows; the entry of largest absolute value in each is positive. If fewer than
-        `n_components` directions were seen, others orthogonal to them, of variance alpha / (n - 1), follow.
+        `n_components` directions were seen, others orthogonal to them follow.
     explained_variance_ : ndarray of shape (n_components_,)
+    explained_variance_interval_ : ndarray of shape (n_components_, 2)
+        The variance of the i-th principal component of the exact covariance is certainly between these two.
     explained_variance_error_bound_ : float
         No explained variance is further than this from that of the exact covariance.
+    excess_error_bound_ : float
+        The mean squared error of `inverse_transform(transform(X))` over the rows seen, times n / (n - 1), is at most
+        this above the least that any projection on k directions has.
+    subspace_error_bound_ : float
+        A bound on ||sin Theta||_F, Theta the angles between the span of `components_` and that of the first k
+        principal components: 0 if they are the same. It is at most sqrt(min(k, d - k)), which says nothing.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
         Explained variances divided by the exact total variance.
     singular_values_ : ndarray of shape (n_components_,)
-        sqrt(lambda_i + alpha).
+        The square roots of explained variances times n - 1.
     noise_variance_ : float
         The variance that is not explained, over the d - k directions that are left (Tipping and Bishop 1999);
         scikit-learn divides by min(n, d) - k, which differs when there are fewer rows than features.
     mean_ : ndarray of shape (n_features,)
     n_components_, n_features_in_, n_samples_seen_ : int
-    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
-        The sketch, to read from: `rfd_.covariance()` is the covariance as an operator.
+    sketch_ : ExactSecondMoment, TwoSidedFrequentDirections or SlidingFrequentDirections
+        What is kept of the rows, to read from: `sketch_.covariance()` is the covariance as an operator.
 
     Notes
     -----
     Attributes are computed from the sketch when read, so that `partial_fit` of one row stays cheap. `fit`,
-    `transform` and `score_samples` need no d x d matrix; `get_covariance` and `get_precision` return one.
+    `transform` and `score_samples` need no d x d matrix beyond the one that may be kept; `get_covariance` and
+    `get_precision` return one. Proofs of the bounds are in docs/mathematics.md.
+
+    Where new directions become the largest late in a stream, P is slow to let them in. The components are those of F
+    from the moment on when these certainly explain more.
 
     Examples
     --------
@@ -95,19 +173,23 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     >>> pca.transform(X).shape
     (2000, 3)
     >>> exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:3]
-    >>> bool(np.all(np.abs(pca.explained_variance_ - exact) <= pca.explained_variance_error_bound_))
+    >>> low, high = pca.explained_variance_interval_.T
+    >>> bool(np.all((low <= exact) & (exact <= high)))
     True
+    >>> SketchedPCA(n_components=3).fit(X).sketch_
+    ExactSecondMoment(center=True)
     """
 
-    rfd_: Sketch
-    n_features_in_: int
-    _wanted: int | None  # n_components when the last rows came
+    _kind: ClassVar[type] = TwoSidedFrequentDirections
+
+    _wanted: Any  # n_components when the last rows came
+    _ritz: Ritz | None  # what a second pass over all rows has found
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         *,
-        sketch_size: int | None = None,
+        sketch_size: Literal["auto"] | int = "auto",
         buffer_size: int | None = None,
         whiten: bool = False,
         decay: float = 1.0,
@@ -130,6 +212,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            Where a sketch is used it is read twice.
         y : ignored
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two rows.
@@ -138,10 +221,13 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
         -------
         self
         """
-        return self._learn(X, sample_weight, anew=True)
+        return self._learn(X, sample_weight, anew=True, whole=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take in the rows of X, any number of them, after those that came before; otherwise as `fit`."""
+        """Take in the rows of X, any number of them, after those that came before; otherwise as `fit`.
+
+        Each row is seen once: the variances are those of the sketch.
+        """
         return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
 
     @guarded_pair
@@ -151,68 +237,120 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
             raise TypeError(f"other must be a SketchedPCA, got a {type(other).__name__}.")
         if not other.__sklearn_is_fitted__():
             return self
-        after, anew = copy.copy(self), not self.__sklearn_is_fitted__()
-        after.rfd_ = self._sketch(anew=anew)
+        after = copy.copy(self)
         after._accept_width(other.n_features_in_)
-        after.rfd_.merge(other.rfd_)
-        if anew:
-            names = ("n_features_in_", "feature_names_in_")
-            after.__dict__.update({k: v for k, v in vars(other).items() if k in names})
-        else:
-            here, there = (getattr(each, "feature_names_in_", None) for each in (self, other))
-            if here is not None and there is not None and not np.array_equal(here, there):
-                raise ValueError(f"Cannot merge: feature_names_in_ is {here} here and {there} there.")
+        after.sketch_ = self._merged_sketch(other)
+        if not self.__sklearn_is_fitted__():
+            after._adopt_columns(other)
+        after._ritz, after._kept = None, {}
         self.__dict__ = after.__dict__
         return self
 
-    def _learn(self, X: Any, sample_weight: Any, *, anew: bool) -> Self:
+    def _learn(self, X: Any, sample_weight: Any, *, anew: bool, whole: bool = False) -> Self:
         after = copy.copy(self)  # an error leaves all as it was
-        after.rfd_ = self._sketch(anew=anew)
+        check_choice("whiten", self.whiten, (True, False))
+        self._check_size()
         x = check_rows(after, X, reset=anew)
         after._accept_width(x.shape[1])
-        after.rfd_.partial_fit(x, sample_weight=sample_weight)
+        if anew:
+            after.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
+        else:
+            after.sketch_ = self._next_sketch()
+        after.sketch_.partial_fit(x, sample_weight=sample_weight)
+        after._ritz, after._kept = None, {}
+        if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
+            view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
+            assert isinstance(view, TwoSidedView)
+            late = view.upper_knows_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
+            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=late)
         self.__dict__ = after.__dict__
+        if whole:
+            self._warn_of_share()
         return self
 
-    def _sketch(self, *, anew: bool) -> Sketch:
-        """Return a new sketch, or a copy of the one there is, with the parameters as they are now."""
-        check_choice("whiten", self.whiten, (True, False))
-        k, m = self.n_components, self.sketch_size
-        if k is not None:
+    def _auto_size(self) -> int:
+        k = self.n_components
+        return 2 * (int(k) if isinstance(k, int | np.integer) and not isinstance(k, bool) else UNKNOWN) + SPARE
+
+    def _check_size(self) -> int:
+        k = self.n_components
+        if isinstance(k, float | np.floating):
+            if not 0.0 < k < 1.0:
+                raise ValueError(f"n_components must be an integer of at least 1 or between 0 and 1, got {k}.")
+        elif k is not None:
             check_integer("n_components", k, 1)
-        if m is None:
-            m = 50 if k is None else max(50, 2 * k)
-        elif k is not None and k >= check_integer("sketch_size", m, 2):
+        m = super()._check_size()
+        if isinstance(k, int | np.integer) and k >= m:
             raise ValueError(f"n_components must be below sketch_size={m}, got {k}; {2 * k} is a good sketch_size.")
-        params = {"sketch_size": m, "buffer_size": self.buffer_size, "decay": self.decay, "solver": self.solver}
-        return prepared(None if anew else self.rfd_, self.window, center=True, **params)
+        return m
 
     def _accept_width(self, d: int) -> None:
-        if self.n_components is not None and self.n_components > d:
-            raise ValueError(f"n_components must be at most n_features={d}, got {self.n_components}.")
-        self._wanted = self.n_components
+        k = self.n_components
+        if isinstance(k, int | np.integer):
+            if k > d:
+                raise ValueError(f"n_components must be at most n_features={d}, got {k}.")
+            most = getattr(vars(self).get("sketch_"), "sketch_size", k + 1)
+            if self._is_auto and k >= most:
+                raise ValueError(
+                    f"n_components must be below {most}, the size of the sketch there is, got {k}. "
+                    "Set it back, or call fit to start anew."
+                )
+            k = int(k)
+        self._wanted = k if k is None or isinstance(k, int) else float(k)
+
+    def _warn_of_share(self) -> None:
+        """Warn if the sketch has too few rows for the share of the variance that was asked for."""
+        share = self._wanted
+        if isinstance(share, float) and not isinstance(self.sketch_, ExactSecondMoment):
+            reached = float(self.explained_variance_ratio_.sum())
+            if reached <= share:
+                warnings.warn(
+                    f"The {self.n_components_} components of the sketch explain {reached:.3f} of the variance, and "
+                    f"n_components={share:g} was asked for. Use a larger sketch_size than {self.sketch_.sketch_size}.",
+                    SketchSizeWarning,
+                    stacklevel=4,
+                )
+
+    def _pack_own(self) -> tuple[Document, Tensors]:
+        ritz, own = self._ritz, {"wanted": self._wanted, "ritz": self._ritz is not None}
+        if ritz is None:
+            return own, {}
+        return own | {"rounding": ritz.rounding}, {"values": ritz.values, "rotation": ritz.rotation}
+
+    def _unpack_own(self, parts: Parts) -> None:
+        wanted, d = parts.text("wanted"), self.n_features_in_
+        if wanted is not None and not isinstance(wanted, float):
+            wanted = check_integer("wanted", wanted, 1)
+            if wanted > min(d, getattr(self.sketch_, "sketch_size", d + 1) - 1):
+                raise ValueError(f"{wanted} components of {d} features")
+        elif wanted is not None and not 0.0 < wanted < 1.0:
+            raise ValueError(f"wanted is {wanted}")
+        self._wanted, self._ritz = wanted, None
+        if parts.flag("ritz"):
+            view, (r, q) = self.sketch_._view, parts.shape("rotation", 2)
+            if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
+                raise ValueError(f"a rotation of shape {(r, q)}")
+            values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, q)
+            self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0))
 
     # -- reading
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "rfd_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _fitted(self) -> Sketch:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This SketchedPCA has seen no rows yet. Call fit or partial_fit with some first.")
-        return self.rfd_
+    def _analysis(self) -> Analysis:
+        sketch, kept = self._fitted(), self._kept
+        if "analysis" not in kept:
+            kept["analysis"] = Analysis.of(sketch, self._ritz, self._wanted)
+        found: Analysis = kept["analysis"]
+        return found
 
     @property
     def n_components_(self) -> int:
         """k, how many components there are."""
-        lam = self._fitted()._view.lam
-        return len(lam) if self._wanted is None else self._wanted
+        return self._analysis().k
 
     @property
     def _n_features_out(self) -> int:
@@ -221,21 +359,19 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     @property
     def components_(self) -> NDArray[np.floating]:
         """The principal directions as orthonormal rows."""
-        return self._fitted()._cast(self._directions())
+        return self._components().copy()
 
-    @one_blas_thread()
-    def _directions(self) -> Floats:
-        v = _completed(self._fitted()._view.components[: self.n_components_], self.n_components_)
-        return np.asarray(svd_flip(None, v.copy(), u_based_decision=False)[1])
-
-    def _scatter(self) -> Floats:
-        """Return lambda_i + alpha for each component."""
-        view, k = self._fitted()._view, self.n_components_
-        return np.pad(view.lam[:k], (0, max(0, k - len(view.lam)))) + view.alpha
+    def _components(self) -> NDArray[np.floating]:
+        """Return the components in the type of the rows; they are kept, so that `transform` of a row is quick."""
+        kept, v = self._kept, self._analysis().directions
+        if "components" not in kept:
+            kept["components"] = v.astype(np.float32) if self.sketch_._single else v
+        components: NDArray[np.floating] = kept["components"]
+        return components
 
     def _freedom(self) -> float:
         """Return n - 1."""
-        weight = self._fitted()._view.weight
+        weight = self._analysis().view.weight
         if not weight > 1.0:
             # Both a ValueError and an AttributeError: who only looks which attributes there are is not stopped.
             raise NotFittedError(f"Variances need rows of a total weight above 1, but it is {weight:g}.")
@@ -244,57 +380,93 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     @property
     def explained_variance_(self) -> Floats:
         """The variance along each component."""
-        return np.asarray(self._scatter() / self._freedom())
+        return np.asarray(self._analysis().scatter / self._freedom())
+
+    @property
+    def explained_variance_interval_(self) -> Floats:
+        """For each component what the variance of the exact one is at least, and at most."""
+        analysis = self._analysis()
+        return np.column_stack([analysis.lower[: analysis.k], analysis.upper[: analysis.k]]) / self._freedom()
 
     @property
     def explained_variance_error_bound_(self) -> float:
         """A bound on the distance of each explained variance from that of the exact covariance."""
-        return self._fitted()._view.error_bound / self._freedom()
+        a = self._analysis()
+        off = np.maximum(a.upper[: a.k] - a.scatter, a.scatter - a.lower[: a.k])
+        rounded = float(np.finfo(np.float32).eps) * a.scatter.max(initial=0.0) if self.sketch_._single else 0.0
+        return float((off.max(initial=0.0) + rounded) / self._freedom())
+
+    @property
+    def excess_error_bound_(self) -> float:
+        """A bound on the reconstruction error above that of the best projection on as many directions."""
+        return self._analysis().excess / self._freedom()
+
+    @property
+    def subspace_error_bound_(self) -> float:
+        """A bound on the distance ||sin Theta||_F of the span of the components from that of the exact ones."""
+        analysis = self._analysis()
+        k, d = analysis.k, self.n_features_in_
+        gap = float(analysis.lower[k - 1] - analysis.upper[k]) if 0 < k < d else 0.0
+        trivial = float(np.sqrt(min(k, d - k)))
+        return min(trivial, float(np.sqrt(analysis.excess / gap))) if gap > 0 else trivial
 
     @property
     def explained_variance_ratio_(self) -> Floats:
         """The explained variances divided by the exact total variance; 0 if there is none."""
-        total = self._fitted()._view.squared_norm
-        return self._scatter() / total if total > 0 else np.zeros(self.n_components_)
+        analysis = self._analysis()
+        total = analysis.view.squared_norm
+        return analysis.scatter / total if total > 0 else np.zeros(analysis.k)
 
     @property
     def singular_values_(self) -> Floats:
         """The approximate singular values of the centred rows."""
-        return np.sqrt(self._scatter())
+        return np.sqrt(self._analysis().scatter)
 
     @property
     def noise_variance_(self) -> float:
         """The mean variance in the directions that are not components."""
-        view, k, d = self._fitted()._view, self.n_components_, self.n_features_in_
+        analysis, d = self._analysis(), self.n_features_in_
+        view, k = analysis.view, analysis.k
         # With nothing taken by a shrink B'B is A'A: a difference of norms would be rounding, not noise.
         exact = view.ceiling_alpha == view.floor_alpha
-        left = view.lam[k:].sum() if exact else view.squared_norm - self._scatter().sum()
+        whole = not (isinstance(self.sketch_, ExactSecondMoment) and len(view.lam) == k + 1 < d)
+        if exact and whole:
+            left = view.lam[k:].sum()
+        else:
+            left = view.squared_norm - analysis.scatter.sum()
         return max(0.0, float(left)) / (d - k) / self._freedom() if k < d else 0.0
 
     @property
     def mean_(self) -> Floats:
         """The mean of the rows."""
-        return self._fitted().mean_
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """How many rows were seen, those of weight 0 not counted."""
-        return self._fitted().n_samples_seen_
+        mean = self._analysis().view.mean
+        assert mean is not None
+        return mean.copy()
 
     # -- use
+
+    def _scale(self) -> Floats:
+        scale = np.sqrt(self.explained_variance_)
+        scale[scale == 0.0] = np.inf  # no variance, no coordinate: the pseudo-inverse
+        return scale
 
     @one_blas_thread()
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Return the coordinates of the rows of X, dense or sparse, along the components."""
         self._fitted()
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        v = self.components_
-        z = np.asarray(X @ v.T)
-        z -= (self.mean_ @ v.T).astype(z.dtype)
+        v, kept = self._components(), self._kept
+        if sp.issparse(X) and X.nnz < X.shape[1]:  # a few short rows: only the columns that they have
+            columns, places = np.unique(X.indices, return_inverse=True)
+            short = sp.csr_array((X.data, places, X.indptr), shape=(X.shape[0], len(columns)))
+            z = np.asarray(short @ np.ascontiguousarray(v[:, columns].T))
+        else:
+            z = np.asarray(X @ v.T)
+        if "shift" not in kept:
+            kept["shift"] = v @ self.mean_
+        z -= kept["shift"].astype(z.dtype)
         if self.whiten:
-            scale = np.sqrt(self.explained_variance_)
-            scale[scale == 0.0] = np.inf  # no variance, no coordinate: the pseudo-inverse
-            z /= scale.astype(z.dtype)
+            z /= self._scale().astype(z.dtype)
         return z
 
     @one_blas_thread()
@@ -306,14 +478,16 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
             raise ValueError(f"X has {X.shape[1]} columns, expected n_components_={self.n_components_}.")
         if self.whiten:
             X = X * np.sqrt(self.explained_variance_).astype(X.dtype)
-        x = np.asarray(X @ self.components_)
+        x = np.asarray(X @ self._components())
         x += self.mean_.astype(x.dtype)
         return x
 
     def _model(self) -> LowRankPlusIdentity:
         """Return the covariance of probabilistic PCA: explained variances, and noise in all other directions."""
         noise = self.noise_variance_
-        return LowRankPlusIdentity(self._directions(), np.maximum(self.explained_variance_ - noise, 0.0), noise)
+        return LowRankPlusIdentity(
+            self._analysis().directions, np.maximum(self.explained_variance_ - noise, 0.0), noise
+        )
 
     @one_blas_thread()
     def get_covariance(self) -> Floats:
@@ -343,6 +517,13 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Guarded, Ba
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood of the rows of X."""
         return float(np.mean(self.score_samples(X)))
+
+
+def _count(values: Floats, total: float, share: float | None) -> int:
+    """Return how many of the values it takes to explain more than this share of the total; all without a share."""
+    if share is None or not total > 0:
+        return len(values)
+    return min(len(values), int(np.searchsorted(np.cumsum(values), share * total, side="right")) + 1)
 
 
 def _completed(v: Floats, k: int) -> Floats:

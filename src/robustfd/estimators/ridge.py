@@ -1,23 +1,30 @@
 """Ridge regression in one pass, from one robust sketch of the rows and their exact products with the targets."""
 
 import copy
+import math
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from robustfd._guard import Guarded, guarded_pair
-from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_weights
-from robustfd.estimators._windowed import Sketch, WindowedSums, prepared
+from robustfd._container import Document, Tensors
+from robustfd._guard import guarded_pair
+from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
+from robustfd.estimators._windowed import WindowedSums
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
+from robustfd.online.snapshot import Parts
+from robustfd.sketch._base import View
+from robustfd.sketch.exact import ExactSecondMoment
 
 Floats = NDArray[np.float64]
+SIZE = 50  # rows of the sketch, if there is one and nothing else was asked for
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,12 @@ class Moments:
         return Moments(n + k, self.x_mean + share * x, self.y_mean + share * y, self.cross + other.cross + between)
 
 
-class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
-    r"""Ridge regression of a stream in one pass and O(buffer_size * n_features) memory.
+class SketchedRidge(RegressorMixin, SketchEstimator):
+    r"""Ridge regression of a stream in one pass and constant memory.
 
     With A the rows and b the targets (both centred if there is an intercept), ridge regression minimises
-    ||A w - b||^2 + r ||w||^2, so that H w = A'b with H = A'A + r I. Here A'b is exact, and H is approximated by
+    ||A w - b||^2 + r ||w||^2, so that H w = A'b with H = A'A + r I. Here A'b is exact. For a moderate number of
+    features so is A'A, and the solution is that of `sklearn.linear_model.Ridge`. For more, H is approximated by
     the matrix M = B'B + alpha I of a `RobustFrequentDirections` sketch that starts from alpha0 = r:
 
     .. math::
@@ -70,18 +78,22 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         \|w - H^{-1} A'b\| \le \frac{\varepsilon}{\lambda_{\min}(M) - \varepsilon} \|w\|
         \quad \text{if } \varepsilon < \lambda_{\min}(M),
 
-    epsilon being `rfd_.error_bound_`, at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m. The denominator is
-    never below r. The solution is that of ridge regression, exactly, as long as A has a rank below m.
+    epsilon being `sketch_.error_bound_`, at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m. The denominator is
+    never below r. The solution is that of ridge regression, exactly, as long as A has a rank below m. Where epsilon
+    is above r the sketch regularises more than was asked for, and there is a `SketchSizeWarning` that says which
+    `sketch_size` would do.
 
     Parameters
     ----------
     regularization : float, default=1.0
         r >= 0. With 0 it is the sketch's own alpha that makes H w = A'b solvable; as long as that is 0 too (the
         rank is below m) w is the least-squares solution of smallest norm.
-    sketch_size : int, default=50
-        m of the sketch. Larger is more accurate.
+    sketch_size : "auto" or int, default="auto"
+        By default the exact A'A is kept for up to 1000 features, and else a sketch of m = 50 rows. An integer of at
+        least 2 fixes a sketch of m rows; larger is more accurate.
     buffer_size : int, optional
-        Rows held in all before a shrink, default 2 `sketch_size`.
+        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
+        n_features / 2 and 2 n_features.
     fit_intercept : bool, default=True
         Whether to centre rows and targets, which is the same as an intercept that is not regularised.
     decay : float in (0, 1], default=1.0
@@ -99,8 +111,8 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         float32 if all rows were.
     intercept_ : float or ndarray of shape (n_targets,)
     n_features_in_, n_samples_seen_ : int
-    rfd_ : RobustFrequentDirections or SlidingFrequentDirections
-        The sketch, to read from.
+    sketch_ : ExactSecondMoment, RobustFrequentDirections or SlidingFrequentDirections
+        What is kept of the rows, to read from.
 
     Notes
     -----
@@ -124,18 +136,15 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
     True
     """
 
-    rfd_: Sketch
-    n_features_in_: int
     _moments: Moments
     _sums: WindowedSums  # of which they are the total, if there is a window
     _flat: bool  # whether the first targets were a vector
-    _solved: dict[str, Floats]  # the coefficients, once they have been asked for
 
     def __init__(
         self,
         regularization: float = 1.0,
         *,
-        sketch_size: int = 50,
+        sketch_size: Literal["auto"] | int = "auto",
         buffer_size: int | None = None,
         fit_intercept: bool = True,
         decay: float = 1.0,
@@ -166,7 +175,9 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         -------
         self
         """
-        return self._learn(X, y, sample_weight, anew=True)
+        self._learn(X, y, sample_weight, anew=True)
+        self._warn_of_error()
+        return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from any number of rows after those that came before; otherwise as `fit`."""
@@ -181,25 +192,23 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
             raise ValueError("Regressions with a window cannot be merged: their products are blocks of one stream.")
         if not other.__sklearn_is_fitted__():
             return self
-        after, anew = copy.copy(self), not self.__sklearn_is_fitted__()
-        after.rfd_ = self._sketch(anew=anew)
-        after.rfd_.merge(other.rfd_)
-        if anew:
-            names = ("_moments", "_flat", "n_features_in_", "feature_names_in_")
-            after.__dict__.update({k: v for k, v in vars(other).items() if k in names})
-        else:
-            here, there = (getattr(each, "feature_names_in_", None) for each in (self, other))
-            if here is not None and there is not None and not np.array_equal(here, there):
-                raise ValueError(f"Cannot merge: feature_names_in_ is {here} here and {there} there.")
+        self._check_parameters()
+        after = copy.copy(self)
+        if self.__sklearn_is_fitted__():
             self._check_targets(other._moments.cross.shape[1])
+            after.sketch_ = self._merged_sketch(other, alpha0=self.regularization)
             after._moments = self._moments.plus(other._moments)
-        after._solved = {}
+        else:
+            after.sketch_ = self._merged_sketch(other, alpha0=self.regularization)
+            after._adopt_columns(other)
+            after._moments, after._flat, after._sums = other._moments, other._flat, other._sums
+        after._kept = {}
         self.__dict__ = after.__dict__
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
         after = copy.copy(self)  # an error leaves all as it was
-        after.rfd_ = self._sketch(anew=anew)
+        self._check_parameters(anew=anew)
         x = check_rows(after, X, reset=anew)
         if y is None:
             raise ValueError("This SketchedRidge requires y to be passed, but the target y is None.")
@@ -212,7 +221,12 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         if not anew:
             self._check_targets(target.shape[1])
         weight = check_weights(sample_weight, len(target))
-        after.rfd_.partial_fit(x, sample_weight=weight)
+        if anew:
+            sparse, center = sp.issparse(x), self.fit_intercept
+            after.sketch_ = self._new_sketch(x.shape[1], sparse=sparse, center=center, alpha0=self.regularization)
+        else:
+            after.sketch_ = self._next_sketch(alpha0=self.regularization)
+        after.sketch_.partial_fit(x, sample_weight=weight)
         if anew:
             d, t = x.shape[1], target.shape[1]
             after._moments, after._flat = Moments(0.0, np.zeros(d), np.zeros(t), np.zeros((d, t))), flat
@@ -224,7 +238,7 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         else:
             after._sums = self._absorb_window(after._sums, x, target, weight)
             after._moments = after._sums.total() or after._moments
-        after._solved = {}
+        after._kept = {}
         self.__dict__ = after.__dict__
         return self
 
@@ -253,26 +267,19 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
             start += rows
         return sums
 
-    def _sketch(self, *, anew: bool) -> Sketch:
-        """Return a new sketch, or a copy of the one there is, with the parameters as they are now."""
+    def _auto_size(self) -> int:
+        return SIZE
+
+    def _check_parameters(self, *, anew: bool = False) -> None:
         check_real("regularization", self.regularization, 0.0)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
-        rfd = prepared(
-            None if anew else self.rfd_,
-            self.window,
-            center=self.fit_intercept,
-            sketch_size=check_integer("sketch_size", self.sketch_size, 2),
-            buffer_size=self.buffer_size,
-            alpha0=self.regularization,
-            decay=self.decay,
-            solver=self.solver,
-        )
-        if rfd.center != self.fit_intercept:
+        self._check_size()
+        then = self.sketch_.center if self.__sklearn_is_fitted__() and not anew else self.fit_intercept
+        if then != self.fit_intercept:
             raise ValueError(
-                f"fit_intercept was changed from {rfd.center} to {self.fit_intercept} after rows were seen. "
+                f"fit_intercept was changed from {then} to {self.fit_intercept} after rows were seen. "
                 "Set it back, or call fit to start anew."
             )
-        return rfd
 
     def _check_targets(self, t: int) -> None:
         before = self._moments.cross.shape[1]
@@ -281,28 +288,57 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
 
     # -- reading
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "rfd_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
-
-    def _fitted(self) -> Sketch:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This SketchedRidge has seen no rows yet. Call fit or partial_fit with some first.")
-        return self.rfd_
 
     @one_blas_thread()
     def _solution(self) -> Floats:
         """Return M^-1 A'b, of shape (n_features, n_targets)."""
-        view = self._fitted()._view
-        if "coef" not in self._solved:
-            m = LowRankPlusIdentity(view.components, view.lam, view.alpha)
-            self._solved["coef"] = m.solve(self._moments.cross)
-        return self._solved["coef"]
+        sketch = self._fitted()
+        if "coef" not in self._kept:
+            self._warn_of_error()
+            w = sketch._solve(self._moments.cross) if isinstance(sketch, ExactSecondMoment) else None
+            if w is None:
+                view = sketch._view
+                w = LowRankPlusIdentity(view.components, view.lam, view.alpha).solve(self._moments.cross)
+            self._kept["coef"] = w
+        coef: Floats = self._kept["coef"]
+        return coef
+
+    def _warn_of_error(self) -> None:
+        """Warn, once for all that was seen so far, if the error of the sketch is above the regularisation."""
+        sketch, asked = self.sketch_, float(self.sketch_.alpha0)
+        if isinstance(sketch, ExactSecondMoment) or "warned" in self._kept:
+            return
+        view = sketch._view
+        if view.error_bound > asked and view.ceiling_alpha > view.floor_alpha:
+            self._kept["warned"] = True
+            warnings.warn(
+                f"The sketch of {sketch.sketch_size} rows is off by up to {view.error_bound:.3g}, more than "
+                f"regularization={asked:g}: the coefficients are regularised more than was asked for. "
+                f"{self._remedy(view, asked)}",
+                SketchSizeWarning,
+                stacklevel=4,
+            )
+
+    def _remedy(self, view: View, asked: float) -> str:
+        """Return as advice the sketch size whose error is certainly no more than what was asked for.
+
+        The error is at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m.
+        """
+        d = self.n_features_in_
+        if self.window is not None:  # there the error depends on when rows came, too
+            return "A larger sketch_size makes that less."
+        if exact_is_better(d, SIZE):
+            return "sketch_size='auto', which keeps the exact matrix, would do."
+        size = d + 1
+        if asked > 0:
+            left = view.squared_norm - np.append(0.0, np.cumsum(view.certain))
+            sizes = np.arange(len(left)) + np.maximum(left, 0.0) / (2.0 * asked)
+            size = min(size, math.ceil(min(float(sizes.min()), float(d))) + 1)
+        return f"sketch_size={size} would do."
 
     @property
     def coef_(self) -> NDArray[np.floating]:
@@ -319,10 +355,33 @@ class SketchedRidge(RegressorMixin, Guarded, BaseEstimator):
         intercept = self._moments.y_mean - self._moments.x_mean @ w
         return float(intercept[0]) if self._flat else self._fitted()._cast(intercept)
 
-    @property
-    def n_samples_seen_(self) -> int:
-        """How many rows were seen, those of weight 0 not counted."""
-        return self._fitted().n_samples_seen_
+    # -- on disk
+
+    def _pack_own(self) -> tuple[Document, Tensors]:
+        moments = [self._moments, *(sums for _, sums in self._sums.blocks)]
+        own = {"flat": self._flat, "seen": self._sums.seen}
+        return own, {
+            "blocks": np.array([block for block, _ in self._sums.blocks], dtype=np.int64),
+            "weight": np.array([each.weight for each in moments]),
+            "x_mean": np.stack([each.x_mean for each in moments]),
+            "y_mean": np.stack([each.y_mean for each in moments]),
+            "cross": np.stack([each.cross for each in moments]),
+        }
+
+    def _unpack_own(self, parts: Parts) -> None:
+        self._check_parameters()
+        if float(self.sketch_.alpha0) != float(self.regularization):
+            raise ValueError(f"alpha0={self.sketch_.alpha0} for regularization={self.regularization}")
+        (n, d, t), k = parts.shape("cross", 3), parts.shape("blocks", 1)[0]
+        if d != self.n_features_in_ or n != k + 1 or (k and self.window is None):
+            raise ValueError(f"{n} moments of {d} features, and {k} blocks")
+        weight, blocks = parts.array("weight", n, least=0.0), parts.array("blocks", k, dtype=np.int64, least=0)
+        means, targets = parts.array("x_mean", n, d), parts.array("y_mean", n, t)
+        each = [Moments(float(w), *rest) for w, *rest in zip(weight, means, targets, parts.array("cross", n, d, t))]
+        self._flat, self._moments = parts.flag("flat"), each[0]
+        self._sums = WindowedSums(self.window or 1.0, tuple(zip(blocks.tolist(), each[1:])), parts.count("seen"))
+        if t < 1 or (self._flat and t > 1) or np.any(np.diff(blocks) <= 0):
+            raise ValueError(f"{t} targets, blocks {blocks}")
 
     # -- use
 

@@ -31,6 +31,52 @@ def add_product(out: NDArray[np.floating], x: Any, c: Floats) -> None:
     _add_product(x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, np.ascontiguousarray(c), out)
 
 
+def centre(y: Floats, centring: Any, of_mean: Floats) -> Floats:
+    """Do to y, in place, what `Centring.apply` does; running sums of large arrays are several passes in numpy."""
+    c = centring
+    _centre(np.ascontiguousarray(of_mean), c.own, c.share, c.on_rows, c.on_mean, y)
+    return y
+
+
+def centre_gram(gram: Floats, centring: Any, on_mean: Floats, mean_on_mean: Floats) -> Floats:
+    """Centre, in place, both sides of x x', of which the lower triangle is there; the result is whole."""
+    _mirror(gram)
+    centre(gram, centring, on_mean)
+    _centre_columns(mean_on_mean, centring.own, centring.share, centring.on_rows, centring.on_mean, gram)
+    return gram
+
+
+@compiled
+def _mirror(gram: Any) -> None:
+    block = 64  # of which both triangles stay in the cache
+    for top in range(0, len(gram), block):
+        for left in range(0, top + 1, block):
+            for i in range(top, min(top + block, len(gram))):
+                for j in range(left, min(left + block, i)):
+                    gram[j, i] = gram[i, j]
+
+
+@compiled
+def _centre(of_mean: Any, own: Any, share: Any, on_rows: Any, on_mean: Any, y: Any) -> None:
+    sums = np.zeros(y.shape[1])
+    for i in range(len(y)):
+        row, a, s, r, m = y[i], own[i], share[i], on_rows[i], on_mean[i]
+        for j in range(len(sums)):
+            value = row[j]
+            row[j] = a * value - r * sums[j] + m * of_mean[j]
+            sums[j] += s * value
+
+
+@compiled
+def _centre_columns(of_mean: Any, own: Any, share: Any, on_rows: Any, on_mean: Any, y: Any) -> None:
+    for i in range(len(y)):
+        row, total, mean = y[i], 0.0, of_mean[i]
+        for j in range(len(row)):
+            value = row[j]
+            row[j] = own[j] * value - on_rows[j] * total + on_mean[j] * mean
+            total += share[j] * value
+
+
 @compiled
 def _add_gram(starts: Any, stops: Any, rows: Any, data: Any, out: Any) -> None:
     # Rows ascend within a column, so only the lower triangle is written.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from robustfd.sketch.oja import OjaSketch
     from robustfd.sketch.random_projection import RandomProjectionSketch
     from robustfd.sketch.sliding import SlidingFrequentDirections
+    from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 _HOMES = {
     "diagonal": ("DiagonalFrequentDirections",),
@@ -33,6 +34,7 @@ _HOMES = {
     "oja": ("OjaSketch",),
     "random_projection": ("RandomProjectionSketch",),
     "sliding": ("SlidingFrequentDirections",),
+    "two_sided": ("TwoSidedFrequentDirections",),
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "RandomProjectionSketch",
     "RobustFrequentDirections",
     "SlidingFrequentDirections",
+    "TwoSidedFrequentDirections",
     "merge",
 ]
 

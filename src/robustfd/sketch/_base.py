@@ -2,11 +2,15 @@
 
 import copy
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsm
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite
@@ -29,7 +33,7 @@ LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps log
 class View:
     """One consistent reading of a sketch, every row that was handed in included."""
 
-    components: Floats  # orthonormal rows V
+    form: Callable[[], Floats]  # returns orthonormal rows V
     lam: Floats  # the approximation is V' diag(lam) V + alpha I
     alpha: float
     error_bound: float  # rounding included
@@ -43,22 +47,50 @@ class View:
     rounding: float = 0.0  # by how much, in the spectral norm, rounding can be wrong about that
     diagonal: Floats | None = None  # what else is added, on the diagonal
 
+    @property
+    def eigenvalues(self) -> Floats:
+        """The best guess of the eigenvalues along V."""
+        return self.lam + self.alpha
 
-def unit_rows(b: Floats, lam: Floats) -> Floats:
-    """Return the rows of b divided by their lengths, which are about sqrt(lam)."""
-    scaled = b / np.sqrt(lam)[:, None]
-    if len(lam) and lam[-1] < 1e-6 * lam[0]:
-        # Short rows carry the rounding errors of long ones: orthogonal to eps lambda_1 is not good enough for them.
-        q, r = np.linalg.qr(scaled.T)
-        return np.ascontiguousarray((q * np.where(np.diag(r) < 0, -1.0, 1.0)).T)
-    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
+    @property
+    def certain(self) -> Floats:
+        """What A'A is at least along each row of V, alpha0 left out."""
+        return np.maximum(self.floor_lam - self.rounding, 0.0)
+
+    @cached_property
+    def components(self) -> Floats:
+        """V, formed when it is first asked for: who reads numbers only does not pay for it."""
+        with one_blas_thread():
+            v = self.form()
+        object.__setattr__(self, "form", lambda: v)  # what it was made of need not be kept
+        return v
+
+
+def padded(values: Floats, count: int) -> Floats:
+    """Return the first `count` values, with zeros after them if there are fewer."""
+    return np.pad(values[:count], (0, max(0, count - len(values))))
+
+
+def unit_rows(b: Floats, lam: Floats, *, fresh: bool = False) -> Floats:
+    """Return the rows of b divided by their lengths, which are about sqrt(lam); of a `fresh` b in its own memory."""
+    scaled = np.divide(b, np.sqrt(lam)[:, None], out=b if fresh else None)
+    if not len(lam) or lam[-1] >= 1e-6 * lam[0]:
+        scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
+        return np.asarray(scaled)
+    # Short rows carry the rounding errors of long ones: orthogonal to eps lambda_1 is not good enough for them.
+    gram = scaled @ scaled.T
+    if np.linalg.norm(gram - np.eye(len(lam))) < 0.5:  # then Cholesky QR is as good as Householder's, and fast
+        root = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        return np.asarray(dtrsm(1.0, root, scaled.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
+    q, r = np.linalg.qr(scaled.T)
+    return np.ascontiguousarray((q * np.where(np.diag(r) < 0, -1.0, 1.0)).T)
 
 
 def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: float) -> View:
     """Return the view of orthogonal rows about which nothing is certain but 0 <= A'A <= ||A||_F^2 I."""
     norm = factor * state.squared_norm
     return View(
-        components=unit_rows(b, lam / factor),
+        form=partial(unit_rows, b, lam / factor),
         lam=lam,
         alpha=alpha0,
         error_bound=max(norm, lam.max(initial=0.0)),
@@ -240,11 +272,19 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         self._require_rows()
         self._check_parameters()
         self._check_structure()
-        how = (self.alpha0, getattr(self, "solver", None))
+        return self._viewed(None, self._read)
+
+    def _leading(self, k: int) -> View:
+        """Return a view with the k largest directions at least; for some sketches it is cheaper than the whole one."""
+        return self._view
+
+    def _viewed(self, most: int | None, read: Callable[[Unread], View]) -> View:
+        """Return what `read` makes of all that was seen, kept until there is more; `most` says what it reads."""
+        how = (self.alpha0, getattr(self, "solver", None), most)
         cached: tuple[Any, View] | None = getattr(self, "_cached", None)
         if cached is None or cached[0] != how:
             with one_blas_thread():
-                view = self._read(Unread(self._state, self._queue, self._tail))
+                view = read(Unread(self._state, self._queue, self._tail))
             if self._single:  # what `_cast` does to V' diag(lam) V
                 rounded = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
                 view = replace(view, error_bound=float(view.error_bound + rounded))
@@ -334,7 +374,11 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         There are as many as the sketch has rows; those of any two matrices that the truth lies between are bounds.
         """
         view = self._view
-        lam, off = np.sort(view.floor_lam)[::-1], view.rounding
+        return self._brackets(view, len(view.lam))
+
+    def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
+        """Return bounds on the `count` largest eigenvalues, also if there are fewer in the view."""
+        lam, off = padded(np.sort(view.floor_lam)[::-1], count), view.rounding
         high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + float(self.alpha0))
         return np.maximum(lam - off, 0.0) + view.floor_alpha, high + off
 

@@ -8,7 +8,8 @@ rows, even if some are zero.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias
+from functools import partial
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import rounding
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._centring import LARGEST_DECAY, is_lost, joined, noise
-from robustfd.sketch._entering import DenseRows, EnteringRows, enter, grown
+from robustfd.sketch._entering import DenseRows, EnteringRows, Entrance, grown
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
 # Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
@@ -31,7 +32,7 @@ class State:
     A sketch that remembers more has a state of its own, and says there what `faded`, `plus` and `entered` do to it.
     """
 
-    b: Floats  # orthogonal rows
+    b: Any  # orthogonal rows; of a state that is only read, perhaps a function that forms them
     lam: Floats  # their squared norms
     shrunk: bool  # whether a shrink has happened
     delta: float  # Delta, the sum of all deltas
@@ -44,6 +45,11 @@ class State:
     def empty(cls, d: int, center: bool) -> Self:
         """Return the state before any row."""
         return cls(np.zeros((0, d)), np.zeros(0), False, 0.0, 0.0, 0.0, np.zeros((2, d)) if center else None, 0.0)
+
+    @property
+    def rows(self) -> Floats:
+        """B, formed now if it is not yet."""
+        return self.b() if callable(self.b) else self.b
 
     def entered(self, e: EnteringRows, s: float, t: Floats) -> Self:
         """Return the state with what it remembers beside B after diag(t) E has entered, all older scaled by s."""
@@ -70,7 +76,7 @@ class State:
         live = factor * self.lam > 0  # what fades below the least number is gone
         return replace(
             self,
-            b=np.sqrt(factor) * self.b[live],
+            b=np.sqrt(factor) * self.rows[live],
             lam=factor * self.lam[live],
             delta=factor * self.delta,
             squared_norm=factor * self.squared_norm,
@@ -98,14 +104,17 @@ class Engine:
         # have that much room, too. Otherwise such a state would refuse all rows.
         return state, queue.owned(state.squared_norm / 10)
 
-    def finish(self, state: State, queue: Queue) -> State:
-        """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number."""
+    def finish(self, state: State, queue: Queue, *, formed: bool = True) -> State:
+        """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number.
+
+        Unless it is to be `formed`, its B may be a function: who reads numbers only does not pay for it.
+        """
         if not len(queue):
             return state
         cuts = self._cuts(state, len(queue))
         if not cuts or cuts[-1] < len(queue):
             cuts.append(len(queue))
-        return self._run(state, queue.all(), cuts, self._form(state, queue))
+        return self._run(state, queue.all(), cuts, self._form(state, queue), formed=formed)
 
     def merge(self, one: Unread, two: Unread) -> State:
         """Return the sketch of the union: both buffers stacked, both Deltas added, one shrink."""
@@ -161,66 +170,72 @@ class Engine:
         """Return the state after these rows, and its buffer as one dense stack with nothing more taken away."""
         while len(queue) >= self._free(state):
             rows, queue = queue.take(self._free(state))
-            state = self._shrink(state, rows)
+            state = self._shrink(state, Entrance(rows, state.mean, state.weight))
         stack = state.b
         if len(queue):
-            state, e, s, t = _enter(state, queue.all())
+            state, e, s, t = _enter(state, Entrance(queue.all(), state.mean, state.weight))
             stack = np.concatenate([s * stack, t[:, None] * e])
         return state.faded(factor), np.sqrt(factor) * stack
 
     @one_blas_thread()
-    def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form) -> State:
+    def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form, *, formed: bool = True) -> State:
         """Return the state after the rows, with shrinks at the cuts."""
-        after = None if form == "apart" else self._run_together(state, rows, cuts, sparse=form == "sparse")
+        after = None
+        if form != "apart":
+            whole = Entrance(rows, state.mean, state.weight)
+            after = self._run_together(state, whole, cuts, sparse=form == "sparse", formed=formed)
         if after is None:
             after = state
             for start, stop in zip([0, *cuts], cuts, strict=False):
-                after = self._shrink(after, rows[start:stop])
+                after = self._shrink(after, Entrance(rows[start:stop], after.mean, after.weight))
         return after
 
-    def _shrink(self, state: State, rows: Rows) -> State:
-        solver, invertible = self.solver, state.mean is None or rows.fades() <= LARGEST_DECAY
-        if solver != "svd" and invertible and len(state.b) + len(rows) > state.b.shape[1]:
-            columns, resolved = self._shrink_columns(state, rows)
+    def _shrink(self, state: State, new: Entrance) -> State:
+        solver, invertible = self.solver, state.mean is None or new.rows.fades() <= LARGEST_DECAY
+        if solver != "svd" and invertible and len(state.b) + len(new.rows) > state.b.shape[1]:
+            columns, resolved = self._shrink_columns(state, new)
             if columns is not None:
                 return columns
             solver = self.solver if resolved else "svd"
-        after, e, s, t = _enter(state, rows)
+        after, e, s, t = _enter(state, new)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
         return after.shrunk_to(shrunk)
 
-    def _shrink_columns(self, state: State, rows: Rows) -> tuple[State | None, bool]:
+    def _shrink_columns(self, state: State, new: Entrance) -> tuple[State | None, bool]:
         """Return the state after more rows than columns, through E'E alone, and whether E'E shows enough.
 
         There is no state if it does not, or if E'E itself is not accurate.
         """
-        e, mean, weight = enter(rows, state.mean, state.weight, formed=False)
-        s, t = rows.fading()
-        product, size = e.outer(t), len(state.b) + len(rows)
-        new = float(np.trace(product))
-        if not np.isfinite(new):
-            raise_not_finite(rows.x)
+        e, mean, weight = new.entered(formed=False)
+        s, t = new.rows.fading()
+        product, size = new.outer(), len(state.b) + len(new.rows)
+        added = float(np.trace(product))
+        if not np.isfinite(added):
+            raise_not_finite(new.rows.x)
         blur = noise(e.term_lengths(), t)
-        if is_lost(blur, s * s * state.lam.sum() + new):
+        if is_lost(blur, s * s * state.lam.sum() + added):
             return None, True
         shrunk, resolved = shrink_columns(state.b, product, self.m, self.j, s=s, size=size)
         if not resolved and self.solver == "auto":
             return None, False
-        norm = check_total(s * s * state.squared_norm + new, slack=10)
+        norm = check_total(s * s * state.squared_norm + added, slack=10)
         off = s * s * state.rounding + rounding(size, state.b.shape[1], s, state.lam, blur)
         state = replace(state.entered(e, s, t), delta=s * s * state.delta, rounding=off)
         return replace(state, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk), True
 
-    def _run_together(self, state: State, rows: Rows, cuts: Sequence[int], *, sparse: bool) -> State | None:
+    def _run_together(
+        self, state: State, new: Entrance, cuts: Sequence[int], *, sparse: bool, formed: bool = True
+    ) -> State | None:
         """Return the state after the rows, never forming the B in between; None if that is not accurate enough.
 
         With E the entering rows, B = R [B_0; E]. All products of length d are those of E with B_0 and with
         itself, once; the shrinks then touch only R, and B is formed at the end.
         """
+        rows = new.rows
         if state.mean is not None and rows.fades() > LARGEST_DECAY:
             return None
-        e, mean, weight = enter(rows, state.mean, state.weight, sparse=sparse, formed=False)
-        eb, ee, r0 = e.times(state.b), e.gram(), len(state.b)
+        e, mean, weight = new.entered(sparse=sparse, formed=False)
+        eb, ee, r0 = e.times(state.b), new.gram(sparse=sparse), len(state.b)
         if not np.isfinite(np.trace(ee)):
             raise_not_finite(rows.x)
         terms = e.term_lengths()
@@ -235,24 +250,24 @@ class Engine:
             small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
             if not small.resolved and self.solver == "auto":
                 return None
-            new, blur = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
-            if is_lost(blur, s * s * lam.sum() + new):
+            added, blur = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
+            if is_lost(blur, s * s * lam.sum() + added):
                 return None
-            norm, off = s * s * norm + new, s * s * off + rounding(len(gram), rows.x.shape[1], s, lam, blur)
+            norm, off = s * s * norm + added, s * s * off + rounding(len(gram), rows.x.shape[1], s, lam, blur)
             delta, lam = s * s * delta + small.delta, small.lam
             old = s * small.weights[:, :q]
             r[: len(lam), : r0 + start] = old if start == 0 else old @ r[:q, : r0 + start]
             r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
-        b = e.combine(r[:, r0:], r[:, :r0], state.b)
+        b = partial(e.combine, r[:, r0:], r[:, :r0], state.b)
         norm, state = check_total(norm, slack=10), state.entered(e, *rows.fading())
         state = replace(state, squared_norm=norm, weight=weight, mean=mean, rounding=off)
-        return replace(state, b=b, lam=lam, shrunk=True, delta=delta)
+        return replace(state, b=b() if formed else b, lam=lam, shrunk=True, delta=delta)
 
 
-def _enter(state: State, rows: Rows) -> tuple[State, Floats, float, Floats]:
+def _enter(state: State, new: Entrance) -> tuple[State, Floats, float, Floats]:
     """Return (state, E, s, t): E enters scaled by t, B is to be scaled by s; the rest of the state is up to date."""
-    e, mean, weight = enter(rows, state.mean, state.weight)
+    rows, (e, mean, weight) = new.rows, new.entered()
     assert isinstance(e, DenseRows)
     s, t = rows.fading()
     norm, blur = grown(state.squared_norm, e, rows), noise(e.term_lengths(), t)

@@ -4,10 +4,12 @@
 the second without ever forming E.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg.blas import dger
 
 from robustfd.linalg.decompose import combine
 from robustfd.sketch._centring import LARGEST_DECAY, Centring, centred, is_lost, lengths, mean_at, moved, noise, shifted
@@ -94,16 +96,24 @@ class SparseRows:
         gram = sparse.gram(self.p)
         if self.mean is None:
             return gram if np.all(self.root == 1.0) else self.root[:, None] * gram * self.root
-        gram += np.tril(gram, -1).T
+        assert self.centring is not None
         on_mean = self.p @ self.mean
         mean_on_mean = self._entered(on_mean[:, None], np.array([self.mean @ self.mean]))[:, 0]
-        return self._entered(self._entered(gram, on_mean).T, mean_on_mean)
+        return sparse.centre_gram(gram, self.centring, on_mean, mean_on_mean)
 
     def outer(self, t: Floats) -> Floats:
-        """Return E' diag(t)^2 E, for rows that are not centred."""
-        assert self.centring is None
-        faded = self.p.multiply((t * self.root)[:, None]).tocsr()
-        return np.asarray((faded.T @ faded).toarray())
+        """Return E' diag(t)^2 E."""
+        scale = t * self.root
+        faded = self.p if np.all(scale == 1.0) else self.p.multiply(scale[:, None]).tocsr()
+        product = np.asarray((faded.T @ faded).toarray())
+        if self.centring is not None and self.mean is not None:  # as for dense rows: about the old mean, then the new
+            mean, weight = self.mean, float(scale @ scale)
+            off = self.p.T @ np.square(scale) - weight * mean
+            # All at once, as a product of d x 4 matrices: the terms one by one are passes over a d x d matrix each.
+            left = np.column_stack([mean, off, mean, off])
+            right = np.column_stack([off, mean, weight * mean, off / self.centring.weight])
+            product -= left @ right.T
+        return product
 
     def outer_diagonal(self, t: Floats) -> Floats:
         """Return the diagonal of E' diag(t)^2 E."""
@@ -134,8 +144,9 @@ class SparseRows:
 
         if self.centring is None or self.mean is None:
             c = self.root[:, None] * c
-        else:
-            out += np.outer(self.mean, self.centring.on_mean @ c)
+        elif c.size:
+            # In place: the outer product alone would be as large as the sketch.
+            dger(1.0, self.centring.on_mean @ c, self.mean, a=out.T, overwrite_a=1)
             c = self.centring.adjoint(c)
         sparse.add_product(out, self.p, c)
 
@@ -147,12 +158,42 @@ class SparseRows:
 
     def _entered(self, products: Floats, of_mean: Floats | None) -> Floats:
         """Return E Y from P Y and mean' Y."""
+        from robustfd.linalg import sparse
+
         if self.centring is None or of_mean is None:
             return np.asarray(self.root[:, None] * products)
-        return self.centring.apply(products, of_mean)
+        return sparse.centre(np.array(products, order="C"), self.centring, of_mean)
 
 
 EnteringRows: TypeAlias = DenseRows | SparseRows
+
+
+class Entrance:
+    """Rows that come after others of this mean and weight, with their products: each made once, for all rules."""
+
+    def __init__(self, rows: Rows, mean: Floats | None, weight: float):
+        self.rows = rows
+        self._before = mean, weight
+        self._made: dict[Any, Any] = {}
+
+    def entered(self, *, sparse: bool = False, formed: bool = True) -> tuple[EnteringRows, Floats | None, float]:
+        """Return what `enter` does."""
+        return self._once(
+            ("entered", sparse, formed), lambda: enter(self.rows, *self._before, sparse=sparse, formed=formed)
+        )
+
+    def gram(self, *, sparse: bool) -> Floats:
+        """Return E E', the rows not formed."""
+        return self._once(("gram", sparse), lambda: self.entered(sparse=sparse, formed=False)[0].gram())
+
+    def outer(self) -> Floats:
+        """Return E' diag(t)^2 E, the rows not formed."""
+        return self._once("outer", lambda: self.entered(formed=False)[0].outer(self.rows.fading()[1]))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
 
 def enter(

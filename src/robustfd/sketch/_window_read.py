@@ -7,6 +7,7 @@ if all of its rows were in the window or none; the one with the better certifica
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import NamedTuple
 
@@ -49,6 +50,11 @@ class WindowView(View):
     lo: float
     hi: float
     norm_slack: float  # the squared norm is certainly no more than this above what is said, and as much below
+
+    @property
+    def certain(self) -> Floats:
+        """What A'A is at least along each row of V, alpha0 left out."""
+        return np.maximum(self.lam - self.lo, 0.0)
 
 
 class Bracket(NamedTuple):
@@ -115,7 +121,7 @@ def read(state: WindowState, queue: Queue, window: float, alpha0: float) -> Wind
     alpha = Bracket(0.0, lo, hi, 0.0).alpha
     floor = alpha0 / (2 * low) if 2 * low > alpha0 else 1.0  # truth >= s (F - lo) for every s in [0, 1]
     return WindowView(
-        components=unit_rows(b, lam),
+        form=partial(unit_rows, b, lam),
         lam=lam,
         alpha=alpha0 + alpha,
         error_bound=max(high - alpha, low + alpha) + EPS * alpha,

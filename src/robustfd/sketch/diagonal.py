@@ -42,7 +42,8 @@ class DiagonalState(State):
 
     def removed(self) -> Floats:
         """Return R, the diagonal of A'A - B'B, which is between 0 and Delta; what may be round-off is exactly 0."""
-        r = self.squares - np.einsum("ij,ij->j", self.b, self.b)
+        b = self.rows
+        r = self.squares - np.einsum("ij,ij->j", b, b)
         # Rounded rows of B stand off by some 20 eps sigma_1. A singular matrix must not become invertible by that.
         noise = NOISE * np.sqrt(self.lam.max(initial=0.0)) * np.sqrt(self.squares)
         return np.where(r > noise, np.minimum(r, self.delta), 0.0)

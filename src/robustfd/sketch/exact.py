@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.linalg
 
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import rounding
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import BaseSketch, View
-from robustfd.sketch._centring import joined, noise
-from robustfd.sketch._entering import enter, grown
-from robustfd.sketch._rows import Floats, Queue, Unread, check_total
+from robustfd.sketch._centring import LARGEST_DECAY, is_lost, joined, noise
+from robustfd.sketch._entering import enter
+from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
 
 CHUNK = 1024  # rows centred, weighted and multiplied at once
+SPARSE_CHUNK = 8 * CHUNK  # the same of sparse rows, since each time costs a few passes over the d x d matrix
+LIGHT = 0.1  # sparse rows with a larger share of entries are multiplied faster as dense ones
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class ExactSecondMoment(BaseSketch):
 
     Notes
     -----
+    Rows wait until there are 1024 of them (8192 if sparse), so how they are cut into batches changes no digit. Sparse
+    rows are added through their sparse products and sums, also when centring, and are not made dense.
+
     One sketch must not be used by two threads at once; different sketches may.
 
     Examples
@@ -63,30 +69,63 @@ class ExactSecondMoment(BaseSketch):
 
     @one_blas_thread()
     def _absorb(self, state: ExactState, queue: Queue) -> tuple[ExactState, Queue]:
+        while len(queue) >= (chunk := self._chunk(queue)):
+            rows, queue = queue.take(chunk)
+            state = _with_rows(state, rows)
+        return state, queue.owned(state.squared_norm)
+
+    def _chunk(self, queue: Queue) -> int:
+        """Return how many rows are added at once: always as many, so that batches do not show in the sums."""
+        return SPARSE_CHUNK if queue.is_sparse and self.decay == 1.0 else CHUNK
+
+    def _finished(self, unread: Unread) -> ExactState:
+        """Return the state after all rows, multiplied by the factor."""
+        state, queue, factor = unread
         while len(queue):
-            rows, queue = queue.take(min(len(queue), CHUNK))
-            s, t = rows.fading()
-            e, mean, weight = enter(rows, state.mean, state.weight, sparse=state.mean is None)
-            norm = grown(state.squared_norm, e, rows)
-            older, blur = state.squared_norm * np.ones(1), noise(e.term_lengths(), t)
-            off = s * s * state.rounding + rounding(1, len(rows), s, older, blur)
-            state = ExactState(s * s * state.matrix + e.outer(t), norm, weight, mean, off)
-        return state, queue
+            rows, queue = queue.take(min(len(queue), self._chunk(queue)))
+            state = _with_rows(state, rows)
+        if factor == 1.0:
+            return state
+        norm, off = factor * state.squared_norm, factor * (state.rounding + EPS * state.squared_norm)
+        return ExactState(factor * state.matrix, norm, factor * state.weight, state.mean, off)
 
     def _read(self, unread: Unread) -> View:
-        state, factor = unread.state, unread.factor
-        values, v = np.linalg.eigh(factor * state.matrix)
-        off = factor * state.rounding + rounding(len(v), len(v), 1.0, values[:0], EPS * factor * state.squared_norm)
+        state = self._finished(unread)
+        return self._view_of(state, *np.linalg.eigh(state.matrix))
+
+    def _leading(self, k: int) -> View:
+        if 2 * k >= self.n_features_in_:
+            return self._view
+        return self._viewed(k, lambda unread: self._read_leading(unread, k))
+
+    def _read_leading(self, unread: Unread, k: int) -> View:
+        state = self._finished(unread)
+        d = len(state.matrix)
+        return self._view_of(state, *scipy.linalg.eigh(state.matrix, subset_by_index=(d - k, d - 1)))
+
+    @one_blas_thread()
+    def _solve(self, b: Floats) -> Floats | None:
+        """Return (A'A + alpha0 I)^-1 b without eigenvalues; None if the matrix may be singular."""
+        state = self._finished(Unread(self._state, self._queue, self._tail))
+        if float(self.alpha0) <= len(b) * EPS * state.squared_norm:
+            return None
+        matrix = state.matrix + float(self.alpha0) * np.eye(len(b))
+        return np.asarray(scipy.linalg.solve(matrix, b, assume_a="pos", overwrite_a=True, check_finite=False))
+
+    def _view_of(self, state: ExactState, values: Floats, v: Floats) -> View:
+        """Return the view of the largest eigenvalues, ascending, and their eigenvectors."""
+        d = len(state.matrix)
+        off = state.rounding + rounding(d, d, 1.0, values[:0], EPS * state.squared_norm)
         values, v = values[::-1], v[:, ::-1]
-        live = values > len(values) * EPS * values[0]
+        live = values > d * EPS * values[0]
         return View(
-            components=np.ascontiguousarray(v[:, live].T),
+            form=lambda: np.ascontiguousarray(v[:, live].T),
             lam=values[live],
             alpha=float(self.alpha0),
             error_bound=off,
             rounding=off,
-            squared_norm=factor * state.squared_norm,
-            weight=factor * state.weight,
+            squared_norm=state.squared_norm,
+            weight=state.weight,
             mean=None if state.mean is None else state.mean[0],
             floor_lam=values[live],
             floor_alpha=float(self.alpha0),
@@ -94,12 +133,39 @@ class ExactSecondMoment(BaseSketch):
         )
 
     def _union(self, one: Unread, two: Unread) -> ExactState:
-        a, b, f, g = one.state, two.state, one.factor, two.factor
-        matrix, norm = f * a.matrix + g * b.matrix, f * a.squared_norm + g * b.squared_norm
-        n, k, mean = f * a.weight, g * b.weight, a.mean
-        if mean is not None and n + k > 0:
+        a, b = self._finished(one), self._finished(two)
+        matrix, norm = a.matrix + b.matrix, a.squared_norm + b.squared_norm
+        n, k, mean = a.weight, b.weight, a.mean
+        if mean is not None and b.mean is not None and n + k > 0:
             row, mean = joined(mean, b.mean, n, k)
             matrix = matrix + np.outer(row, row)
             norm += float(row @ row)
-        off = f * a.rounding + g * b.rounding + rounding(2, 1, 1.0, np.zeros(0), EPS * norm)
+        off = a.rounding + b.rounding + rounding(2, 1, 1.0, np.zeros(0), EPS * norm)
         return ExactState(matrix, check_total(norm), n + k, mean, off)
+
+
+def _with_rows(state: ExactState, rows: Rows) -> ExactState:
+    """Return the state after these rows; sparse ones are never made dense unless most digits would cancel."""
+    light = rows.is_sparse and rows.nnz <= LIGHT * len(rows) * len(state.matrix)
+    if not light and len(rows) > CHUNK:
+        for start in range(0, len(rows), CHUNK):
+            state = _with_rows(state, rows[start : start + CHUNK])
+        return state
+    s, t = rows.fading()
+    formed = state.mean is not None and rows.fades() > LARGEST_DECAY
+    e, mean, weight = enter(rows, state.mean, state.weight, sparse=light, formed=formed)
+    product, blur = e.outer(t), noise(e.term_lengths(), t)
+    new = float(np.trace(product))
+    if not np.isfinite(new):
+        raise_not_finite(rows.x)
+    if state.mean is not None and not formed and is_lost(blur, new):
+        if len(rows) > CHUNK:
+            rest = _with_rows(state, rows[:CHUNK])
+            return _with_rows(rest, rows[CHUNK:])
+        e, mean, weight = enter(rows, state.mean, state.weight)
+        product, blur = e.outer(t), noise(e.term_lengths(), t)
+        new = float(np.trace(product))
+    norm = check_total(s * s * state.squared_norm + new, slack=10)
+    off = s * s * state.rounding + rounding(1, len(rows), s, state.squared_norm * np.ones(1), blur)
+    product += state.matrix if s == 1.0 else s * s * state.matrix
+    return ExactState(product, norm, weight, mean, off)

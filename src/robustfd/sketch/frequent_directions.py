@@ -54,7 +54,7 @@ class _FrequentDirections(BaseSketch):
         return self._engine().absorb(state, queue)
 
     def _read(self, unread: Unread) -> View:
-        return self._view_of(self._engine().finish(unread.state, unread.queue).faded(unread.factor))
+        return self._view_of(self._engine().finish(unread.state, unread.queue, formed=False).faded(unread.factor))
 
     def _union(self, one: Unread, two: Unread) -> State:
         return self._engine().merge(one, two)
@@ -63,7 +63,7 @@ class _FrequentDirections(BaseSketch):
         """Return the view with `lifted` times Delta on the kept directions and `share` times Delta on all."""
         alpha = float(self.alpha0) + share * state.delta
         return View(
-            components=unit_rows(state.b, state.lam),
+            form=lambda: unit_rows(state.rows, state.lam, fresh=callable(state.b)),
             lam=state.lam + lifted * state.delta,
             alpha=alpha,
             error_bound=(1.0 - share) * state.delta + state.rounding + (EPS * alpha if alpha > self.alpha0 else 0.0),

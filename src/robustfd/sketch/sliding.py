@@ -9,7 +9,7 @@ import numpy as np
 
 from robustfd._validation import check_choice, check_real
 from robustfd.linalg.operator import LowRankPlusIdentity
-from robustfd.sketch._base import BaseSketch
+from robustfd.sketch._base import BaseSketch, View, padded
 from robustfd.sketch._rows import Floats, Queue, Unread, energy
 from robustfd.sketch._window import CLOCK, MOST, NORM, OWN, ROWS, WindowEngine, WindowState
 from robustfd.sketch._window_read import WindowView, read
@@ -247,14 +247,11 @@ class SlidingFrequentDirections(BaseSketch):
         largest = max(view.lam.max(initial=0.0) - view.lo, spread)
         return float(view.error_bound / largest) if largest > 0 else 0.0 if view.error_bound == 0 else math.inf
 
-    def bracket_eigenvalues(self) -> tuple[Floats, Floats]:
-        """Return (lower, upper) with the largest eigenvalues of A'A + alpha0 I certainly between them, descending.
-
-        There are as many as the sketch has rows; by Weyl's inequality, from B'B - lo I <= A'A <= B'B + hi I.
-        """
-        view = self._window_view
-        most = view.squared_norm + view.norm_slack
-        lower, upper = np.maximum(view.lam - view.lo, 0.0), np.minimum(view.lam + view.hi, most)
+    def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
+        """Return bounds by Weyl's inequality, from B'B - lo I <= A'A <= B'B + hi I."""
+        assert isinstance(view, WindowView)
+        lam, most = padded(view.lam, count), view.squared_norm + view.norm_slack
+        lower, upper = np.maximum(lam - view.lo, 0.0), np.minimum(lam + view.hi, most)
         return lower + float(self.alpha0), upper + float(self.alpha0)
 
     def bracket_logdet(self) -> tuple[float, float]:

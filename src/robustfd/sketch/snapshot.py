@@ -100,9 +100,12 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
 
 
 # What the arrays of a state look like. A letter is a length: d the number of features, m sketch_size, p
-# the two parts of a mean, and the others the same wherever they stand, r < m and k = m or d.
-_SHAPES = {"b": "rd", "lam": "r", "mean": "pd", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k"}
-_LEAST = {"lam": TINY, "squares": 0.0, "energy": 0.0}
+# the two parts of a mean, and the others the same wherever they stand, q and r < m and k = m or d.
+_SHAPES = {
+    "b": "rd", "lam": "r", "mean": "pd", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k",
+    "upper_b": "qd", "upper_lam": "q",
+}  # fmt: skip
+_LEAST = {"lam": TINY, "upper_lam": TINY, "squares": 0.0, "energy": 0.0}
 
 
 def _unpack_state(
@@ -133,7 +136,7 @@ def _unpack_state(
         values[name] = value
     if scalars:
         raise ValueError(f"unknown scalars {sorted(scalars)}")
-    r = lengths.get("r", 0)
+    r = max(lengths.get("r", 0), lengths.get("q", 0))
     if r > min(m - 1, d) or (r and not values["shrunk"]):
         raise ValueError(f"{r} rows of {d} features, with sketch_size {m} and shrunk {values['shrunk']}")
     return kind(**values)

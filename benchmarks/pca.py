@@ -1,0 +1,245 @@
+"""PCA and ridge regression beside scikit-learn: errors of variances and directions, time; R^2 and warnings.
+
+    python -m benchmarks.run pca        (or make bench ARGS=pca)
+
+For each data set and k: the largest relative error of the k variances, the reconstruction error above that of the best
+k directions (in % of the best), and the seconds for fit and reading. Beside `SketchedPCA(k)`, by `fit` and by
+`partial_fit` in ten batches: `IncrementalPCA` with its default batches and with as many rows in memory, `PCA` of
+dense rows and `TruncatedSVD` of sparse ones (which does not centre: its errors are not compared). All have one thread.
+What would take minutes or gigabytes is left out, and said so.
+"""
+
+import lzma
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
+from sklearn.linear_model import Ridge
+
+from benchmarks.common import RESULTS
+from benchmarks.data import folder, load
+from robustfd import ExactSecondMoment, SketchedPCA, SketchedRidge, SketchSizeWarning
+from robustfd.linalg.threads import one_blas_thread
+
+Floats = NDArray[np.float64]
+COMPONENTS = (5, 10, 50)
+SLOW, SLOWEST = 6e10, 2e11  # multiplications: IncrementalPCA for k = 10 only, and not at all
+
+
+def generated(values: Any, n: int = 20_000, seed: int = 0) -> Floats:
+    """Return Gaussian rows of these singular values in random directions."""
+    rng, d = np.random.default_rng(seed), len(values)
+    return rng.standard_normal((n, d)) * values @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+
+
+def data_sets() -> Iterator[tuple[str, Any]]:
+    """Return names and rows."""
+    i = np.arange(1, 501.0)
+    yield "exp(-i/30)", generated(np.exp(-i / 30))
+    yield "1/i", generated(1 / i)
+    yield "i^-0.5", generated(i**-0.5)
+    yield "spikes on flat", generated(np.append(np.linspace(6, 2, 10), np.ones(490)))
+    yield "i^-0.5, 4000 wide", generated(np.arange(1, 4001.0) ** -0.5, n=6000)
+    path = folder()
+    if path is None:
+        print("ROBUSTFD_DATA names no folder: real data are left out.")
+        return
+    yield "mnist", load("mnist")[0]
+    yield "farm-ads", sp.csr_array(load("farm-ads")[0])
+    yield "news20", sp.csr_array(load("news20")[0])
+    with lzma.open(path / "connectus.mat.xz") as file:
+        problem = scipy.io.loadmat(file)["Problem"]
+    yield "connectus", sp.csr_array(problem["A"][0, 0].T.astype(np.float64))
+
+
+@one_blas_thread()
+def exact_values(x: Any, most: int) -> tuple[Floats, float]:
+    """Return the largest eigenvalues of the exact scatter matrix, and their sum over all."""
+    mean = np.asarray(x.mean(axis=0)).ravel()
+    n, d = x.shape
+    total = float((x.power(2) if sp.issparse(x) else np.square(x)).sum()) - n * float(mean @ mean)
+    if d <= 5000:
+        gram = x.T @ x
+        scatter = (gram.toarray() if sp.issparse(gram) else gram) - n * np.outer(mean, mean)
+        return np.linalg.eigvalsh(scatter)[::-1][:most], total
+
+    def product(v: Floats) -> Floats:
+        z = x @ v - mean @ v
+        return np.asarray(x.T @ z - mean * z.sum())
+
+    operator = LinearOperator((d, d), matvec=product, dtype=np.float64)
+    found = eigsh(operator, most, return_eigenvectors=False, v0=np.ones(d))
+    return np.sort(found)[::-1], total
+
+
+def captured(x: Any, v: Floats) -> float:
+    """Return the scatter of the rows along orthonormal directions."""
+    mean = np.asarray(x.mean(axis=0)).ravel()
+    z = np.asarray(x @ v.T) - v @ mean
+    return float(np.square(z).sum())
+
+
+def timed(task: Callable[[], Any], repeats: int) -> tuple[Any, float]:
+    """Return what a task returns, and its best time."""
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        with one_blas_thread():
+            result = task()
+            _ = result.components_, result.explained_variance_
+        best = min(best, time.perf_counter() - start)
+    return result, best
+
+
+def in_batches(model: Any, x: Any) -> Any:
+    """Return the model after ten batches."""
+    for part in np.array_split(np.arange(x.shape[0]), 10):
+        model.partial_fit(x[part[0] : part[-1] + 1])
+    return model
+
+
+def rows_in_memory(pca: Any) -> int:
+    """Return how many rows of length d the model has at most."""
+    sketch = pca.sketch_
+    if isinstance(sketch, ExactSecondMoment):
+        return int(sketch.n_features_in_ + 1024)
+    return int(sketch.buffer_size + 2 * sketch.sketch_size)
+
+
+def contestants(x: Any, k: int, rows: int) -> dict[str, Callable[[], Any] | str]:
+    """Return what makes each model, or why it is left out."""
+    (n, d), sparse = x.shape, sp.issparse(x)
+
+    def incremental(batch: int | None) -> Callable[[], Any] | str:
+        size = 5 * d if batch is None else batch
+        side = min(size + k, d)
+        if min(size, n) * d > 2.5e8:
+            return f"a batch of {min(size, n) * d * 8 / 1e9:.1f} GB"
+        work = n * d * side
+        if work > (SLOWEST if k == 10 else SLOW):
+            return "minutes" if work > SLOWEST else "minutes; see k = 10"
+        return lambda: IncrementalPCA(k, batch_size=batch).fit(x)
+
+    return {
+        "SketchedPCA, fit": lambda: SketchedPCA(k).fit(x),
+        "SketchedPCA, partial_fit": lambda: in_batches(SketchedPCA(k), x),
+        "IncrementalPCA": incremental(None),
+        "IncrementalPCA, same rows": incremental(max(rows - k, k)),
+        "TruncatedSVD" if sparse else "PCA": (
+            (lambda: TruncatedSVD(k, random_state=0).fit(x)) if sparse else lambda: PCA(k, random_state=0).fit(x)
+        ),
+    }
+
+
+def compare(name: str, x: Any, values: Floats, total: float, k: int) -> tuple[list[str], list[str]]:
+    """Return the lines of a table, and which goals were missed."""
+    lines, missed, found = [], [], {}
+    rows = rows_in_memory(SketchedPCA(k).partial_fit(x[:2]))
+    for who, make in contestants(x, k, rows).items():
+        if isinstance(make, str):
+            lines.append(f"| {name} | {k} | {who} | - | - | - | not run: {make} |")
+            continue
+        quick = "Incremental" not in who
+        model, seconds = timed(make, 2 if quick else 1)
+        error = float(np.abs(model.explained_variance_ / (values[:k] / (x.shape[0] - 1)) - 1).max())
+        best = total - values[:k].sum()
+        excess = max(0.0, float(values[:k].sum() - captured(x, np.asarray(model.components_)))) / best
+        found[who] = error, excess, seconds
+        note = ""
+        if who.startswith("Sketched"):
+            low, high = model.explained_variance_interval_.T
+            width = float(((high - low) / low).max())
+            note = f"certain to {width:.2g}; {type(model.sketch_).__name__}"
+            truth = values[:k] / (x.shape[0] - 1)
+            if not np.all((low <= truth * (1 + 1e-9)) & (truth <= high * (1 + 1e-9))):
+                missed.append(f"{name}, k={k}: an interval does not hold")
+        lines.append(f"| {name} | {k} | {who} | {error:.2g} | {100 * excess:.2g} | {seconds:.2f} | {note} |")
+    error, excess, seconds = found["SketchedPCA, fit"]
+    for who, factor in (("IncrementalPCA, same rows", 1.0), ("IncrementalPCA", 1.5)):
+        if who in found:
+            limits = factor * found[who][0] + 1e-9, factor * found[who][1] + 1e-9, found[who][2]
+            for what, got, limit in zip(("variances", "reconstruction", "time"), (error, excess, seconds), limits):
+                if got > limit:
+                    missed.append(f"{name}, k={k}: {what} {got:.3g} beside {who}'s {limit:.3g}")
+    if "TruncatedSVD" in found and seconds > 1.2 * found["TruncatedSVD"][2]:
+        ratio = seconds / found["TruncatedSVD"][2]
+        missed.append(f"{name}, k={k}: {ratio:.1f} times the time of TruncatedSVD (goal 1.2)")
+    return lines, missed
+
+
+def regressions() -> Iterator[tuple[str, Any, Floats]]:
+    """Return names, rows and targets."""
+    rng = np.random.default_rng(1)
+    for name, scales in (
+        ("flat, 300", np.ones(300)),
+        ("i^-0.5, 300", np.arange(1, 301.0) ** -0.5),
+        ("1/i, 1000", 1 / np.arange(1, 1001.0)),
+        ("1/i, 3000", 1 / np.arange(1, 3001.0)),
+        ("exp(-i/30), 3000", np.exp(-np.arange(3000) / 30)),
+        ("flat, 3000", np.ones(3000)),
+    ):
+        x = generated(scales, n=5000)
+        y = x @ rng.standard_normal(len(scales))
+        yield name, x, y + 0.1 * y.std() * rng.standard_normal(len(y))
+    if folder() is not None:
+        for name in ("mnist", "a9a", "farm-ads"):
+            x, y = load(name)
+            yield name, x[:20_000], np.asarray(y[:20_000], dtype=np.float64)
+
+
+def ridge_line(name: str, x: Any, y: Floats, alpha: float) -> tuple[str, str | None]:
+    """Return the line of a table, and the goal if it was missed."""
+    test = np.arange(x.shape[0]) % 4 == 0
+    start = time.perf_counter()
+    exact = Ridge(alpha).fit(x[~test], y[~test])
+    exact_time, start = time.perf_counter() - start, time.perf_counter()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", SketchSizeWarning)
+        model = SketchedRidge(alpha).fit(x[~test], y[~test])
+        _ = model.coef_
+    own_time = time.perf_counter() - start
+    one, two = exact.score(x[test], y[test]), model.score(x[test], y[test])
+    warned = "; ".join(str(each.message).rsplit(". ", 1)[-1] for each in said) or "none"
+    missed = None if said or two >= one - 0.01 else f"ridge, {name}, alpha={alpha:g}: R^2 {two:.3f} beside {one:.3f}"
+    kept = type(model.sketch_).__name__
+    return (
+        f"| {name} | {alpha:g} | {one:.4f} | {two:.4f} | {exact_time:.2f} | {own_time:.2f} | {kept} | {warned} |",
+        missed,
+    )
+
+
+def pca() -> None:
+    """Run all, print the tables and save them."""
+    lines, missed = [], []
+    head = ["| data | k | | variances off by | excess error % | seconds | |", "|---|---|---|---|---|---|---|"]
+    print("\n".join(["", "pca", *head]))
+    for name, x in data_sets():
+        values, total = exact_values(x, max(COMPONENTS))
+        for k in COMPONENTS:
+            some, wrong = compare(name, x, values, total, k)
+            print("\n".join(some), flush=True)
+            lines, missed = lines + some, missed + wrong
+    table = [
+        "",
+        "| data | alpha | R^2 Ridge | R^2 SketchedRidge | s | s | keeps | warning |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, x, y in regressions():
+        for alpha in (1.0, 100.0, 10_000.0):
+            line, wrong_one = ridge_line(name, x, y, alpha)
+            table.append(line)
+            missed += [] if wrong_one is None else [wrong_one]
+    print("\n".join(table))
+    verdict = ["", "Missed:", *(f"- {each}" for each in missed)] if missed else ["", "All goals are met."]
+    print("\n".join(verdict))
+    RESULTS.mkdir(exist_ok=True)
+    doc = (__doc__ or "").split("\n\n", 2)
+    text = ["# PCA and ridge regression beside scikit-learn", "", doc[-1].strip(), "", *head, *lines, *table, *verdict]
+    (RESULTS / "pca.md").write_text("\n".join(text) + "\n")
