@@ -11,7 +11,9 @@ from sklearn.exceptions import NotFittedError
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online.snapshot import Parts
+from robustfd.sketch._window import RAW
 from robustfd.sketch.exact import ExactSecondMoment
+from robustfd.sketch.exact_window import ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
@@ -24,6 +26,7 @@ KINDS: dict[str, Any] = {
     each.__name__: each
     for each in (
         ExactSecondMoment,
+        ExactWindow,
         RobustFrequentDirections,
         TwoSidedFrequentDirections,
         SlidingFrequentDirections,
@@ -31,6 +34,7 @@ KINDS: dict[str, Any] = {
 }
 FEATURES_PER_ROW = 20  # up to so many features for each row of the sketch, the d x d matrix takes less time
 MOST_FEATURES = 2000  # and up to so many it takes 32 MB at most
+MOST_WINDOWED = 350  # the same for the 32 matrices of a window
 
 
 class SketchSizeWarning(UserWarning):
@@ -40,6 +44,11 @@ class SketchSizeWarning(UserWarning):
 def exact_is_better(d: int, m: int) -> bool:
     """Return whether the d x d matrix is to be kept, and not a sketch of m rows."""
     return d <= min(FEATURES_PER_ROW * m, MOST_FEATURES)
+
+
+def exact_window_is_better(d: int, m: int, window: float) -> bool:
+    """Return whether the matrices of a window are to be kept; a short window is a few rows, kept as they are."""
+    return window > RAW * m and d <= min(FEATURES_PER_ROW * m, MOST_WINDOWED)
 
 
 def default_buffer(m: int, d: int, *, sparse: bool) -> int:
@@ -111,6 +120,8 @@ class SketchEstimator(Saved, BaseEstimator):
     def _new_sketch(self, d: int, *, sparse: bool, center: bool, alpha0: float = 0.0) -> Any:
         """Return the sketch that rows of d features are to go into."""
         m = self._check_size()
+        if self.window is not None and self._is_auto and exact_window_is_better(d, m, self.window):
+            return ExactWindow(self.window, center=center, alpha0=alpha0)
         if self.window is not None:
             return SlidingFrequentDirections(self.window, m, clock="rows", center=center, alpha0=alpha0)
         if self._is_auto and exact_is_better(d, m):
@@ -223,7 +234,7 @@ class SketchEstimator(Saved, BaseEstimator):
         sketch._unpack(inner, {name[7:]: tensors.pop(name) for name in list(tensors) if name.startswith("sketch.")})
         if not self._is_auto and getattr(sketch, "sketch_size", None) != m:
             raise ValueError(f"a {kind} for sketch_size={m}")
-        if (self.window is None) == (kind == SlidingFrequentDirections.__name__):
+        if (self.window is None) == (kind in (SlidingFrequentDirections.__name__, ExactWindow.__name__)):
             raise ValueError(f"a {kind} for window={self.window}")
         self.sketch_, self.n_features_in_, self._kept = sketch, sketch.n_features_in_, {}
         check_names(names, self.n_features_in_)

@@ -89,14 +89,16 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         model is learnt anew from the others, so that outliers among the first rows do not count as normal. It helps
         against scattered outliers, and not against a tight group of them, which has made itself the middle.
     window : float, optional
-        Learn from the last so many rows only, by a `SlidingFrequentDirections` sketch: another way to follow a drifting
-        stream. `buffer_size`, `decay` and `solver` must be left as they are.
+        Learn from the last so many rows only: another way to follow a drifting stream. With `sketch_size="auto"` and up
+        to 350 features the exact matrix is kept in 32 blocks of rows, of which the oldest counts by its share in the
+        window; else it is a `SlidingFrequentDirections` sketch. `buffer_size`, `decay` and `solver` must be left as they
+        are.
     contamination : "auto" or float in (0, 0.5], default="auto"
         The share of rows to call outliers. "auto" learns it: see Notes.
 
     Attributes
     ----------
-    sketch_ : ExactSecondMoment, RobustFrequentDirections or SlidingFrequentDirections
+    sketch_ : ExactSecondMoment, ExactWindow, RobustFrequentDirections or SlidingFrequentDirections
         What is kept of the centred rows.
     offset_ : float
         The threshold: rows with `score_samples` below it are outliers.

@@ -122,8 +122,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
-        Analyse the last so many rows only, by a `SlidingFrequentDirections` sketch. The intervals hold; mean and
-        total variance are then approximate. `buffer_size`, `decay` and `solver` must be left as they are.
+        Analyse the last so many rows only. With `sketch_size="auto"` and up to 350 features the exact matrix is kept
+        in 32 blocks of rows, of which the oldest counts by its share in the window. Else it is a
+        `SlidingFrequentDirections` sketch: the intervals hold; mean and total variance are then approximate.
+        `buffer_size`, `decay` and `solver` must be left as they are.
 
     Attributes
     ----------
@@ -150,7 +152,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         scikit-learn divides by min(n, d) - k, which differs when there are fewer rows than features.
     mean_ : ndarray of shape (n_features,)
     n_components_, n_features_in_, n_samples_seen_ : int
-    sketch_ : ExactSecondMoment, TwoSidedFrequentDirections or SlidingFrequentDirections
+    sketch_ : ExactSecondMoment, ExactWindow, TwoSidedFrequentDirections or SlidingFrequentDirections
         What is kept of the rows, to read from: `sketch_.covariance()` is the covariance as an operator.
 
     Notes

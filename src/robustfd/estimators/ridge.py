@@ -16,11 +16,11 @@ from robustfd._container import Document, Tensors
 from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
-from robustfd.estimators._windowed import WindowedSums
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
 from robustfd.sketch._base import View
+from robustfd.sketch._blocks import WindowedSums
 from robustfd.sketch.exact import ExactSecondMoment
 
 Floats = NDArray[np.float64]
@@ -101,9 +101,10 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
-        Learn from the last so many rows only, by a `SlidingFrequentDirections` sketch. A'b is then that of the window
-        up to a thirty-second of it, kept in as many blocks, and such regressions cannot be merged. `buffer_size`,
-        `decay` and `solver` must be left as they are.
+        Learn from the last so many rows only. A'b is kept in 32 blocks of rows, of which the oldest counts by its
+        share in the window, and so is A'A with `sketch_size="auto"` and up to 350 features; else A'A is a
+        `SlidingFrequentDirections` sketch. Such regressions cannot be merged. `buffer_size`, `decay` and `solver` must
+        be left as they are.
 
     Attributes
     ----------
@@ -111,7 +112,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         float32 if all rows were.
     intercept_ : float or ndarray of shape (n_targets,)
     n_features_in_, n_samples_seen_ : int
-    sketch_ : ExactSecondMoment, RobustFrequentDirections or SlidingFrequentDirections
+    sketch_ : ExactSecondMoment, ExactWindow, RobustFrequentDirections or SlidingFrequentDirections
         What is kept of the rows, to read from.
 
     Notes

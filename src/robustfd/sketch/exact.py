@@ -29,6 +29,29 @@ class ExactState:
     mean: Floats | None  # in two parts (_centring.py)
     rounding: float  # a bound on what rounding has changed of the matrix
 
+    @classmethod
+    def empty(cls, d: int, center: bool) -> "ExactState":
+        """Return the state before any row."""
+        return cls(np.zeros((d, d)), 0.0, 0.0, np.zeros((2, d)) if center else None, 0.0)
+
+    def faded(self, factor: float) -> "ExactState":
+        """Return the state after everything in it is multiplied by a factor; the mean stays."""
+        if factor == 1.0:
+            return self
+        norm, off = factor * self.squared_norm, factor * (self.rounding + EPS * self.squared_norm)
+        return ExactState(factor * self.matrix, norm, factor * self.weight, self.mean, off)
+
+    def plus(self, other: "ExactState") -> "ExactState":
+        """Return the state after the rows of both."""
+        matrix, norm = self.matrix + other.matrix, self.squared_norm + other.squared_norm
+        n, k, mean = self.weight, other.weight, self.mean
+        if mean is not None and other.mean is not None and n + k > 0:
+            row, mean = joined(mean, other.mean, n, k)
+            matrix += np.outer(row, row)
+            norm += float(row @ row)
+        off = self.rounding + other.rounding + rounding(2, 1, 1.0, np.zeros(0), EPS * norm)
+        return ExactState(matrix, check_total(norm), n + k, mean, off)
+
 
 class ExactSecondMoment(BaseSketch):
     """A'A + alpha0 I, exactly: d x d, so for small d and as the truth that sketches are compared with.
@@ -57,7 +80,7 @@ class ExactSecondMoment(BaseSketch):
     """
 
     _structure: ClassVar[tuple[str, ...]] = ("center",)
-    _state_type = ExactState
+    _state_type: ClassVar[type] = ExactState
 
     def __init__(self, *, alpha0: float = 0.0, decay: float = 1.0, center: bool = False):
         self.alpha0 = alpha0
@@ -65,13 +88,13 @@ class ExactSecondMoment(BaseSketch):
         self.center = center
 
     def _start(self, d: int) -> ExactState:
-        return ExactState(np.zeros((d, d)), 0.0, 0.0, np.zeros((2, d)) if self.center else None, 0.0)
+        return ExactState.empty(d, bool(self.center))
 
     @one_blas_thread()
     def _absorb(self, state: ExactState, queue: Queue) -> tuple[ExactState, Queue]:
         while len(queue) >= (chunk := self._chunk(queue)):
             rows, queue = queue.take(chunk)
-            state = _with_rows(state, rows)
+            state = with_rows(state, rows)
         return state, queue.owned(state.squared_norm)
 
     def _chunk(self, queue: Queue) -> int:
@@ -83,11 +106,8 @@ class ExactSecondMoment(BaseSketch):
         state, queue, factor = unread
         while len(queue):
             rows, queue = queue.take(min(len(queue), self._chunk(queue)))
-            state = _with_rows(state, rows)
-        if factor == 1.0:
-            return state
-        norm, off = factor * state.squared_norm, factor * (state.rounding + EPS * state.squared_norm)
-        return ExactState(factor * state.matrix, norm, factor * state.weight, state.mean, off)
+            state = with_rows(state, rows)
+        return state.faded(factor)
 
     def _read(self, unread: Unread) -> View:
         state = self._finished(unread)
@@ -133,23 +153,15 @@ class ExactSecondMoment(BaseSketch):
         )
 
     def _union(self, one: Unread, two: Unread) -> ExactState:
-        a, b = self._finished(one), self._finished(two)
-        matrix, norm = a.matrix + b.matrix, a.squared_norm + b.squared_norm
-        n, k, mean = a.weight, b.weight, a.mean
-        if mean is not None and b.mean is not None and n + k > 0:
-            row, mean = joined(mean, b.mean, n, k)
-            matrix = matrix + np.outer(row, row)
-            norm += float(row @ row)
-        off = a.rounding + b.rounding + rounding(2, 1, 1.0, np.zeros(0), EPS * norm)
-        return ExactState(matrix, check_total(norm), n + k, mean, off)
+        return self._finished(one).plus(self._finished(two))
 
 
-def _with_rows(state: ExactState, rows: Rows) -> ExactState:
+def with_rows(state: ExactState, rows: Rows) -> ExactState:
     """Return the state after these rows; sparse ones are never made dense unless most digits would cancel."""
     light = rows.is_sparse and rows.nnz <= LIGHT * len(rows) * len(state.matrix)
     if not light and len(rows) > CHUNK:
         for start in range(0, len(rows), CHUNK):
-            state = _with_rows(state, rows[start : start + CHUNK])
+            state = with_rows(state, rows[start : start + CHUNK])
         return state
     s, t = rows.fading()
     formed = state.mean is not None and rows.fades() > LARGEST_DECAY
@@ -160,8 +172,8 @@ def _with_rows(state: ExactState, rows: Rows) -> ExactState:
         raise_not_finite(rows.x)
     if state.mean is not None and not formed and is_lost(blur, new):
         if len(rows) > CHUNK:
-            rest = _with_rows(state, rows[:CHUNK])
-            return _with_rows(rest, rows[CHUNK:])
+            rest = with_rows(state, rows[:CHUNK])
+            return with_rows(rest, rows[CHUNK:])
         e, mean, weight = enter(rows, state.mean, state.weight)
         product, blur = e.outer(t), noise(e.term_lengths(), t)
         new = float(np.trace(product))

@@ -1,8 +1,8 @@
-"""Sums over a sliding window: what ridge regression keeps of its targets beside the sketch."""
+"""Sums over the last rows of a stream, in blocks."""
 
 from typing import Any
 
-PER_WINDOW = 32  # blocks of products that a window is cut into
+PER_WINDOW = 32  # blocks that a window is cut into
 
 
 class WindowedSums:
