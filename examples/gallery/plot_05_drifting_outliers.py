@@ -6,7 +6,7 @@ What is unusual today may be usual tomorrow. A detector over a window scores eac
 """
 
 # %%
-# The level of ten sensors moves slowly, and 1 % of the rows have a fault.
+# The levels of ten sensors move slowly, each in its own way, and 1 % of the rows have a fault.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -14,10 +14,10 @@ from robustfd import MahalanobisDetector
 
 rng = np.random.default_rng(0)
 n, d = 8000, 10
-level = 6 * np.sin(np.linspace(0, 3 * np.pi, n))[:, None] * np.linspace(0.5, 1.5, d)
+level = 6 * np.sin(np.linspace(0, 3 * np.pi, n)[:, None] * np.linspace(0.5, 1.5, d))
 X = level + rng.standard_normal((n, d)) @ np.triu(rng.standard_normal((d, d))) * 0.4
 faulty = rng.random(n) < 0.01
-X[faulty] += rng.standard_normal((faulty.sum(), d)) * 3
+X[faulty] += rng.standard_normal((faulty.sum(), d)) * 1.5
 
 # %%
 # Score every row before it is learnt, by all rows so far and by the last 500.

@@ -91,8 +91,8 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     window : float, optional
         Learn from the last so many rows only: another way to follow a drifting stream. With `sketch_size="auto"` and up
         to 350 features the exact matrix is kept in 32 blocks of rows, of which the oldest counts by its share in the
-        window; else it is a `SlidingFrequentDirections` sketch. `buffer_size`, `decay` and `solver` must be left as they
-        are.
+        window; else it is a `SlidingFrequentDirections` sketch. `buffer_size`, `decay` and `solver` must be left as
+        they are.
     contamination : "auto" or float in (0, 0.5], default="auto"
         The share of rows to call outliers. "auto" learns it: see Notes.
 
