@@ -387,3 +387,33 @@ def test_feature_names_are_compared():
     assert list(detector.feature_names_in_) == list("abc")
     with pytest.raises(ValueError, match="feature names"):
         detector.partial_fit(X[["a", "c", "b"]])
+
+
+# -- trimming
+
+
+@pytest.mark.parametrize("size", ["auto", 8])
+def test_trimming_keeps_outliers_among_the_first_rows_from_counting_as_normal(size):
+    X, rng = stream(1000), np.random.default_rng(7)
+    wild = rng.choice(1000, 80, replace=False)
+    X[wild] = 3.0 + (X[wild] - 3.0) * rng.uniform(2.0, 6.0, (80, 1))
+    clean = EmpiricalCovariance().fit(np.delete(X, wild, axis=0))
+    plain, trimmed = (MahalanobisDetector(size, trim=trim).fit(X) for trim in (0.0, 0.1))
+    if size == "auto":
+        off = [np.abs(clean.mahalanobis(X) / each.mahalanobis(X) - 1).mean() for each in (plain, trimmed)]
+        assert off[1] < off[0] / 2
+    found = [np.mean(each.predict(X)[wild] == -1) for each in (plain, trimmed)]
+    assert found[1] >= found[0] and trimmed.n_samples_seen_ == 900
+    assert np.mean(np.delete(trimmed.predict(X), wild) == -1) < 0.05
+    np.testing.assert_allclose(MahalanobisDetector(size, trim=0.1).fit(sp.csr_array(X)).location_, trimmed.location_)
+
+
+def test_trimming_is_refused_where_it_makes_no_sense():
+    for trim, error, message in (
+        (0.6, ValueError, r"trim must be in \[0, 0.5\]"),
+        ("x", TypeError, "trim must be a number"),
+    ):
+        with pytest.raises(error, match=message):
+            MahalanobisDetector(trim=trim).fit(stream(30))
+    with pytest.raises(ValueError, match="trim=0.1 is for sketches of all rows: with window=20"):
+        MahalanobisDetector(trim=0.1, window=20).fit(stream(30))

@@ -42,7 +42,7 @@ AutoSketchSize = Annotated[
         "-m",
         "--sketch-size",
         min=2,
-        help="Rows of the sketch; by default the exact matrix of up to 1000 features, and 50 rows for more.",
+        help="Rows of the sketch; by default the exact matrix of few features, and 50 rows for many.",
         show_default=False,
     ),
 ]

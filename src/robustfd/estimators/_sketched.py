@@ -41,9 +41,9 @@ class SketchSizeWarning(UserWarning):
     """A sketch is too small for what is asked of it."""
 
 
-def exact_is_better(d: int, m: int) -> bool:
+def exact_is_better(d: int, m: int, per_row: int = FEATURES_PER_ROW) -> bool:
     """Return whether the d x d matrix is to be kept, and not a sketch of m rows."""
-    return d <= min(FEATURES_PER_ROW * m, MOST_FEATURES)
+    return d <= min(per_row * m, MOST_FEATURES)
 
 
 def exact_window_is_better(d: int, m: int, window: float) -> bool:
@@ -67,6 +67,7 @@ class SketchEstimator(Saved, BaseEstimator):
     """An estimator that keeps a sketch of its rows in `sketch_`."""
 
     _kind: ClassVar[type] = RobustFrequentDirections  # the sketch of rows that are too wide for the exact matrix
+    _features_per_row: ClassVar[int] = FEATURES_PER_ROW
 
     sketch_size: Any
     buffer_size: int | None
@@ -124,7 +125,7 @@ class SketchEstimator(Saved, BaseEstimator):
             return ExactWindow(self.window, center=center, alpha0=alpha0)
         if self.window is not None:
             return SlidingFrequentDirections(self.window, m, clock="rows", center=center, alpha0=alpha0)
-        if self._is_auto and exact_is_better(d, m):
+        if self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
         m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows nothing is ever taken
         buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size

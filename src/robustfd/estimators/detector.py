@@ -3,7 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -75,10 +75,10 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        By default the exact covariance is kept for up to 1000 features, and else a sketch of m = 50 rows. An integer
+        By default the exact covariance is kept for up to 200 features, and else a sketch of m = 50 rows. An integer
         of at least 2 fixes a sketch of m rows. It takes what is beyond its m - 1 directions to vary alike in all
-        others. That can find more than the exact covariance does where many directions have next to no variance, as
-        in pictures.
+        others. That finds more than the exact covariance does where many directions have next to no variance, as in
+        pictures.
     buffer_size : int, optional
         Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
         n_features / 2 and 2 n_features.
@@ -154,6 +154,8 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     >>> int(detector.score_samples(X).argmin())
     7
     """
+
+    _features_per_row: ClassVar[int] = 4  # all eigenvalues are needed, again and again
 
     offset_: float
     contamination_: float
