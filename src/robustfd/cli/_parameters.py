@@ -36,6 +36,13 @@ SketchSize = Annotated[
     int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch; larger is more accurate.")
 ]
 
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "-j", "--jobs", metavar="N", help="Parts of the rows to take in side by side and merge; -1 for all cores."
+    ),
+]
+
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How files are read", show_default=False)
