@@ -24,7 +24,7 @@ class Team:
 
     def __getattr__(self, name: str) -> Any:
         """Return what the parts have in common: parameters, classes, features."""
-        if name.startswith("__"):
+        if name == "_parts":  # there are none yet
             raise AttributeError(name)
         for part in self._parts:
             if hasattr(part, name):

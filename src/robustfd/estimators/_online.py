@@ -201,7 +201,8 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         parts = self.split(jobs)
 
         def learn(part: Any, some: NDArray[np.int64]) -> None:
-            part._learn_in_order(x, y, weight, some, judged=judged)
+            with part._all_or_nothing(x):
+                part._learn_in_order(x, y, weight, some, judged=judged)
 
         side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
         merged: Self = merge(parts)

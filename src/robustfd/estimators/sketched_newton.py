@@ -168,7 +168,8 @@ class _Untuned(OnlineEstimator):
             indptr, which, parts = self._model.contributions(rows)
             columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
             for c, each in enumerate(found):
-                sums = sp.csr_array((parts[:, c], columns, indptr), shape=(rows.shape[0], d))
+                entries = parts[:, c], columns.copy(), indptr.copy()  # what is summed below is changed in place
+                sums = sp.csr_array(entries, shape=(rows.shape[0], d))
                 sums.sum_duplicates()
                 each.append(sums if sp.issparse(x) else sums.toarray())
         results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
