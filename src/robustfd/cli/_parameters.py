@@ -47,6 +47,13 @@ AutoSketchSize = Annotated[
     ),
 ]
 
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "-j", "--jobs", metavar="N", help="Parts of the rows to take in side by side and merge; -1 for all cores."
+    ),
+]
+
 
 def _reading(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="How files are read", show_default=False)

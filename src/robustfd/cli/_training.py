@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from robustfd._jobs import count_jobs
 from robustfd.cli._learning import Choices, Report, decide_task, known_classes, make_learner, no_labels, open_labelled
 from robustfd.cli._models import load_learner, takes_missing
 from robustfd.cli._parameters import Keeping, Reading, Talk
 from robustfd.cli._pass import Pass, columns_of
 from robustfd.cli._talk import say
+from robustfd.cli._team import as_one, in_parts
 from robustfd.streams import Block, StreamError
 
 COLUMNS = ("columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "interactions")
@@ -21,10 +23,11 @@ class Training:
 
     def __init__(
         self, files: list[str], choices: Choices, reading: Reading, *, start: Path | None, holdout: float | None,
-        talk: Talk,
+        jobs: int = 1, talk: Talk,
     ):  # fmt: skip
         self.files, self.choices, self.reading, self.talk, self.start = files, choices, reading, talk, start
         self.model: Any = None
+        self._jobs = count_jobs("--jobs", jobs)
         self._layout: dict[str, Any] | None = None
         self._holdout: Any = None
         self._share = holdout
@@ -48,8 +51,9 @@ class Training:
         }  # fmt: skip
         run = Pass(job, output, keeping, self.talk)
         if run.resumed:
-            self.model = run.model
+            self.model = run.model = in_parts(run.model, self._jobs)
         elif self.model is not None:
+            self.model = in_parts(self.model, self._jobs)
             run.model, run.layout = self.model, self._layout
         report = Report(self.talk, plot, self.model)
         self._learn(run, report)
@@ -70,12 +74,13 @@ class Training:
                 raise no_labels(self.files, stream)
             if self.model is None:
                 task, labels = decide_task(self.choices.task, labels if labels is not None else block.y)
-                self.model = run.model = report.model = make_learner(task, self.choices)
+                self.model = run.model = report.model = in_parts(make_learner(task, self.choices), self._jobs)
                 say(self.talk, f"{task}: {_said(labels)}")
             if self.start is not None:
                 _require_labels(self.start, self.model, block)
             report.learn(self._learnt(block), labels)
         report.last()
+        self.model = run.model = report.model = as_one(self.model)
         run.finish(stream)
 
     def _learnt(self, block: Block) -> Block:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._parameters import Files, Keeping, Output, Reading, SketchSize, Talk, command
+from robustfd.cli._parameters import Files, Jobs, Keeping, Output, Reading, SketchSize, Talk, command
 
 METHODS = {
     "rfd": "RobustFrequentDirections", "fd": "FrequentDirections", "pfd": "ParameterizedFrequentDirections",
@@ -35,15 +35,19 @@ def sketch(
         str | None,
         typer.Option(metavar="COLUMN", help="Column of times that --window counts by; no feature.", show_default=False),
     ] = None,
+    jobs: Jobs = 1,
     keeping: Keeping,
     reading: Reading,
     talk: Talk,
 ) -> None:
     """Sketch the rows of FILES in one pass and constant memory: A'A is about B'B + alpha I, with a certified error."""
     import robustfd
+    from robustfd._jobs import count_jobs
     from robustfd.cli._pass import Pass, columns_of, open_files
     from robustfd.cli._talk import tell
+    from robustfd.cli._team import Team, as_one, in_parts
 
+    jobs = count_jobs("--jobs", jobs)
     kind, reading = sketch_kind(robustfd, method, decay, window, time, reading)
     given: dict[str, Any] = {
         "sketch_size": sketch_size, "center": center, "alpha0": alpha0, "decay": decay, "random_state": seed,
@@ -54,14 +58,17 @@ def sketch(
     run = Pass(job, output, keeping, talk)
     if not run.resumed:
         run.model = kind(**{name: value for name, value in given.items() if name in known})
+    run.model = in_parts(run.model, jobs)
     stream = open_files(files, reading, layout=run.layout, start=run.position)
 
     def show() -> dict[str, str]:
-        return {"alpha": f"{run.model.alpha_:.3g}", "error <=": f"{run.model.relative_error_bound_:.2%}"}
+        now = run.model.merged() if isinstance(run.model, Team) else run.model
+        return {"alpha": f"{now.alpha_:.3g}", "error <=": f"{now.relative_error_bound_:.2%}"}
 
     for block in run.blocks(stream, show, lambda _: None):
         times = {} if time is None else {"times": block.y}
         run.model.partial_fit(block.X, sample_weight=block.weight, **times)
+    run.model = as_one(run.model)
     run.finish(stream)
     tell(talk, summary(run.model) | {"file": str(output)})
 

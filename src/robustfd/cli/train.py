@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from robustfd.cli._guard import READ, WRITE
-from robustfd.cli._parameters import Files, Keeping, Output, Reading, Talk, command
+from robustfd.cli._parameters import Files, Jobs, Keeping, Output, Reading, Talk, command
 
 Task = StrEnum("Task", ["auto", "classification", "regression"])
 Learner = StrEnum("Learner", ["newton", "rfdson"])
@@ -70,6 +70,7 @@ def train(
             help="Draw progressive loss and error to this file, anew when rows have doubled.", show_default=False
         ),
     ] = None,
+    jobs: Jobs = 1,
     keeping: Keeping,
     reading: Reading,
     talk: Talk,
@@ -87,6 +88,6 @@ def train(
     if plot is not None:
         require_picture(plot)
     choices = Choices(str(task), str(learner), sketch_size, str(loss), quantile, classes)
-    training = Training(files, choices, reading, start=start, holdout=holdout, talk=talk)
+    training = Training(files, choices, reading, start=start, holdout=holdout, jobs=jobs, talk=talk)
     report = training.run(output, keeping, plot)
     tell(talk, report.result() | training.judged() | {"seconds": time.monotonic() - began, "file": str(output)})

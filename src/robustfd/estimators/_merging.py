@@ -14,7 +14,7 @@ from robustfd.online import progress
 class MergingEstimator:
     """`merge`, `+` and `split` of an online estimator. A model that is merged is not changed in place, but replaced."""
 
-    _free_to_differ: ClassVar[tuple[str, ...]] = ("shuffle", "epochs", "random_state", "n_jobs")  # how rows come
+    _free_to_differ: ClassVar[tuple[str, ...]] = ("shuffle", "epochs", "random_state")  # how rows come
     _learnt: ClassVar[tuple[str, ...]]
     _kind: str
     _progress: Any

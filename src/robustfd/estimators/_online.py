@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import column_or_1d
 
 from robustfd._guard import guards_itself
+from robustfd._jobs import count_jobs, side_by_side
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
 from robustfd.estimators._merging import MergingEstimator
@@ -24,9 +25,12 @@ from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
 from robustfd.online.progress import plot_progress, tally_judged
 from robustfd.online.rows import CHUNK, check_numbers, writable
+from robustfd.sketch.merging import merge
 
 Floats = NDArray[np.float64]
 UNWEIGHTED = 1.0
+
+FEWEST_ROWS = 4096  # of a job; fewer rows are not worth merging
 
 
 class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass=ABCMeta):
@@ -84,9 +88,18 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     # -- batches
 
     def _learn(
-        self, X: Any, y: Any, sample_weight: Any, *, anew: bool, classes: Any = None, whole: bool = False
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        anew: bool,
+        classes: Any = None,
+        whole: bool = False,
+        n_jobs: int | None = None,
     ) -> Self:
         """Learn checked rows; with `whole` they are all there are, and may be learnt in another order and again."""
+        jobs = count_jobs("n_jobs", n_jobs)
         after = self._after(anew=anew)
         if not anew and self._kind != "rows":
             raise ValueError(f"This model was begun with {self._kind} and goes on with learn_one; fit starts anew.")
@@ -106,7 +119,9 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                     "sample_weight is zero for every row; the first rows need one weight above 0 at least."
                 )
             x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
-        return self._become(after, x, y, weight, begun=not anew, orders=after._orders(len(y)) if whole else (None,))
+        orders = after._orders(len(y)) if whole else (None,)
+        jobs = max(min(jobs, len(y) // FEWEST_ROWS), 1)
+        return self._become(after, x, y, weight, begun=not anew, orders=orders, jobs=jobs)
 
     def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
         """Return the weights of rows, times those of their classes if the estimator has any."""
@@ -139,7 +154,6 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         return new
 
     def _parameters(self) -> dict[str, Any]:
-        """Return the parameters that make a difference to what is learnt."""
         return {name: getattr(self, name) for name in _names(type(self))}
 
     def _become(
@@ -151,6 +165,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         *,
         begun: bool,
         orders: Iterable[NDArray[np.int64] | None] = (None,),
+        jobs: int = 1,
     ) -> Self:
         """Learn checked rows on the copy `after`, once in each of the orders, and take its place."""
         if not begun:
@@ -163,12 +178,40 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                 if begun:
                     after._widen(x.shape[1])
             for number, order in enumerate(orders):
-                for rows, targets, weights in in_order(x, y, weight, order):
-                    losses, wrong = after._learn_rows(rows, targets, weights)
-                    if number == 0:  # rows that were learnt before are not judged
-                        tally_judged(losses, wrong, weights, after._progress)
+                judged = number == 0  # rows that were learnt before are not judged
+                if jobs > 1:
+                    after = after._learn_in_parts(x, y, weight, order, jobs, judged=judged)
+                else:
+                    after._learn_in_order(x, y, weight, order, judged=judged)
         self.__dict__ = after.__dict__
         return self
+
+    def _learn_in_order(self, x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None, *, judged: bool) -> None:
+        """Learn rows in that order."""
+        for rows, targets, weights in in_order(x, y, weight, order):
+            losses, wrong = self._learn_rows(rows, targets, weights)
+            if judged:
+                tally_judged(losses, wrong, weights, self._progress)
+
+    def _learn_in_parts(
+        self, x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None, jobs: int, *, judged: bool
+    ) -> Self:
+        """Return the model after rows in that order, of which parts were learnt side by side and merged."""
+        order = np.arange(len(y)) if order is None else order
+        parts = self.split(jobs)
+
+        def learn(part: Any, some: NDArray[np.int64]) -> None:
+            with part._all_or_nothing(x):
+                part._learn_in_order(x, y, weight, some, judged=judged)
+
+        side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
+        merged: Self = merge(parts)
+        if not judged:
+            merged._progress = self._progress  # nothing was added
+        merged.__dict__.pop("_share", None)
+        if hasattr(self, "_share"):
+            merged._share = self._share
+        return merged
 
     # -- single rows
 
@@ -401,8 +444,8 @@ def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) ->
 
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of a class, but for the one that may change at any time."""
-    return tuple(name for name in kind._get_param_names() if name != "n_jobs")
+    """Return the names of the parameters of a class."""
+    return tuple(kind._get_param_names())
 
 
 def _flat(x: Any) -> NDArray[Any]:

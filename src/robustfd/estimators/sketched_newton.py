@@ -24,6 +24,7 @@ from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import LARGEST, CsrRows, as_rows
 from robustfd.online.snapshot import Parts
 from robustfd.online.untuned import SPARE, UntunedState
+from robustfd.online.untuned_merging import with_features_at
 
 LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 USUAL = 0.75  # a number that more than this share of dicts has is missing where it is not
@@ -167,7 +168,8 @@ class _Untuned(OnlineEstimator):
             indptr, which, parts = self._model.contributions(rows)
             columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
             for c, each in enumerate(found):
-                sums = sp.csr_array((parts[:, c], columns, indptr), shape=(rows.shape[0], d))
+                entries = parts[:, c], columns.copy(), indptr.copy()  # what is summed below is changed in place
+                sums = sp.csr_array(entries, shape=(rows.shape[0], d))
                 sums.sum_duplicates()
                 each.append(sums if sp.issparse(x) else sums.toarray())
         results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
@@ -208,25 +210,28 @@ class _Untuned(OnlineEstimator):
         return parts
 
     def _merge_states(self, other: Any) -> None:
-        places, width = self._join_features(other)
-        model, room = other._model, max(self._model.d, other._model.d, width)
-        if not np.array_equal(places, np.arange(len(places))):
-            model = untuned_merging.with_features_at(model, places, room)
-        self._model = untuned_merging.merge(self._model, model, room)
+        here, there, width = self._join_features(other)
+        room = max(self._model.d, other._model.d, width)
+        one, two = (
+            model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, room)
+            for model, places in ((self._model, here), (other._model, there))
+        )
+        self._model = untuned_merging.merge(one, two, room)
 
-    def _join_features(self, other: Any) -> tuple[NDArray[np.int64], int]:
-        """Take in the features of another model; return where each of them is here, and how many there are."""
+    def _join_features(self, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Take in the features of another model; return where those of both will be, and how many there are."""
         if self._kind == "dicts":
-            names = dict(self._vocabulary)
+            names, known = dict(self._vocabulary), len(self._vocabulary)
             places = [names.setdefault(name, len(names)) for name in other._vocabulary]
             self._vocabulary, self._usual = names, self._usual | other._usual
             self.n_features_in_ = max(self.n_features_in_, len(names))
-            return np.array(places, np.int64), self.n_features_in_
+            return np.arange(known), np.array(places, np.int64), self.n_features_in_
         self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
-        new = [column for column in other._missing if column not in self._missing]
-        self._missing = [*self._missing, *new]
-        places = [*range(d), *(d + self._missing.index(column) for column in other._missing)]
-        return np.array(places, np.int64), d + len(self._missing)
+        before = [self._missing, other._missing]
+        if before[0] != before[1]:  # the same whichever model is first
+            self._missing = sorted({*before[0], *before[1]})
+        here, there = (np.array([*range(d), *(d + self._missing.index(j) for j in each)], np.int64) for each in before)
+        return here, there, d + len(self._missing)
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""

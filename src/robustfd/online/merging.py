@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from robustfd._guard import guarded_pair
+from robustfd._jobs import seed_of_part
 from robustfd._validation import check_integer
 from robustfd.online import progress
 
@@ -60,6 +61,6 @@ class MergingLearner:
             if self.__sklearn_is_fitted__():
                 part._state = self._state.fraction(k, i)
                 part._progress = progress.fraction(self._progress, k, i)
-            elif getattr(self, "random_state", None) is not None and i > 0:  # random numbers of its own
-                part.random_state = int(np.random.SeedSequence((self.random_state, i)).generate_state(1)[0])
+            elif hasattr(self, "random_state"):
+                part.random_state = seed_of_part(self.random_state, i)
         return parts

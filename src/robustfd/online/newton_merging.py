@@ -4,6 +4,7 @@ Unlike that of the learner with nothing to tune, H sums squared gradients: the H
 larger. So it has no say in the weights. The rows of both sketches, and of both blocks, are shrunk once.
 """
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from robustfd.online.snapshot import Parts
 def merged(one: Any, two: Any, vote: Floats) -> Any:
     """Return a new state after the rows of two, which have the same settings; weights are means by `vote`."""
     states, d = (one, two), max(one.d, two.d)
+    if d == one.d == two.d and (_is_fresh(one) or _is_fresh(two)):
+        return copy.deepcopy(two if _is_fresh(one) else one)
     w = vote @ np.array([_wide(state.weights(), d) for state in states])
     rows = np.vstack([_wide(_rows(state), d) for state in states])
     return _newton(states, w, rows, 1.0, sum(int(state_of(state.memory).seen) for state in states))
@@ -29,8 +32,16 @@ def merged(one: Any, two: Any, vote: Floats) -> Any:
 @one_blas_thread()
 def fraction(state: Any, k: int, i: int) -> Any:
     """Return part i of k of a state: the same weights, the k-th part of what H sums."""
+    if _is_fresh(state) or k == 1:
+        return copy.deepcopy(state)
     seen = (int(state_of(state.memory).seen) + k - 1 - i) // k
     return _newton((state,), state.weights(), _rows(state) / np.sqrt(k), 1.0 / k, seen)
+
+
+def _is_fresh(state: Any) -> bool:
+    """Return whether nothing has come yet, not even as a part of what another has seen."""
+    now = state_of(state.memory)
+    return int(now.shrinks) == 0 and int(now.filled) == 0
 
 
 def _wide(array: Floats, d: int) -> Floats:

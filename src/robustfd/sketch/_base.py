@@ -5,18 +5,20 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair
+from robustfd._jobs import count_jobs, seed_of_part, side_by_side
 from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_times, check_weights
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -26,6 +28,7 @@ from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
 BLOCK = 2**20  # entries of a dense block of rows
 EPS32 = float(np.finfo(np.float32).eps)
+LEARNT = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")  # attributes
 LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
 
 
@@ -169,7 +172,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     # -- rows in
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
         """Forget everything and sketch X.
 
         Parameters
@@ -178,12 +181,39 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         y : ignored
         sample_weight : array of shape (n,), optional
             A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
+        n_jobs : int, optional
+            How many parts of the rows are sketched side by side, in threads, and merged; -1 for as many as there are
+            cores. Certificates hold for the whole. Not for sketches of rows that fade or leave.
 
         Returns
         -------
         self
         """
-        return self._learn(X, sample_weight, anew=True)
+        jobs = count_jobs("n_jobs", n_jobs)
+        return self._learn(X, sample_weight, anew=True) if jobs == 1 else self._learn_in_parts(X, sample_weight, jobs)
+
+    def _learn_in_parts(self, X: Any, sample_weight: Any, jobs: int) -> Self:
+        """Sketch parts of the rows side by side, and merge them."""
+        self._check_parameters()
+        parts = clone(self).split(jobs)
+        x = check_rows(copy.copy(self), X, reset=True)
+        weight = check_weights(sample_weight, x.shape[0])
+        cuts = np.linspace(0, x.shape[0], jobs + 1).astype(int)
+        some = [slice(*each) for each in pairwise(cuts) if weight[slice(*each)].any()]
+        if len(some) < 2:
+            return self._learn(X, sample_weight, anew=True)
+
+        def learn(part: Self, rows: slice) -> Self:
+            return part._learn(x[rows], weight[rows], anew=True)
+
+        level = side_by_side(learn, zip(parts, some, strict=False))
+        while len(level) > 1:  # an odd one out goes up a level as it is
+            merged = side_by_side(lambda one, two: one.merge(two), zip(level[::2], level[1::2], strict=False))
+            level = merged + level[2 * len(merged) :]
+        names = copy.copy(self)
+        check_rows(names, X, reset=True)  # the names of columns
+        self.__dict__ = vars(names) | {name: value for name, value in vars(level[0]).items() if name in LEARNT}
+        return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
@@ -439,8 +469,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         if not other.__sklearn_is_fitted__():
             return self
         if not self.__sklearn_is_fitted__():
-            keep = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure", "n_features_in_")
-            self.__dict__.update({k: v for k, v in vars(other).items() if k in (*keep, "feature_names_in_")})
+            keep = (*LEARNT, "n_features_in_", "feature_names_in_")
+            self.__dict__.update({k: v for k, v in vars(other).items() if k in keep})
             return self
         one, two = (Unread(each._state, each._queue, each._tail) for each in (self, other))
         with one_blas_thread():
@@ -448,6 +478,21 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         self._tail, self._cached = 1.0, None
         self._n_seen, self._single = self._n_seen + other._n_seen, self._single and other._single
         return self
+
+    def split(self, k: int) -> list[Self]:
+        """Return k sketches for parts of the rows to come, which are to be merged; what was seen is in the first.
+
+        Those that draw random numbers draw different ones. Rows that fade or leave come in an order and have no parts.
+        """
+        k = check_integer("k", k, 1)
+        self._check_parameters()
+        if self.decay != 1.0 or hasattr(self, "window"):
+            raise ValueError("Rows that fade or leave come in an order: they cannot be sketched in parts side by side.")
+        parts = [copy.copy(self), *(clone(self) for _ in range(k - 1))]
+        for i, part in enumerate(parts):
+            if hasattr(self, "random_state"):
+                part.random_state = seed_of_part(self.random_state, i)
+        return parts
 
     def __add__(self, other: Any) -> Self:
         """Return a new sketch of what both have seen."""

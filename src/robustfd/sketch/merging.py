@@ -1,19 +1,17 @@
-"""Merging many sketches."""
+"""Merging many sketches, or models."""
 
 import copy
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from robustfd.sketch._base import BaseSketch
-
-Sketch = TypeVar("Sketch", bound=BaseSketch)
+Sketch = TypeVar("Sketch", bound=Any)  # whatever has `merge`: sketches, learners and estimators
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
-    """Return a new sketch of all that the given ones have seen, merged as a balanced tree.
+    """Return a new sketch, or model, of all that the given ones have seen, merged as a balanced tree.
 
     The promises hold whatever the tree; a balanced one keeps the number of shrinks a row goes through small.
-    The sketches handed in are not changed.
+    What is handed in is not changed.
 
     Examples
     --------
@@ -24,14 +22,14 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
     >>> whole.n_samples_seen_
     600
     """
-    if isinstance(sketches, BaseSketch):
-        raise TypeError("merge takes a list of sketches, got a single one.")
+    if hasattr(sketches, "merge"):
+        raise TypeError(f"merge takes a list of sketches or models, got a single one: {sketches!r:.60}.")
     level = [copy.copy(sketch) for sketch in sketches]
     if not level:
-        raise ValueError("merge needs at least one sketch, got none.")
+        raise ValueError("merge needs at least one sketch or model, got none.")
     for sketch in level:
         if not hasattr(sketch, "merge"):
-            raise TypeError(f"merge takes sketches, got {sketch!r}.")
+            raise TypeError(f"merge takes sketches or models, got {sketch!r}.")
     while len(level) > 1:
         # An odd one out goes up a level as it is.
         pairs = [one.merge(two) for one, two in zip(level[::2], level[1::2], strict=False)]

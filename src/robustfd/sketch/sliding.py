@@ -118,7 +118,9 @@ class SlidingFrequentDirections(BaseSketch):
 
     # -- rows in
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
+    def fit(  # type: ignore[override]  # there are no jobs: rows that leave come in an order
+        self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None
+    ) -> Self:
         """Forget everything and sketch X.
 
         Parameters
