@@ -132,3 +132,12 @@ def test_threads_meet_in_one_model(meeting):
     script = Path(__file__).with_name("meeting_threads.py")
     done = subprocess.run([sys.executable, script, meeting], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
+
+
+def test_help_shows_the_parameters():
+    for name in rf.__all__:
+        kind = getattr(rf, name)
+        if isinstance(kind, type) and issubclass(kind, Guarded):
+            shown = inspect.signature(kind).parameters
+            assert list(shown) == list(inspect.signature(kind.__init__).parameters)[1:], name
+            assert "args" not in shown

@@ -70,6 +70,8 @@ class Guarded(_Locked):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # else it would be that of __new__
         for name in dir(cls):
             if name in SPECIAL or not name.startswith("_"):
                 found = inspect.getattr_static(cls, name)
