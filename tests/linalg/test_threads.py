@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.estimators import pca, ridge
+from robustfd.estimators import _analysis, pca, ridge
 from robustfd.linalg import threads
 from robustfd.sketch import _base, _engine, _entering, exact, oja, random_projection
 
@@ -61,7 +61,7 @@ def blas(monkeypatch):
     for module in (pca, ridge):
         for name in ("solve", "mahalanobis", "to_dense", "logdet"):
             blas.watch(monkeypatch, module.LowRankPlusIdentity, name)
-    blas.watch(monkeypatch, pca, "svd_flip")
+    blas.watch(monkeypatch, _analysis, "svd_flip")
     blas.watch(monkeypatch, ridge.Moments, "plus")
     return blas
 

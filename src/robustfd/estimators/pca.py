@@ -2,8 +2,6 @@
 
 import copy
 import warnings
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,74 +9,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.extmath import svd_flip
 from sklearn.utils.validation import check_array, validate_data
 
 from robustfd._container import Document, Tensors
 from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
+from robustfd.estimators._analysis import Analysis
 from robustfd.estimators._ritz import Ritz, ritz_pass
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
-from robustfd.sketch._base import View, padded
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
 
 Floats = NDArray[np.float64]
 SPARE = 50  # rows of the sketch beyond twice the components
 UNKNOWN = 25  # components that the sketch is made for if their number is not known beforehand
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The principal components as of some moment; scatters are variances times n - 1."""
-
-    view: View
-    ritz: Ritz | None
-    late: bool  # whether the directions are those of the second rule
-    k: int
-    scatter: Floats  # along each component
-    lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
-    upper: Floats
-    certain: float  # what all components together certainly explain
-
-    @classmethod
-    def of(cls, sketch: Any, ritz: Ritz | None, wanted: Any) -> "Analysis":
-        """Return the analysis of what a sketch has seen; `wanted` is k, a share of the variance, or None for all."""
-        view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
-        values = view.eigenvalues if ritz is None else ritz.values
-        k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
-        lower, upper = sketch._brackets(view, k + 1)
-        certain, late = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_knows_more(k)
-        if isinstance(view, TwoSidedView) and late:
-            certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)
-        if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
-            certain = np.maximum(ritz.values - ritz.rounding, 0.0)
-            lower = np.maximum(lower, padded(certain, k + 1))
-            upper = np.maximum(upper, lower)
-        missing = view.alpha if ritz is None else 0.0  # the scatter in directions that the sketch does not know
-        scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
-        return cls(view, ritz, late, k, scatter, lower, upper, float(certain[:k].sum()))
-
-    @cached_property
-    def directions(self) -> Floats:
-        """The components, signs as scikit-learn has them."""
-        with one_blas_thread():
-            if isinstance(self.view, TwoSidedView) and self.ritz is not None:
-                v = self.ritz.directions(self.view, self.k)
-            elif isinstance(self.view, TwoSidedView) and self.late:
-                v = self.view.upper_form()[: self.k]
-            else:
-                v = self.view.components[: self.k]
-            return np.asarray(svd_flip(None, _completed(v, self.k).copy(), u_based_decision=False)[1])
-
-    @property
-    def excess(self) -> float:
-        """By how much the squared error of the projection can at most be above the least that is possible."""
-        return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
 
 
 class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstimator):
@@ -519,21 +467,3 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood of the rows of X."""
         return float(np.mean(self.score_samples(X)))
-
-
-def _count(values: Floats, total: float, share: float | None) -> int:
-    """Return how many of the values it takes to explain more than this share of the total; all without a share."""
-    if share is None or not total > 0:
-        return len(values)
-    return min(len(values), int(np.searchsorted(np.cumsum(values), share * total, side="right")) + 1)
-
-
-def _completed(v: Floats, k: int) -> Floats:
-    """Return k orthonormal rows of which the first are v."""
-    while len(v) < k:
-        row = np.zeros(v.shape[1])
-        row[np.argmin(np.einsum("ij,ij->j", v, v))] = 1.0  # at least 1 - len(v) / d of it is outside the span
-        for _ in range(2):
-            row -= (v @ row) @ v
-        v = np.vstack([v, row / np.linalg.norm(row)])
-    return v
