@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sklearn.base import clone
 import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 from tests.estimators.online_faces import FACES, assert_same, stream, targets
+
+OLD = Path(__file__).parents[1] / "data" / "v1-learners"
 
 
 def learnt(model, X, y):
@@ -224,3 +227,31 @@ def test_merged_parts_of_a9a_are_as_good_as_one_pass(a9a):
         for i, part in enumerate(SketchedNewtonClassifier().split(8))
     )
     assert merged.score(X[test], y[test]) > alone.score(X[test], y[test]) - 0.004
+
+
+def test_files_written_before_there_were_parts_have_all_of_the_prior():
+    found = [robustfd.load(path) for path in sorted(OLD.glob("untuned*.rfd"))]
+    assert len(found) > 3
+    assert [model.share_ for model in found] == [1.0] * len(found)
+
+
+def test_a_model_that_grew_beyond_two_memories_is_loaded(tmp_path):
+    model, rng = SketchedNewtonRegressor(), np.random.default_rng(0)
+    for width in (40, 90):
+        for _ in range(120):
+            columns, values = np.sort(rng.choice(width, 5, replace=False)), rng.standard_normal(5)
+            model.learn_one((columns, values), float(values.sum()))
+    assert model.hessian_ == "exact"
+    model.save(tmp_path / "grown.rfd")
+    np.testing.assert_array_equal(robustfd.load(tmp_path / "grown.rfd").coef_, model.coef_)
+
+
+@pytest.mark.parametrize("name", ["kept.y", "aside.y"])
+def test_a_row_of_no_class_in_a_file_is_noticed(name):
+    X, y = stream(n=200)
+    part = SketchedNewtonClassifier().split(2)[0]
+    part = learnt(part, X[:20] if name == "kept.y" else X, y[:20] if name == "kept.y" else y)
+    rows = part._model.kept if name == "kept.y" else part._model.aside
+    rows[0][1][0] = 3.0
+    with pytest.raises(robustfd.SnapshotError, match="of no class"):
+        SketchedNewtonClassifier.from_bytes(part.to_bytes())

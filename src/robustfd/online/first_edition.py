@@ -17,7 +17,7 @@ from robustfd.online import columns, feature_stats
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.sparse_basis import unpack_columns
 from robustfd.online.untuned import FIRST, FIRST_LOOK, UntunedState
-from robustfd.online.untuned_snapshot import unpack_rows
+from robustfd.online.untuned_snapshot import require_targets, unpack_rows
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +61,7 @@ def unpack(
     first = 4 * (r + 1)
     if seen < first:
         kept = _kept(parts, seen, n - 1, sparse)
+        require_targets([kept], 0 if loss is not None else max(outputs, 2))
         if 0 < seen < FIRST:
             state.kept = [kept]
     parts.close()

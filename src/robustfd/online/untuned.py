@@ -19,6 +19,7 @@ from robustfd.online.untuned_snapshot import (
     as_numbers,
     joined,
     pack_rows,
+    require_targets,
     unpack_features,
     unpack_mixture,
     unpack_rows,
@@ -541,6 +542,7 @@ class UntunedState:
             state.kept = [unpack_rows(parts, "kept", state.seen, d)]
         if parts.has("aside.y"):
             state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
+        require_targets([*state.kept, *state.aside], 0 if state.loss is not None else max(outputs, 2))
         parts.close()
         state.make_room()
         return state

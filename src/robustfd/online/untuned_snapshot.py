@@ -81,6 +81,13 @@ def pack_rows(name: str, x: Any, y: Floats, weight: Floats) -> dict[str, Any]:
     return {f"{name}.{part}": array for part, array in parts.items()}
 
 
+def require_targets(kept: list[tuple[Any, Floats, Floats]], classes: int) -> None:
+    """Raise unless the targets of rows that were kept are those of so many classes; of numbers any will do."""
+    for _, y, _ in kept:
+        if classes and not np.isin(y, np.arange(classes)).all():
+            raise ValueError("a row that was kept is of no class")
+
+
 def unpack_rows(parts: Any, name: str, n: int, d: int) -> tuple[Any, Floats, Floats]:
     """Take rows that were kept out of a file."""
     y, weight, entries = (
