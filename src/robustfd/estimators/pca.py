@@ -77,11 +77,11 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components_, n_features)
+    components_ : ndarray of shape (k, n_features)
         Orthonormal rows; the entry of largest absolute value in each is positive. If fewer than
         `n_components` directions were seen, others orthogonal to them follow.
-    explained_variance_ : ndarray of shape (n_components_,)
-    explained_variance_interval_ : ndarray of shape (n_components_, 2)
+    explained_variance_ : ndarray of shape (k,)
+    explained_variance_interval_ : ndarray of shape (k, 2)
         The variance of the i-th principal component of the exact covariance is certainly between these two.
     explained_variance_error_bound_ : float
         No explained variance is further than this from that of the exact covariance.
@@ -91,9 +91,9 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     subspace_error_bound_ : float
         A bound on ||sin Theta||_F, Theta the angles between the span of `components_` and that of the first k
         principal components: 0 if they are the same. It is at most sqrt(min(k, d - k)), which says nothing.
-    explained_variance_ratio_ : ndarray of shape (n_components_,)
+    explained_variance_ratio_ : ndarray of shape (k,)
         Explained variances divided by the exact total variance.
-    singular_values_ : ndarray of shape (n_components_,)
+    singular_values_ : ndarray of shape (k,)
         The square roots of explained variances times n - 1.
     noise_variance_ : float
         The variance that is not explained, over the d - k directions that are left (Tipping and Bishop 1999);
