@@ -150,6 +150,24 @@ def test_all_kinds_of_collections_give_the_same_model(rows):
         np.testing.assert_allclose(on_dask.transform(pca, wide).compute(), pca.transform(x))
 
 
+def test_estimators_over_sketches_are_those_of_one_machine(rows):
+    x = rows[0]
+    target = x[:, 0] + 2.0
+    with dask.config.set(scheduler="synchronous"):
+        for estimator, y, method in (
+            (robustfd.SketchedPCA(2, sketch_size=8), None, "transform"),
+            (robustfd.SketchedRidge(sketch_size=20), target, "predict"),
+            (robustfd.MahalanobisDetector(sketch_size=20), None, "predict"),
+            (robustfd.RFDSONRegressor(), target, "predict"),
+        ):
+            targets = None if y is None else cut(y, 7)
+            here = merged_here(estimator, cut(x, 7), targets)
+            made = on_dask.fit(estimator, as_array(x, 7), y)
+            found = getattr(on_dask, method)(made, as_array(x, 7)).compute()
+            np.testing.assert_allclose(found, getattr(here, method)(x), rtol=1e-9, atol=1e-9)
+            assert made.n_samples_seen_ == 1500
+
+
 def test_bags_of_dicts_and_of_sparse_rows(rows):
     items = [{"kind": "ab"[i % 2], "size": float(i)} for i in range(40)]
     labels = [i % 2 for i in range(40)]

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 
+from robustfd._jobs import seed_of_part
 from robustfd._validation import check_integer
 from robustfd.sketch import RobustFrequentDirections, SlidingFrequentDirections, merge
 from robustfd.sketch._base import BaseSketch
@@ -41,7 +42,7 @@ class Plan:
             self._begin = self._begin.split(self.partitions)[0]  # all are the same
         self._seed: int | None = None
         if isinstance(estimator, BaseSketch) and hasattr(estimator, "random_state"):
-            self._seed = int(np.random.SeedSequence(_entropy(estimator.random_state)).generate_state(1)[0])
+            self._seed = _seed_of(estimator.random_state)
 
     @property
     def levels(self) -> list[int]:
@@ -57,7 +58,7 @@ class Plan:
             return self._begin.split(self.partitions)[i]
         model = copy.copy(self._begin)
         if self._seed is not None:  # random numbers of its own
-            model.random_state = int(np.random.SeedSequence((self._seed, i)).generate_state(1)[0])
+            model.random_state = seed_of_part(self._seed, i)
         return model
 
     def learn(self, i: int, blocks: Iterable[tuple[Any, Any, Any]], classes: Any = None) -> Any:
@@ -159,8 +160,9 @@ def _check_lengths(x: Any, y: Any, weight: Any) -> None:
             raise ValueError(f"{name} has {len(value)} rows in a partition where X has {x.shape[0]}.")
 
 
-def _entropy(random_state: Any) -> Any:
+def _seed_of(random_state: Any) -> int:
     """Return a whole number for a seed, drawn now if there is none, so that a task that is run again does the same."""
-    if random_state is None or isinstance(random_state, int | np.integer):
-        return random_state
-    return int(check_random_state(copy.deepcopy(random_state)).randint(2**31))
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    random = np.random.RandomState() if random_state is None else check_random_state(copy.deepcopy(random_state))
+    return int(random.randint(2**31))
