@@ -5,9 +5,11 @@ import sys
 from benchmarks import (
     big_file,
     command_line,
+    distributed,
     drift,
     many,
     online_speed,
+    partitions,
     pca,
     reading,
     sketch_speed,
@@ -35,6 +37,8 @@ CASES = {
     "price": command_line.price,
     "big_file": big_file.big_file,
     "reading": reading.reading,
+    "distributed": distributed.distributed,
+    "partitions": partitions.partitions,
 }
 
 

@@ -63,6 +63,17 @@ def test_river_is_a_room_that_needs_an_extra():
     assert "ImportError: robustfd.river needs River" in done.stderr
 
 
+@pytest.mark.parametrize("module, engine, extra", [("dask", "dask.array", "dask"), ("spark", "pyspark", "spark")])
+def test_engines_need_an_extra(module, engine, extra):
+    run("import sys, robustfd; assert robustfd.distributed; assert not {'dask', 'pyspark'} & set(sys.modules)")
+    lost = f"import sys; sys.modules[{engine!r}] = None; import robustfd; robustfd.distributed.{module}"
+    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False)
+    assert (
+        f"ImportError: robustfd.distributed.{module} needs {extra.title()}: pip install 'robustfd[{extra}]'"
+        in done.stderr
+    )
+
+
 def test_all_is_every_extra_of_users():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

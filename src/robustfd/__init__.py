@@ -99,4 +99,4 @@ __all__ = [
     "spectral_optimum",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES, rooms=_ROOMS, extras=("river",))
+__getattr__, __dir__ = lazily(__name__, _HOMES, rooms=_ROOMS, extras=("river", "distributed"))

@@ -134,6 +134,20 @@ def load_with_notes(path: Any) -> tuple[Any, dict[str, Any]]:
     return Saved._from_bytes(read(path))
 
 
+def parameters_as_json(thing: Saved) -> str:
+    """Return the class and the parameters of what can be saved, without any rows."""
+    return json.dumps({"kind": type(thing).__name__, "params": thing._saved_params()})
+
+
+def without_rows(text: str) -> Any:
+    """Return what `parameters_as_json` was called with, before its first row."""
+    document = json.loads(text)
+    found = _find(document["kind"])
+    if found is None:
+        raise ValueError(f"This version of robustfd does not know a {document['kind']!r}.")
+    return found._from_params(document["params"])
+
+
 def _find(kind: str) -> type[Saved] | None:
     """Return the class of this name, if there is one; the module that it lives in may not be imported yet."""
     package = import_module("robustfd")

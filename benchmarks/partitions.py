@@ -1,0 +1,125 @@
+"""A simulation of up to 16,384 partitions: how certificate, true error and accuracy move with the tree of merges.
+
+`python -m benchmarks.partitions` draws docs/scaling.png. The rows are fixed, so that more partitions are smaller ones.
+"tree" is the balanced one that both engines use; its fan-in decides who merges what, but for powers of two not in
+which order, and so not the result. "tree of 10" is one whose fan-in is none, and "chain" merges one after the other.
+"""
+
+import copy
+import sys
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import robustfd
+from benchmarks.common import report
+from robustfd.distributed._plan import Plan
+
+SKETCH_ROWS, SKETCH_FEATURES = 2**17, 64
+LEARN_ROWS, LEARN_FEATURES, TEST_ROWS = 2**17, 20, 50_000
+PARTITIONS = (1, 8, 64, 512, 4096, 16_384)
+MOST_OTHERS = 4096  # of the learner's partitions in the other shapes, whose merges take long
+PICTURE = Path(__file__).parents[1] / "docs" / "scaling.png"
+
+
+def in_tree(fan_in: int) -> Callable[[Plan, list[Any]], Any]:
+    """Return the function that merges the models of partitions as a tree."""
+
+    def merge(plan: Plan, models: list[Any]) -> Any:
+        for level, nodes in enumerate(plan.levels[1:], 1):
+            groups = [models[i : i + fan_in] for i in range(0, len(models), fan_in)]
+            models = [plan.merge(level, j, dict(enumerate(groups[j], j * fan_in))) for j in range(nodes)]
+        return plan.finish(models[0])
+
+    return merge
+
+
+def in_chain(plan: Plan, models: list[Any]) -> Any:
+    """Merge the models of partitions one after the other."""
+    return plan.finish(reduce(lambda one, two: one.merge(two), models[1:], copy.copy(models[0])))
+
+
+SHAPES = {"tree, fan-in 2, 8 or 64": (8, in_tree(8)), "tree of 10": (10, in_tree(10)), "chain": (8, in_chain)}
+
+
+def sketch_errors(k: int, shape: str) -> tuple[float, float]:
+    """Return certificate and true error, divided by ||A'A||_2, after k partitions."""
+    rng = np.random.default_rng(0)
+    spectrum = 1.0 / np.sqrt(np.arange(1, SKETCH_FEATURES + 1))
+    x = rng.standard_normal((SKETCH_ROWS, SKETCH_FEATURES)) * spectrum
+    fan_in, merge = SHAPES[shape]
+    plan = Plan(robustfd.RobustFrequentDirections(16), k, fan_in=fan_in)
+    sketch = merge(plan, [plan.learn(i, [(part, None, None)]) for i, part in enumerate(np.array_split(x, k))])
+    gram = x.T @ x
+    error = np.linalg.norm(gram - sketch.second_moment() @ np.eye(SKETCH_FEATURES), 2)
+    largest = np.linalg.norm(gram, 2)
+    assert error <= sketch.error_bound_
+    return sketch.error_bound_ / largest, float(error / largest)
+
+
+def learner_error(k: int, shape: str) -> float:
+    """Return the share of test rows that are judged wrongly after k partitions."""
+    rng = np.random.default_rng(1)
+    scales = np.exp(rng.uniform(-2, 2, LEARN_FEATURES))
+    x = rng.standard_normal((LEARN_ROWS + TEST_ROWS, LEARN_FEATURES)) * scales
+    margin = (x / scales) @ rng.standard_normal(LEARN_FEATURES)
+    y = (margin + 2.0 * rng.logistic(size=len(margin)) > 0).astype(int)
+    fan_in, merge = SHAPES[shape]
+    plan = Plan(robustfd.SketchedNewtonClassifier(), k, fan_in=fan_in)
+    parts = np.array_split(np.arange(LEARN_ROWS), k)
+    model = merge(plan, [plan.learn(i, [(x[part], y[part], None)], [0, 1]) for i, part in enumerate(parts)])
+    return float((model.predict(x[LEARN_ROWS:]) != y[LEARN_ROWS:]).mean())
+
+
+def partitions(most: int = PARTITIONS[-1]) -> None:
+    """Run the simulation, report it and draw it."""
+    found: dict[tuple[str, str], list[float]] = {}
+    counts = [k for k in PARTITIONS if k <= most]
+    for shape in SHAPES:
+        for k in counts:
+            certificate, error = sketch_errors(k, shape)
+            found.setdefault((shape, "certificate"), []).append(certificate)
+            found.setdefault((shape, "true error"), []).append(error)
+            slow = k > MOST_OTHERS and shape != next(iter(SHAPES))
+            found.setdefault((shape, "test errors"), []).append(np.nan if slow else learner_error(k, shape))
+            print(
+                f"{shape}, {k} partitions: {[values[-1] for (s, _), values in found.items() if s == shape]}", flush=True
+            )
+    rows = [
+        {"what": f"{what}, {shape}, {k} partitions", "value": value}
+        for (shape, what), values in found.items()
+        for k, value in zip(counts, values, strict=True)
+    ]
+    report("partitions", rows)
+    draw(counts, found)
+
+
+def draw(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
+    """Draw what was found."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    colours = dict(zip(SHAPES, ("C0", "C2", "C3"), strict=True))
+    for (shape, what), values in found.items():
+        left = what != "test errors"
+        style = {"linestyle": "--" if what == "true error" else "-", "marker": "o", "markersize": 3.5}
+        label = f"{what}, {shape}" if left else shape
+        scale = 1.0 if left else 100.0
+        axes[0 if left else 1].plot(counts, scale * np.array(values), color=colours[shape], label=label, **style)
+    rows = f"{SKETCH_ROWS:,} rows"
+    axes[0].set(title=f"Sketch of 16 rows, {rows} of {SKETCH_FEATURES} features", ylabel="error over $\\|A'A\\|_2$")
+    axes[1].set(title=f"Untuned learner, {rows} of {LEARN_FEATURES} features", ylabel="wrong of the test rows, %")
+    for ax in axes:
+        ax.set_xscale("log", base=2)
+        ax.set(xlabel="partitions", ylim=(0, None) if ax is axes[0] else None)
+        ax.legend(frameon=False, fontsize=8)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(PICTURE, dpi=130)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    partitions(*(int(argument) for argument in sys.argv[1:]))

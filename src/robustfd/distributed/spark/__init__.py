@@ -1,0 +1,44 @@
+"""Sketches and learners over Spark's DataFrames. Needs Spark 4 and Java 17: ``pip install 'robustfd[spark]'``.
+
+Every partition is learnt by one task (`mapInArrow`), which gives a snapshot of its model. Snapshots are merged as a
+tree, `fan_in` at a time, and only the last one goes to the driver. Tasks are functions of a plan and of the rows of
+their partition, with no state of their own. So a partition that is computed again, after a failure, counts once.
+
+Rows are the numeric columns of a DataFrame, an array column or a vector column, whose sparse vectors stay sparse.
+`RobustfdEstimator` and `RobustfdModel` are the same as stages of a `pyspark.ml.Pipeline`, and `StreamingFit` learns a
+stream by `foreachBatch`.
+"""
+
+from typing import TYPE_CHECKING
+
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("robustfd.distributed.spark needs Spark: pip install 'robustfd[spark]'") from error
+
+from robustfd._lazy import lazily
+
+if TYPE_CHECKING:
+    from robustfd.distributed.spark.frames import fit, partial_fit, predict, predict_proba, sketch, transform
+    from robustfd.distributed.spark.ml import RobustfdEstimator, RobustfdModel
+    from robustfd.distributed.spark.streaming import StreamingFit
+
+__all__ = [
+    "RobustfdEstimator",
+    "RobustfdModel",
+    "StreamingFit",
+    "fit",
+    "partial_fit",
+    "predict",
+    "predict_proba",
+    "sketch",
+    "transform",
+]
+
+_HOMES = {
+    "frames": ("fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"),
+    "ml": ("RobustfdEstimator", "RobustfdModel"),
+    "streaming": ("StreamingFit",),
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,0 +1,131 @@
+"""Columns of Spark's DataFrames as rows, targets and weights: which they are, and how batches become arrays."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from pyspark.ml.linalg import SparseVector, VectorUDT
+from pyspark.sql.types import ArrayType, BooleanType, NumericType
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are the rows, the targets and the weights."""
+
+    features: tuple[str, ...]
+    kind: str  # "numbers", "array" or "vector"
+    sparse: bool | None  # whether rows become sparse; None leaves it to the vectors of each batch
+    label: str | None = None
+    weight: str | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """The names of all of them."""
+        return [*self.features, *(name for name in (self.label, self.weight) if name is not None)]
+
+    def read(self, batch: Any) -> tuple[Any, Any, Any]:
+        """Return rows, targets and weights of a batch."""
+        x = self.rows(batch)
+        y = None if self.label is None else _values(batch, self.label)
+        weight = None if self.weight is None else _numbers(self.weight, _column(batch, self.weight))
+        return x, y, weight
+
+    def rows(self, batch: Any) -> Any:
+        """Return the rows of a batch."""
+        if self.kind == "numbers":
+            # Outside Arrow's own memory, where a value that is not there is NaN.
+            return np.column_stack([_numbers(name, _column(batch, name)) for name in self.features])
+        (name,) = self.features
+        column = _column(batch, name)
+        if column.null_count:
+            raise ValueError(f"The column {name!r} has {column.null_count} rows without a vector; drop them first.")
+        x = _of_lists(name, column) if self.kind == "array" else _of_vectors(name, column)
+        if self.sparse is None or self.sparse == sp.issparse(x):
+            return x
+        return sp.csr_array(x) if self.sparse else x.toarray()
+
+
+def columns_of(df: Any, features: Any, label: str | None, weight: str | None, sparse: bool | None) -> Columns:
+    """Return the columns that were named, or else those that there are: "features", or all numeric ones."""
+    types = {field.name: field.dataType for field in df.schema.fields}
+    if features is None:
+        numeric = (name for name, kind in types.items() if isinstance(kind, NumericType | BooleanType))
+        features = ["features"] if "features" in types else [n for n in numeric if n not in (label, weight)]
+    names = (features,) if isinstance(features, str) else tuple(features)
+    if not names:
+        raise ValueError("There are no columns of numbers to learn; name the features.")
+    for name in (*names, label, weight):
+        if name is not None and name not in types:
+            raise ValueError(f"There is no column {name!r}; there are {', '.join(types)}.")
+    kinds = {_kind(name, types[name]) for name in names}
+    if len(kinds) > 1 or (len(names) > 1 and kinds != {"numbers"}):
+        raise ValueError(f"features must be columns of numbers, or one column of arrays or vectors, got {names}.")
+    (kind,) = kinds
+    return Columns(names, kind, sparse if kind == "vector" else bool(sparse), label, weight)
+
+
+def with_known_form(columns: Columns, df: Any) -> Columns:
+    """Return columns that know whether rows are sparse: as the first vector is, unless it was said."""
+    if columns.sparse is not None:
+        return columns
+    first = df.select(*columns.features).head(1)
+    sparse = bool(first) and isinstance(first[0][0], SparseVector)
+    return Columns(columns.features, columns.kind, sparse, columns.label, columns.weight)
+
+
+def _kind(name: str, type_: Any) -> str:
+    if isinstance(type_, NumericType | BooleanType):
+        return "numbers"
+    if isinstance(type_, ArrayType) and isinstance(type_.elementType, NumericType):
+        return "array"
+    if isinstance(type_, VectorUDT):
+        return "vector"
+    raise ValueError(f"The column {name!r} is of type {type_.simpleString()}: neither numbers, arrays nor vectors.")
+
+
+def _column(batch: Any, name: str) -> Any:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _numbers(name: str, values: Any) -> Any:
+    return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+
+
+def _values(batch: Any, name: str) -> Any:
+    """Return labels or numbers."""
+    column = _column(batch, name)
+    if column.null_count:
+        raise ValueError(f"The column {name!r} has {column.null_count} rows without a value; drop them first.")
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _of_lists(name: str, column: Any) -> Any:
+    """Return lists of numbers, all of one length, as dense rows."""
+    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise ValueError(f"The column {name!r} has rows of different lengths, {lengths[0]} to {lengths[-1]}.")
+    return _numbers(name, column.flatten()).reshape(len(column), -1)
+
+
+def _of_vectors(name: str, column: Any) -> Any:
+    """Return vectors as dense rows if all of them are dense, and otherwise as sparse rows."""
+    kind, size, indices, values = column.flatten()
+    dense = kind.to_numpy(zero_copy_only=False) == 1
+    lengths = values.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    widths = np.where(dense, lengths, np.nan_to_num(size.cast(pa.float64()).to_numpy(zero_copy_only=False)))
+    if len(np.unique(widths)) > 1:
+        raise ValueError(f"The column {name!r} has vectors of different sizes, {widths.min():g} to {widths.max():g}.")
+    data, d = _numbers(name, values.flatten()), int(widths[0]) if len(widths) else 0
+    if dense.all():
+        return data.reshape(len(column), d)
+    places = np.empty(len(data), np.int32)
+    of_dense = np.repeat(dense, lengths)
+    places[of_dense] = np.tile(np.arange(d, dtype=np.int32), int(dense.sum()))
+    places[~of_dense] = indices.flatten().to_numpy(zero_copy_only=False)
+    return sp.csr_array((data, places, np.append(0, np.cumsum(lengths))), shape=(len(column), d))

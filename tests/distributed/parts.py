@@ -1,0 +1,56 @@
+"""What the tests of both engines share: rows in partitions of all sizes, and the error that a certificate bounds."""
+
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+
+import robustfd
+
+
+def sizes(n, k):
+    """Return the sizes of k partitions of n rows: if k > 2, the second is empty and the last has a single row."""
+    if k <= 2:
+        return np.diff(np.linspace(0, n, k + 1).astype(int)).tolist()
+    first, *others = np.diff(np.linspace(0, n - 1, k - 1).astype(int)).tolist()
+    return [first, 0, *others, 1]
+
+
+def cut(x, k):
+    """Return x in k partitions."""
+    return [x[a:b] for a, b in pairwise(np.cumsum([0, *sizes(x.shape[0], k)]))]
+
+
+def merged_here(estimator, blocks, targets=None, classes=None):
+    """Return the model of partitions that are learnt and merged one after the other, by public names only."""
+    k = len(blocks)
+    parts = estimator.split(k) if hasattr(estimator, "split") else [robustfd_copy(estimator) for _ in range(k)]
+    for i, part in enumerate(parts):
+        if blocks[i].shape[0] and targets is None:
+            part.partial_fit(blocks[i])
+        elif blocks[i].shape[0]:
+            part.partial_fit(blocks[i], targets[i], **({} if classes is None else {"classes": classes}))
+    return robustfd.merge(parts)
+
+
+def robustfd_copy(estimator):
+    return type(estimator)(**estimator.get_params())
+
+
+def true_error(sketch, x):
+    """Return ||A'A + alpha0 I - second_moment()||_2."""
+    a = x.toarray() if sp.issparse(x) else x
+    gram = a.T @ a + sketch.alpha0 * np.eye(a.shape[1])
+    return np.abs(np.linalg.eigvalsh(gram - sketch.second_moment() @ np.eye(a.shape[1]))).max()
+
+
+def assert_same(made, here):
+    """Assert that two models are the same but for rounding: arrays that were sent may lie otherwise in memory."""
+    assert made.n_samples_seen_ == here.n_samples_seen_
+    if hasattr(here, "coef_"):
+        np.testing.assert_allclose(made.coef_, here.coef_, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(made.progressive_loss_, here.progressive_loss_, rtol=1e-9)
+        return
+    one, two = (each.second_moment() @ np.eye(each.n_features_in_) for each in (made, here))
+    np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max())
+    np.testing.assert_allclose(made.error_bound_, here.error_bound_, rtol=1e-6)

@@ -1,0 +1,114 @@
+"""The tree of merges and the checks that both engines share, without an engine."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import robustfd
+from robustfd.distributed._plan import Plan, as_sketch, check_estimator, check_targets
+from tests.distributed.parts import cut, merged_here
+
+
+def run(plan, blocks, *, leave_out_empty=False, **more):
+    """Return the model of a plan, level by level."""
+    models = {i: plan.learn(i, [block], **more) for i, block in enumerate(blocks)}
+    if leave_out_empty:
+        models = {i: model for i, model in models.items() if model.__sklearn_is_fitted__()}
+    for level, nodes in enumerate(plan.levels[1:] or [1], 1):
+        below = range(plan.levels[level - 1])
+        groups = [{j: models[j] for j in below if j in models and j // plan.fan_in == node} for node in range(nodes)]
+        models = {node: plan.merge(level, node, group) for node, group in enumerate(groups)}
+        if leave_out_empty:
+            models = {i: model for i, model in models.items() if model.__sklearn_is_fitted__()}
+    return plan.finish(models[0])
+
+
+@given(st.integers(1, 40), st.sampled_from([2, 4, 8, 16]), st.integers(0, 2**31))
+def test_the_tree_is_that_of_merge_for_powers_of_two(k, fan_in, seed):
+    x = np.random.default_rng(seed).standard_normal((60, 7))
+    blocks, sketch = cut(x, k), robustfd.RobustFrequentDirections(4)
+    made = run(Plan(sketch, k, fan_in=fan_in), [(block, None, None) for block in blocks])
+    assert made.to_bytes() == merged_here(sketch, blocks).to_bytes()
+    assert made.n_samples_seen_ == 60 and not sketch.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize("fan_in", [2, 3, 8])
+def test_partitions_that_report_nothing_are_as_those_that_are_empty(fan_in):
+    rng = np.random.default_rng(0)
+    x, k = rng.standard_normal((300, 5)), 20
+    y = x[:, 0] > 0
+    blocks = [(x[i : i + 60], y[i : i + 60], None) for i in range(0, 300, 60)]
+    blocks = blocks[:2] + [(x[:0], y[:0], None)] * (k - 5) + blocks[2:]
+    plan = Plan(robustfd.SketchedNewtonClassifier(), k, fan_in=fan_in)
+    made, other = (run(plan, blocks, classes=[False, True], leave_out_empty=each) for each in (False, True))
+    assert made.share_ == pytest.approx(1.0) == pytest.approx(other.share_)
+    np.testing.assert_allclose(made.coef_, other.coef_, rtol=1e-9)
+    assert made.n_samples_seen_ == 300
+
+
+def test_a_task_that_is_run_again_gives_the_same_model():
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    for sketch in (robustfd.RobustFrequentDirections(4), robustfd.RandomProjectionSketch(4)):
+        plan = Plan(sketch, 3)
+        assert plan.learn(1, [(x, None, None)]).to_bytes() == plan.learn(1, [(x, None, None)]).to_bytes()
+
+
+def test_partitions_draw_random_numbers_of_their_own():
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    plan = Plan(robustfd.RandomProjectionSketch(4, random_state=5), 2)
+    one, two = (plan.learn(i, [(x, None, None)]) for i in range(2))
+    assert not np.array_equal(one.sketch_, two.sketch_)
+    made = plan.finish(plan.merge(1, 0, {0: one, 1: two}))
+    assert made.random_state == 5 and made.n_samples_seen_ == 100
+
+
+def test_weights_of_zero_are_as_no_rows():
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    plan = Plan(robustfd.RobustFrequentDirections(4), 2)
+    assert not plan.learn(0, [(x, None, np.zeros(50))]).__sklearn_is_fitted__()
+    weight = (np.arange(50) < 20) * 2.0
+    some = plan.learn(0, [(x, None, weight)])
+    assert (
+        some.to_bytes() == robustfd.RobustFrequentDirections(4).fit(x[:20], sample_weight=np.full(20, 2.0)).to_bytes()
+    )
+    with pytest.raises(ValueError, match="sample_weight has 3 rows in a partition where X has 50"):
+        plan.learn(0, [(x, None, np.ones(3))])
+
+
+def test_going_on_keeps_what_was_learnt():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 5))
+    y = (x[:, 0] > 0) * 1
+    before = robustfd.RobustFrequentDirections(8).fit(x[:100])
+    saved = before.to_bytes()
+    blocks = [(x[100:200], None, None), (x[200:], None, None)]
+    after = run(Plan(before, 2, anew=False), blocks)
+    assert after.n_samples_seen_ == 400 and before.to_bytes() == saved
+    assert run(Plan(before, 2), blocks).n_samples_seen_ == 300  # anew
+    learner = robustfd.SketchedNewtonClassifier().fit(x[:200], y[:200])
+    blocks = [(x[200:300], y[200:300], None), (x[300:], y[300:], None)]
+    after = run(Plan(learner, 2, anew=False), blocks, classes=[0, 1])
+    assert after.n_samples_seen_ == 400 and learner.n_samples_seen_ == 200
+
+
+def test_what_cannot_be_learnt_in_parts_is_refused():
+    with pytest.raises(TypeError, match="got the class RobustFrequentDirections"):
+        check_estimator(robustfd.RobustFrequentDirections)
+    with pytest.raises(TypeError, match="that has partial_fit"):
+        check_estimator(3)
+    with pytest.raises(ValueError, match="A window needs all rows in their order"):
+        check_estimator(robustfd.SlidingFrequentDirections(10))
+    with pytest.raises(ValueError, match="SketchedNewtonClassifier needs targets"):
+        check_targets(robustfd.SketchedNewtonClassifier(), None, None)
+    with pytest.raises(ValueError, match="classes are for classifiers"):
+        check_targets(robustfd.RobustFrequentDirections(), None, [1, 2])
+    with pytest.raises(ValueError, match="fan_in must be at least 2, got 1"):
+        Plan(robustfd.RobustFrequentDirections(), 3, fan_in=1)
+    with pytest.raises(TypeError, match="sketch must be an integer"):
+        as_sketch("large")
+    plan = Plan(robustfd.RobustFrequentDirections(), 3)
+    with pytest.raises(ValueError, match="all 3 partitions are empty"):
+        plan.finish(copy.copy(plan.part(0)))
