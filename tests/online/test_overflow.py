@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 
@@ -72,6 +72,8 @@ CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_
 )
 @settings(max_examples=8, deadline=None)
 @given(calls=CALLS, seed=st.integers(0, 2**32 - 1))
+@example(calls=[(1, []), (1, [("weight", 308, 0)]), (5, [("weight", 308, 0)])], seed=0)
+@example(calls=[(11, []), (16, []), (1, [("x", 149, 1)]), (1, []), (9, [])], seed=625547)
 def test_a_call_is_learnt_or_changes_nothing(name, sparse, calls, seed):
     rng, model = np.random.default_rng(seed), clone(LEARNERS[name])
     stays = not name.startswith(("rp", "oja"))  # those may diverge on usual rows, too

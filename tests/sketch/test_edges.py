@@ -96,7 +96,7 @@ def test_paths_are_named_in_errors(tmp_path):
 def test_merge_takes_sketches_only():
     with pytest.raises(TypeError, match="single one"):
         robustfd.merge(robustfd.FrequentDirections(3))
-    with pytest.raises(TypeError, match="takes sketches, got 3"):
+    with pytest.raises(TypeError, match="takes sketches or models, got 3"):
         robustfd.merge([3])
 
 

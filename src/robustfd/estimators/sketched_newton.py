@@ -92,7 +92,7 @@ class _Untuned(OnlineEstimator):
         if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
             return row, {}
         absent = getattr(self, "_usual", set()) - x.keys()
-        if not absent:
+        if not absent and self._kind == "dicts":
             self._names = names_of(x, self._vocabulary)
         return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 

@@ -17,7 +17,7 @@ from robustfd._compile import entry, inner
 from robustfd._container import Document, Tensors
 from robustfd.online.block import HUGE, UNKEPT
 from robustfd.online.progress import tally_all
-from robustfd.online.rows import FEW, GROWTH, LARGEST_NUMBER, CsrRows, Extent, Floats, are_usable
+from robustfd.online.rows import FEW, GROWTH, LARGEST, LARGEST_NUMBER, CsrRows, Extent, Floats, are_usable
 from robustfd.online.settings import Settings
 from robustfd.online.snapshot import Parts
 
@@ -150,7 +150,7 @@ class RowState:
         seen, *before = kept[1]
         after = _largest(arrays)
         if self.settings.alpha0 == 0.0 or int(seen[0]) == 0:  # without alpha0 numbers have no scale of their own
-            return True
+            return after <= LARGEST  # so that margins of all rows that are accepted are finite
         return after <= LARGEST_NUMBER or after <= GROWTH * _largest(before)
 
     def let_go(self) -> None:

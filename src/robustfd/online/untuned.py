@@ -243,6 +243,7 @@ class UntunedState:
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
         """Set offset and unit of the targets from the first ones, outliers cut."""
         cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
+        weight = np.minimum(weight, experts.HEAVIEST)  # the sum of others might overflow
         mean = float(np.average(cut, weights=weight))
         spread = float(np.average(np.square(cut - mean), weights=weight))
         if self.loss is not None and self.loss.counts:
