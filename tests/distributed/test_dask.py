@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import robustfd
 from robustfd import _compile
-from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, compile_here, cut, merged_here, sizes, true_error
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -24,6 +24,7 @@ from robustfd.distributed import dask as on_dask  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client():
+    compile_here()
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
