@@ -129,12 +129,14 @@ def _session(cores: int) -> Iterator[Any]:
 def _frame(session: Any, x: Any, y: Any, rows: Any, partitions: int) -> Any:
     """Return a DataFrame in Spark's memory."""
     from pyspark.ml.linalg import Vectors
+    from pyspark.sql import functions as f
 
     x = x[rows]
     d, entries = x.shape[1], zip(x.indptr[:-1], x.indptr[1:], y[rows].tolist(), strict=True)
     items = [(Vectors.sparse(d, x.indices[a:b], x.data[a:b]), (label + 1) / 2) for a, b, label in entries]
     df = session.createDataFrame(session.sparkContext.parallelize(items, partitions), ["features", "label"])
-    df = df.crossJoin(session.range(TIMES)).drop("id").repartition(partitions).cache()
+    df = df.crossJoin(session.range(TIMES)).drop("id").repartition(partitions, f.rand(0))
+    df = df.sortWithinPartitions(f.rand(1)).cache()  # copies of a row must not follow each other
     df.count()
     return df
 

@@ -172,7 +172,7 @@ def test_estimators_over_sketches_are_those_of_one_machine(rows):
 def test_bags_of_dicts_and_of_sparse_rows(rows):
     items = [{"kind": "ab"[i % 2], "size": float(i)} for i in range(40)]
     labels = [i % 2 for i in range(40)]
-    x, y = (db.from_sequence(each, npartitions=4) for each in (items, labels))
+    x, y = (db.from_sequence(each, npartitions=2) for each in (items, labels))
     with dask.config.set(scheduler="synchronous"):
         model = on_dask.fit(robustfd.SketchedNewtonClassifier(), x, y)
         assert model.n_features_in_ == 2**18 and on_dask.predict(model, x).compute()[-4:] == labels[-4:]

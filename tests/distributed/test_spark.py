@@ -93,7 +93,7 @@ def each(x):
     return (x[[i]] for i in range(x.shape[0])) if sp.issparse(x) else x
 
 
-@pytest.mark.parametrize(("name", "partitions"), [("mnist", (7,)), ("a9a", (1, 2, 7, 64))])
+@pytest.mark.parametrize(("name", "partitions"), [("mnist", (2, 7)), ("a9a", (1, 64))])
 def test_certificates_bound_the_true_error(spark, request, name, partitions):
     x = request.getfixturevalue(name)[0][:200]
     for k in partitions:
@@ -117,7 +117,6 @@ def test_learners_are_those_of_one_machine_also_when_a_task_fails(spark, rows, t
 
     estimator = robustfd.SketchedNewtonClassifier()
     here = merged_here(estimator, cut(x, 5), cut(y, 5), WORDS)
-    assert_same(on_spark.fit(estimator, df, label="label", fan_in=2), here)
     made = on_spark.fit(estimator, df.mapInArrow(fails_once, df.schema), label="label", classes=WORDS)
     assert os.path.exists(flag)
     assert_same(made, here)
@@ -179,7 +178,7 @@ def test_dense_and_sparse_vectors_may_be_mixed():
 
 def test_a_pipeline_is_saved_and_loaded(spark, rows, tmp_path):
     x, y = rows
-    df = spark.createDataFrame(pd.DataFrame(x, columns=list("abcdef")).assign(label=(y == "yes") * 1.0))
+    df = spark.createDataFrame(pd.DataFrame(x, columns=list("abcdef")).assign(label=(y == "yes") * 1.0)).coalesce(2)
     pipeline = Pipeline(
         stages=[
             VectorAssembler(inputCols=list("abcdef"), outputCol="features"),
