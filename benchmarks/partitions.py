@@ -21,7 +21,7 @@ from robustfd.distributed._plan import Plan
 SKETCH_ROWS, SKETCH_FEATURES = 2**17, 64
 LEARN_ROWS, LEARN_FEATURES, TEST_ROWS = 2**17, 20, 50_000
 PARTITIONS = (1, 8, 64, 512, 4096, 16_384)
-MOST_OTHERS = 4096  # of the learner's partitions in the other shapes, whose merges take long
+MOST_OTHERS = 512  # of partitions of the learner in the other shapes: in a chain the time grows as the square
 PICTURE = Path(__file__).parents[1] / "docs" / "scaling.png"
 
 
@@ -88,10 +88,16 @@ def partitions(most: int = PARTITIONS[-1]) -> None:
             print(
                 f"{shape}, {k} partitions: {[values[-1] for (s, _), values in found.items() if s == shape]}", flush=True
             )
+    tell(counts, found)
+
+
+def tell(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
+    """Report what was found and draw it."""
     rows = [
         {"what": f"{what}, {shape}, {k} partitions", "value": value}
         for (shape, what), values in found.items()
         for k, value in zip(counts, values, strict=True)
+        if np.isfinite(value)
     ]
     report("partitions", rows)
     draw(counts, found)

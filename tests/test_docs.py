@@ -21,7 +21,7 @@ def test_each_example_of_the_readme_runs_alone_and_prints_what_it_says(code, tmp
     assert printed and set(re.findall(r"^# prints: (.*)$", code, flags=re.MULTILINE)) <= set(printed)
 
 
-@pytest.mark.parametrize("page", ["docs/guide.md", "docs/online-guide.md", "docs/datasets.md"])
+@pytest.mark.parametrize("page", ["docs/guide.md", "docs/online-guide.md", "docs/datasets.md", "docs/scaling.md"])
 def test_python_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert examples(page)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import robustfd
 from robustfd import _compile
-from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, compile_here, cut, merged_here, sizes, true_error
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -24,6 +24,7 @@ from robustfd.distributed import dask as on_dask  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client():
+    compile_here()
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -171,7 +172,7 @@ def test_estimators_over_sketches_are_those_of_one_machine(rows):
 def test_bags_of_dicts_and_of_sparse_rows(rows):
     items = [{"kind": "ab"[i % 2], "size": float(i)} for i in range(40)]
     labels = [i % 2 for i in range(40)]
-    x, y = (db.from_sequence(each, npartitions=4) for each in (items, labels))
+    x, y = (db.from_sequence(each, npartitions=2) for each in (items, labels))
     with dask.config.set(scheduler="synchronous"):
         model = on_dask.fit(robustfd.SketchedNewtonClassifier(), x, y)
         assert model.n_features_in_ == 2**18 and on_dask.predict(model, x).compute()[-4:] == labels[-4:]

@@ -29,7 +29,7 @@ def run(plan, blocks, *, leave_out_empty=False, **more):
 @given(st.integers(1, 40), st.sampled_from([2, 4, 8, 16]), st.integers(0, 2**31))
 def test_the_tree_is_that_of_merge_for_powers_of_two(k, fan_in, seed):
     x = np.random.default_rng(seed).standard_normal((60, 7))
-    blocks, sketch = cut(x, k), robustfd.RobustFrequentDirections(4)
+    blocks, sketch = cut(x, k), robustfd.RobustFrequentDirections(4, center=bool(seed % 2))
     made = run(Plan(sketch, k, fan_in=fan_in), [(block, None, None) for block in blocks])
     assert made.to_bytes() == merged_here(sketch, blocks).to_bytes()
     assert made.n_samples_seen_ == 60 and not sketch.__sklearn_is_fitted__()

@@ -1,6 +1,7 @@
 """DataFrames to models, and models to columns of DataFrames."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -120,12 +121,28 @@ def _fit(
         df = df.repartition(n_partitions)
     k = max(_count_partitions(df) if n_partitions is None else n_partitions, 1)
     plan = Plan(estimator, k, fan_in=fan_in, anew=anew)
-    snapshots = _snapshots(plan, df, columns, classes, type(estimator)).collect()
+    with _described(df, f"robustfd: {type(estimator).__name__} learns {k} partitions"):
+        snapshots = _snapshots(plan, df, columns, classes, type(estimator)).collect()
     if len(snapshots) > 1 or any(row.node for row in snapshots):
         raise RuntimeError(
             f"Spark planned {k} partitions and read more. Give n_partitions, so that the number is fixed."
         )
     return plan.finish(type(estimator).from_bytes(bytes(snapshots[0].model)) if snapshots else plan.part(0))
+
+
+@contextmanager
+def _described(df: Any, text: str) -> Iterator[None]:
+    """Let Spark's pages say what a job is for."""
+    if not hasattr(df, "_jdf"):  # Spark Connect
+        yield
+        return
+    context, name = df.sparkSession.sparkContext, "spark.job.description"
+    before = context.getLocalProperty(name)
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(name, before)
 
 
 def _count_partitions(df: Any) -> int:
