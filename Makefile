@@ -9,9 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # The tests run in several processes, with one BLAS thread each; benchmarks have as many as users have.
-test: export OPENBLAS_NUM_THREADS ?= 1
-test: export OMP_NUM_THREADS ?= 1
-test: export MKL_NUM_THREADS ?= 1
+test test-all: export OPENBLAS_NUM_THREADS ?= 1
+test test-all: export OMP_NUM_THREADS ?= 1
+test test-all: export MKL_NUM_THREADS ?= 1
 
 # Real data sets, where tests and benchmarks look for them; without them those tests are skipped.
 ifndef ROBUSTFD_DATA
@@ -23,11 +23,12 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench fuzz docs clean
+.PHONY: help demo test test-all check bench fuzz docs clean
 
 help:
 	@echo "make demo    both halves on one stream: a sketch and its certificate, a learner and its peers (demo.png)"
 	@echo "make test    the tests and doctests"
+	@echo "make test-all  these, and the slow ones"
 	@echo "make check   ruff, mypy, import-linter"
 	@echo "make bench   speed against peers, as ratios"
 	@echo "make fuzz    hostile use at random, for SECONDS=60"
@@ -38,6 +39,9 @@ demo: $(VENV)/.stamp-plot
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.stamp-test
+	@$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.stamp-test
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(VENV)/.stamp-dev

@@ -21,6 +21,8 @@ import pandas as pd  # noqa: E402
 
 from robustfd.distributed import dask as on_dask  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def client():

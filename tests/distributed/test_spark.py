@@ -32,6 +32,7 @@ def java_version():
 
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
