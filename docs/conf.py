@@ -35,6 +35,7 @@ root_doc = "index"
 # Sphinx's own
 autosummary_generate = True
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 intersphinx_mapping: dict[str, Any] = {}  # the site builds without a network
