@@ -81,6 +81,7 @@ def _damage_document(document: Any, rng: np.random.Generator) -> str:
     leaves = list(_leaves(document))
     place, name, path = leaves[rng.integers(len(leaves))]
     value = VALUES[rng.integers(len(VALUES))]
+    value = value.copy() if isinstance(value, list | dict) else value  # it may be damaged itself
     _put(place, name, value)
     return f"{path} = {value!r:.20}"
 
