@@ -59,8 +59,9 @@ class Rows:
         decay = self.decay[start:stop]
         if decay.min() == 1.0:
             return 1.0, np.ones(len(decay))
-        log = np.cumsum(np.log(decay))
-        return float(np.exp(log[-1] / 2)), np.exp((log[-1] - log) / 2)
+        # From the newest row on: those that count most have the fewest rounding errors. Sums of logarithms have more.
+        product = np.cumprod(np.sqrt(decay[::-1]))[::-1]
+        return float(product[0]), np.append(product[1:], 1.0)
 
 
 def concatenate(pieces: Sequence[Rows]) -> Rows:
