@@ -1,6 +1,7 @@
 """Checks of what users hand in; every error names the argument, its value and what would be right."""
 
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,21 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     if (weight < 0).any():
         raise ValueError(f"sample_weight contains {weight.min():g}. Negative weights in sample_weight are not allowed.")
     return weight
+
+
+def check_same_params(what: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
+    """Raise unless parameters of two objects that are to be merged are the same; `what` is what these are."""
+    for name in one:
+        if one[name] != two[name]:
+            raise ValueError(f"Cannot merge {what} of different {name}: {one[name]!r} here, {two[name]!r} there.")
+
+
+def check_same_features(what: str, one: Any, two: Any) -> None:
+    """Raise unless the features of two objects that are to be merged are the same, by number and by name."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        here, there = (np.asarray(getattr(each, name, "none")) for each in (one, two))
+        if not np.array_equal(here, there):
+            raise ValueError(f"Cannot merge {what} of different {name}: {here} here, {there} there.")
 
 
 def check_times(times: Any, n: int) -> NDArray[np.float64]:

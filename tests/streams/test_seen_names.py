@@ -46,8 +46,8 @@ def test_libsvm_with_names(tmp_path):
 
 def test_json_lines(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"y": 1, "a": "x", "b": {"c": 2}}\n{"y": 0, "a": "z", "b": {"c": 1, "d": ["p", "q"]}}\n')
-    expected = [{"a=x": 1.0, "b.c": 2.0}, {"a=z": 1.0, "b.c": 1.0, "b.d=p": 1.0, "b.d=q": 1.0}]
+    path.write_text('{"y": 1, "a": "x", "b": {"c": 2}, "17": 3}\n{"y": 0, "a": "z", "b": {"c": 1, "d": ["p", "q"]}}\n')
+    expected = [{"a=x": 1.0, "b.c": 2.0, "17": 3.0}, {"a=z": 1.0, "b.c": 1.0, "b.d=p": 1.0, "b.d=q": 1.0}]
     assert named(*read(path, target="y")) == expected
 
 

@@ -118,7 +118,8 @@ def check_estimator(estimator: Any) -> None:
 
 
 def check_targets(estimator: Any, y: Any, classes: Any) -> None:
-    """Raise unless there are targets where they are needed, and classes only where they make sense."""
+    """Raise unless this is an estimator that has the targets it needs, and classes only if it is a classifier."""
+    check_estimator(estimator)
     tags = estimator.__sklearn_tags__()
     if tags.target_tags.required and y is None:
         raise ValueError(f"{type(estimator).__name__} needs targets, got none.")

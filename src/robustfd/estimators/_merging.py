@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from robustfd._guard import guarded_pair
-from robustfd._validation import check_integer
+from robustfd._validation import check_integer, check_same_features, check_same_params
 from robustfd.online import progress
 
 
@@ -98,11 +98,7 @@ class MergingEstimator:
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
         mine, theirs = self._parameters(), other._parameters()
-        for name in mine.keys() - set(self._free_to_differ):
-            if mine[name] != theirs[name]:
-                raise ValueError(
-                    f"Cannot merge models of different {name}: {mine[name]!r} here, {theirs[name]!r} there."
-                )
+        check_same_params("models", {name: mine[name] for name in mine if name not in self._free_to_differ}, theirs)
         for each in (self, other):
             each._after(anew=not each.__sklearn_is_fitted__())  # raises if parameters are impossible or were changed
         if not (self.__sklearn_is_fitted__() and other.__sklearn_is_fitted__()):
@@ -116,10 +112,8 @@ class MergingEstimator:
                 f"Cannot merge models of different classes: {self.classes_} here, {other.classes_} there. "
                 "Give all classes to the first call of partial_fit of both."
             )
-        for name in ("n_features_in_", "feature_names_in_"):
-            here, there = (np.asarray(getattr(each, name, "none")) for each in (self, other))
-            if self._kind == "rows" and not np.array_equal(here, there):
-                raise ValueError(f"Cannot merge models of different {name}: {here} here, {there} there.")
+        if self._kind == "rows":
+            check_same_features("models", self, other)
         layouts = [getattr(getattr(each, "_encoder", None), "layout", None) for each in (self, other)]
         if layouts[0] != layouts[1]:
             raise ValueError(

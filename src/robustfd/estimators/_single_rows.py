@@ -16,7 +16,7 @@ PLAIN = {float, bool, np.float64}
 
 
 class SingleRow(NamedTuple):
-    """One sparse row: a matrix of scipy takes longer to make than the row takes to learn."""
+    """One sparse row. To build a scipy matrix would take longer than to learn the row."""
 
     data: Floats
     indices: NDArray[np.int32]

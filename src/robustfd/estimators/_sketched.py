@@ -1,7 +1,7 @@
 """What the estimators over a sketch share: which sketch they keep of their rows, and how it is merged and saved."""
 
 import copy
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from robustfd._container import Document, Saved, Tensors, check_names
+from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online.snapshot import Parts
 from robustfd.sketch._window import RAW
@@ -84,6 +85,17 @@ class SketchEstimator(Saved, BaseEstimator):
         """Return m of the sketch with `sketch_size="auto"`."""
         raise NotImplementedError
 
+    @property
+    def _alpha0(self) -> float:
+        """The multiple of the identity that the sketch starts from."""
+        return 0.0
+
+    def _check_merge(self, other: Any) -> None:
+        """Raise if another estimator cannot be merged with this one, the copy that becomes the result."""
+
+    def _merge_own(self, other: Any, *, begun: bool) -> None:
+        """Take in what another has beside its sketch; unless `begun`, there were no rows here before."""
+
     def _pack_own(self) -> tuple[Document, Tensors]:
         """Return what is kept beside the sketch."""
         return {}, {}
@@ -118,9 +130,9 @@ class SketchEstimator(Saved, BaseEstimator):
                     )
         return m
 
-    def _new_sketch(self, d: int, *, sparse: bool, center: bool, alpha0: float = 0.0) -> Any:
+    def _new_sketch(self, d: int, *, sparse: bool, center: bool) -> Any:
         """Return the sketch that rows of d features are to go into."""
-        m = self._check_size()
+        m, alpha0 = self._check_size(), self._alpha0
         if self.window is not None and self._is_auto and exact_window_is_better(d, m, self.window):
             return ExactWindow(self.window, center=center, alpha0=alpha0)
         if self.window is not None:
@@ -131,7 +143,7 @@ class SketchEstimator(Saved, BaseEstimator):
         buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
-    def _next_sketch(self, *, alpha0: float = 0.0) -> Any:
+    def _next_sketch(self) -> Any:
         """Return a copy of the sketch to go on with, with those parameters changed that may change."""
         m, before = self._check_size(), self.sketch_
         then, now = getattr(before, "window", None), self.window
@@ -139,7 +151,7 @@ class SketchEstimator(Saved, BaseEstimator):
             raise ValueError(_changed("window", then, now))
         if not self._is_auto and isinstance(before, ExactSecondMoment):
             raise ValueError(_changed("sketch_size", "auto", self.sketch_size))
-        sketch = copy.copy(before).set_params(alpha0=alpha0)
+        sketch = copy.copy(before).set_params(alpha0=self._alpha0)
         if now is not None:
             sketch.set_params(window=now)
         else:
@@ -150,15 +162,31 @@ class SketchEstimator(Saved, BaseEstimator):
             sketch.set_params(solver=self.solver, **({"buffer_size": self.buffer_size} if self.buffer_size else {}))
         return sketch
 
-    def _merged_sketch(self, other: "SketchEstimator", *, alpha0: float = 0.0) -> Any:
+    @guarded_pair
+    def merge(self, other: Any) -> Self:
+        """Take in all that another such estimator, with the same parameters, has seen; return self."""
+        if not isinstance(other, type(self)):
+            raise TypeError(f"other must be a {type(self).__name__}, got a {type(other).__name__}.")
+        after, begun = copy.copy(self), self.__sklearn_is_fitted__()  # an error leaves all as it was
+        after._check_merge(other)
+        if not other.__sklearn_is_fitted__():
+            return self
+        after.sketch_, after._kept = self._merged_sketch(other), {}
+        if not begun:
+            after._adopt_columns(other)
+        after._merge_own(other, begun=begun)
+        self.__dict__ = after.__dict__
+        return self
+
+    def _merged_sketch(self, other: "SketchEstimator") -> Any:
         """Return a sketch of all rows of both, the other one having some."""
         theirs = copy.copy(other.sketch_)
         if self.__sklearn_is_fitted__():
-            mine = self._next_sketch(alpha0=alpha0)
+            mine = self._next_sketch()
         else:
-            mine = self._new_sketch(other.n_features_in_, sparse=False, center=theirs.center, alpha0=alpha0)
+            mine = self._new_sketch(other.n_features_in_, sparse=False, center=theirs.center)
             if self._is_auto and type(theirs) is not type(mine):
-                mine = type(theirs)(**theirs.get_params(deep=False)).set_params(alpha0=alpha0)
+                mine = type(theirs)(**theirs.get_params(deep=False)).set_params(alpha0=self._alpha0)
         if type(mine) is not type(theirs):
             names = type(mine).__name__, type(theirs).__name__
             raise ValueError(f"Cannot merge: there is a {names[0]} here and a {names[1]} there. Use one sketch_size.")

@@ -13,7 +13,6 @@ from sklearn.base import OutlierMixin
 from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Tensors
-from robustfd._guard import guarded_pair
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.estimators._sketched import Sketch, SketchEstimator
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -223,25 +222,14 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         self.__dict__ = new.__dict__
         return self
 
-    @guarded_pair
-    def merge(self, other: "MahalanobisDetector") -> Self:
-        """Take in all that another detector with the same parameters has seen; return self."""
-        if not isinstance(other, MahalanobisDetector):
-            raise TypeError(f"other must be a MahalanobisDetector, got a {type(other).__name__}.")
-        if not other.__sklearn_is_fitted__():
-            return self
-        new = copy.copy(self)
-        new.sketch_, new._kept = self._merged_sketch(other), {}
-        if self.__sklearn_is_fitted__():
+    def _merge_own(self, other: "MahalanobisDetector", *, begun: bool) -> None:
+        if begun:
             # Both judges have seen a part of the rows only: theirs count half, as at every renewal.
-            new._counts = (self._counts + other._counts) / 2
-            new._renew(new.sketch_.n_samples_seen_)
+            self._counts = (self._counts + other._counts) / 2
+            self._renew(self.sketch_.n_samples_seen_)
         else:
-            new._adopt_columns(other)
-            new._judge, new._due, new._counts = other._judge, other._due, other._counts
-        new._use_histogram()
-        self.__dict__ = new.__dict__
-        return self
+            self._judge, self._due, self._counts = other._judge, other._due, other._counts
+        self._use_histogram()
 
     def mahalanobis(self, X: Any) -> Floats:
         """Return the squared Mahalanobis distances of the rows of X from the mean."""

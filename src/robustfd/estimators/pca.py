@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, validate_data
 
 from robustfd._container import Document, Tensors
-from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
 from robustfd.estimators._analysis import Analysis
 from robustfd.estimators._ritz import Ritz, ritz_pass
@@ -180,21 +179,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """
         return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
 
-    @guarded_pair
-    def merge(self, other: "SketchedPCA") -> Self:
-        """Take in all that another analysis with the same sketch parameters has seen; return self."""
-        if not isinstance(other, SketchedPCA):
-            raise TypeError(f"other must be a SketchedPCA, got a {type(other).__name__}.")
-        if not other.__sklearn_is_fitted__():
-            return self
-        after = copy.copy(self)
-        after._accept_width(other.n_features_in_)
-        after.sketch_ = self._merged_sketch(other)
-        if not self.__sklearn_is_fitted__():
-            after._adopt_columns(other)
-        after._ritz, after._kept = None, {}
-        self.__dict__ = after.__dict__
-        return self
+    def _check_merge(self, other: "SketchedPCA") -> None:
+        if other.__sklearn_is_fitted__():
+            self._accept_width(other.n_features_in_)
+
+    def _merge_own(self, other: "SketchedPCA", *, begun: bool) -> None:
+        self._ritz = None
 
     def _learn(self, X: Any, sample_weight: Any, *, anew: bool, whole: bool = False) -> Self:
         after = copy.copy(self)  # an error leaves all as it was

@@ -57,10 +57,13 @@ class _RFDSON(OnlineEstimator):
         kind, begin_with = self._learner(self._bound)._plan(d)
         return kind(*begin_with, sparse=sparse)
 
+    def _scaled(self, x: Any) -> Any:
+        """Return rows divided by their lengths if that was asked for."""
+        return of_length_one(x) if self._seen_parameters.get("normalize_rows") else x
+
     def _prepared(self, x: Any) -> Any:
         """Return rows as the learner takes them: of length 1 and with a feature of value 1 in front, if asked for."""
-        if self._seen_parameters.get("normalize_rows"):
-            x = of_length_one(x)
+        x = self._scaled(x)
         if not self._seen_parameters["fit_intercept"]:
             return x
         one = np.ones((x.shape[0], 1))
@@ -89,9 +92,7 @@ class _RFDSON(OnlineEstimator):
             x = sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], self._states[0].d))  # which has room
             return np.column_stack([state.margins(x) for state in self._states])
         w = self._all_weights()
-        if self._seen_parameters.get("normalize_rows"):
-            x = of_length_one(x)
-        return np.asarray(x @ w[:, 1:].T + w[:, 0])
+        return np.asarray(self._scaled(x) @ w[:, 1:].T + w[:, 0])
 
     def _widen(self, d: int) -> None:
         for state in self._states:

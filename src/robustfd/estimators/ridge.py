@@ -13,7 +13,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from robustfd._container import Document, Tensors
-from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
@@ -184,28 +183,24 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         """Learn from any number of rows after those that came before; otherwise as `fit`."""
         return self._learn(X, y, sample_weight, anew=not self.__sklearn_is_fitted__())
 
-    @guarded_pair
-    def merge(self, other: "SketchedRidge") -> Self:
-        """Take in all that another regression with the same parameters has seen; return self."""
-        if not isinstance(other, SketchedRidge):
-            raise TypeError(f"other must be a SketchedRidge, got a {type(other).__name__}.")
+    def _check_merge(self, other: "SketchedRidge") -> None:
         if self.window is not None or other.window is not None:
             raise ValueError("Regressions with a window cannot be merged: their products are blocks of one stream.")
         if not other.__sklearn_is_fitted__():
-            return self
+            return
         self._check_parameters()
-        after = copy.copy(self)
         if self.__sklearn_is_fitted__():
             self._check_targets(other._moments.cross.shape[1])
-            after.sketch_ = self._merged_sketch(other, alpha0=self.regularization)
-            after._moments = self._moments.plus(other._moments)
+
+    def _merge_own(self, other: "SketchedRidge", *, begun: bool) -> None:
+        if begun:
+            self._moments = self._moments.plus(other._moments)
         else:
-            after.sketch_ = self._merged_sketch(other, alpha0=self.regularization)
-            after._adopt_columns(other)
-            after._moments, after._flat, after._sums = other._moments, other._flat, other._sums
-        after._kept = {}
-        self.__dict__ = after.__dict__
-        return self
+            self._moments, self._flat, self._sums = other._moments, other._flat, other._sums
+
+    @property
+    def _alpha0(self) -> float:
+        return self.regularization
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
         after = copy.copy(self)  # an error leaves all as it was
@@ -224,9 +219,9 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         weight = check_weights(sample_weight, len(target))
         if anew:
             sparse, center = sp.issparse(x), self.fit_intercept
-            after.sketch_ = self._new_sketch(x.shape[1], sparse=sparse, center=center, alpha0=self.regularization)
+            after.sketch_ = self._new_sketch(x.shape[1], sparse=sparse, center=center)
         else:
-            after.sketch_ = self._next_sketch(alpha0=self.regularization)
+            after.sketch_ = self._next_sketch()
         after.sketch_.partial_fit(x, sample_weight=weight)
         if anew:
             d, t = x.shape[1], target.shape[1]

@@ -3,11 +3,9 @@
 import copy
 from typing import Any
 
-import numpy as np
-
 from robustfd._guard import guarded_pair
 from robustfd._jobs import seed_of_part
-from robustfd._validation import check_integer
+from robustfd._validation import check_integer, check_same_features, check_same_params
 from robustfd.online import progress
 
 
@@ -23,11 +21,7 @@ class MergingLearner:
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
         mine, theirs = (each.get_params(deep=False) for each in (self, other))
-        for name in mine.keys() - {"random_state"}:
-            if mine[name] != theirs[name]:
-                raise ValueError(
-                    f"Cannot merge learners of different {name}: {mine[name]!r} here, {theirs[name]!r} there."
-                )
+        check_same_params("learners", {name: mine[name] for name in mine if name != "random_state"}, theirs)
         self._check_parameters()
         if not other.__sklearn_is_fitted__():
             return self
@@ -36,10 +30,7 @@ class MergingLearner:
             self.__dict__.update({name: value for name, value in vars(other).items() if name in learnt})
             self._frozen = self._parameters()
             return self
-        for name in ("n_features_in_", "feature_names_in_"):
-            here, there = (np.asarray(getattr(each, name, "none")) for each in (self, other))
-            if not np.array_equal(here, there):
-                raise ValueError(f"Cannot merge learners of different {name}: {here} here, {there} there.")
+        check_same_features("learners", self, other)
         if self._state.sparse != other._state.sparse:
             raise ValueError("Cannot merge a learner of dense rows with one of sparse rows.")
         vote = progress.vote([self.n_samples_seen_, other.n_samples_seen_])

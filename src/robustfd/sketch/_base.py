@@ -19,7 +19,15 @@ from sklearn.utils import assert_all_finite
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair
 from robustfd._jobs import count_jobs, seed_of_part, side_by_side
-from robustfd._validation import check_choice, check_integer, check_real, check_rows, check_times, check_weights
+from robustfd._validation import (
+    check_choice,
+    check_integer,
+    check_real,
+    check_rows,
+    check_same_params,
+    check_times,
+    check_weights,
+)
 from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -504,11 +512,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}: rules differ.")
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
-        for name in set(mine) - {"solver", "random_state"}:
-            if mine[name] != theirs[name]:
-                raise ValueError(
-                    f"Cannot merge sketches of different {name}: {mine[name]!r} here, {theirs[name]!r} there."
-                )
+        structure = {name: mine[name] for name in mine if name not in ("solver", "random_state")}
+        check_same_params("sketches", structure, theirs)
         for name in ("n_features_in_", "feature_names_in_"):
             here, there = getattr(self, name, None), getattr(other, name, None)
             if here is not None and there is not None and not np.array_equal(here, there):

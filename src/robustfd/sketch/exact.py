@@ -68,7 +68,7 @@ class ExactSecondMoment(BaseSketch):
     Rows wait until there are 1024 of them (8192 if sparse), so how they are cut into batches changes no digit. Sparse
     rows are added through their sparse products and sums, also when centring, and are not made dense.
 
-    One sketch must not be used by two threads at once; different sketches may.
+    Any number of threads may use one sketch: their calls take turns.
 
     Examples
     --------

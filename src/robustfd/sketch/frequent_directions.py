@@ -115,9 +115,9 @@ _PARAMETERS = """
 
     Notes
     -----
-    Attributes can be read at any time; reading loses nothing and changes nothing. One sketch must not be used
-    by two threads at once; different sketches may. When n_features is below buffer_size, `ExactSecondMoment`
-    costs no more and has no error."""
+    Attributes can be read at any time; reading loses nothing and changes nothing. Any number of threads may
+    use one sketch: their calls take turns. When n_features is below buffer_size, `ExactSecondMoment` costs no more
+    and has no error."""
 
 
 def documented(extra: str = "", attributes: str = "") -> Any:

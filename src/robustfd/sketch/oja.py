@@ -47,7 +47,7 @@ class OjaSketch(RandomSketch):
 
     Notes
     -----
-    One sketch must not be used by two threads at once; different sketches may.
+    Any number of threads may use one sketch: their calls take turns.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class RandomProjectionSketch(RandomSketch):
 
     Notes
     -----
-    One sketch must not be used by two threads at once; different sketches may.
+    Any number of threads may use one sketch: their calls take turns.
 
     Examples
     --------

@@ -24,8 +24,8 @@ class SeenName(NamedTuple):
 class SeenNames:
     """Names of features by the number that they were hashed to.
 
-    They are only for people to read: two features may share a number, rare ones may be missed in long text, and no more
-    than `MOST_NAMES` are kept.
+    The names are for display only. Two features may share a number, rare features of long text may have no name here,
+    and at most `MOST_NAMES` names are kept.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class SeenNames:
         return len(self.names) >= MOST_NAMES
 
     def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
-        """Take note of the values, an array of Arrow, of a column of a table, and of what they were hashed to."""
+        """Record the values of a column of a table, an Arrow array, and what they were hashed to."""
         if self.full:
             return
         fresh = np.fromiter((number not in self.names for number in numbers.tolist()), bool, len(numbers))
@@ -48,15 +48,15 @@ class SeenNames:
             self.names.setdefault(number, SeenName(f"{column}={values[place].as_py()}", int(sign)))
 
     def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
-        """Take note of the names of features of rows."""
+        """Record the names of the features of rows."""
         for row in rows:
             if self.full:
                 return
             for name in row.keys() - self._known:
-                self._add(name, (b"", name.encode("utf-8", "surrogatepass")), bits, name)
+                self._add(name, hash_of(name.encode("utf-8", "surrogatepass"), bits), name)
 
     def add_text(self, text: Any, mark: bytes, bits: int) -> None:
-        """Take note of the names in lines of Vowpal Wabbit's text, if the mark is |, or else of LIBSVM's."""
+        """Record the names in lines of Vowpal Wabbit's text if the mark is |, else in lines of LIBSVM's."""
         if self.full:
             return
         size = len(text) if self._bytes < WHOLE else SAMPLE
@@ -65,23 +65,26 @@ class SeenNames:
         found = set(_features_of_vw(lines[:-1]) if mark == b"|" else _features_of_libsvm(lines[:-1]))
         for space, name in found - self._known:
             shown = (space + b"^" + name if space else name).decode("utf-8", "backslashreplace")
-            self._add((space, name), (space, name), bits, shown)
+            self._add((space, name), column_of(space, name, bits), shown)
 
-    def _add(self, key: Any, feature: Feature, bits: int, shown: str) -> None:
+    def _add(self, key: Any, found: tuple[int, int] | None, shown: str) -> None:
         self._known.add(key)
-        found = hashed_to(feature, bits)
         if found is not None and not self.full:
             self.names.setdefault(found[0], SeenName(shown, found[1]))
 
 
-def hashed_to(feature: Feature, bits: int) -> tuple[int, int] | None:
-    """Return the number and the sign of a feature, as the compiled loops have them; None for one without a name."""
-    space, name = feature
-    seed = murmurhash3_32(space, positive=True) if space else 0
-    if name.isdigit():
-        return ((seed + int(name)) & (2**bits - 1), 1) if len(name) <= LONGEST_INDEX else None
+def hash_of(name: bytes, bits: int, seed: int = 0) -> tuple[int, int]:
+    """Return the number and the sign that `FeatureHasher` gives to a name."""
     h = int(murmurhash3_32(name, seed=seed))
-    return (abs(h) % 2**bits, 1 if h >= 0 else -1) if name else None
+    return abs(h) % 2**bits, 1 if h >= 0 else -1
+
+
+def column_of(space: bytes, name: bytes, bits: int) -> tuple[int, int] | None:
+    """Return the number and the sign of a feature in text, as the compiled loops have them; None without a name."""
+    seed = murmurhash3_32(space, positive=True) if space else 0
+    if not name.isdigit():
+        return hash_of(name, bits, seed) if name else None
+    return ((seed + int(name)) & (2**bits - 1), 1) if len(name) <= LONGEST_INDEX else None
 
 
 def _features_of_vw(lines: list[bytes]) -> Iterator[Feature]:

@@ -15,7 +15,6 @@ from robustfd.distributed._plan import (
     FAN_IN,
     Plan,
     as_sketch,
-    check_estimator,
     check_targets,
     known_classes,
     output_of,
@@ -109,7 +108,6 @@ def _fit(
     n_partitions: int | None = None,
     fan_in: int = FAN_IN,
 ) -> Any:
-    check_estimator(estimator)
     check_targets(estimator, label, classes)
     columns = with_known_form(columns_of(df, features, label, weight, sparse), df)
     df = df.select(*columns.needed)

@@ -6,7 +6,7 @@ from typing import Any
 from sklearn.base import is_classifier
 
 from robustfd._container import load_with_notes
-from robustfd.distributed._plan import check_estimator, check_targets
+from robustfd.distributed._plan import check_targets
 from robustfd.distributed.spark import frames
 
 QUERY = "sql.streaming.queryId"  # where Spark says which query a thread works for
@@ -39,7 +39,6 @@ class StreamingFit:
     """
 
     def __init__(self, estimator: Any, path: Any, **options: Any):
-        check_estimator(estimator)
         check_targets(estimator, options.get("label"), options.get("classes"))
         if is_classifier(estimator) and options.get("classes") is None:
             raise ValueError("classes must be given for a stream: all labels there will be.")
