@@ -55,7 +55,10 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("matplotlib",),
+    "write_computation_times": False,  # that page loads scripts from a network
 }
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "robustfd"

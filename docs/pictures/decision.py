@@ -49,9 +49,10 @@ def draw() -> Figure:
         ax.annotate(
             "", (x1 - 0.085, y1), (x0 + 0.06, y0), arrowprops={"arrowstyle": "-|>", "color": EDGE, "lw": 1.4}, zorder=1
         )
-        style = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-        middle = (x0 + x1) / 2 - 0.01, (y0 + y1) / 2
-        ax.text(*middle, text, ha="center", va="center", fontsize=9, color="#444", bbox=style if text else None, zorder=2)
+        if text:
+            style = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
+            x, y = (x0 + x1) / 2 - 0.01, (y0 + y1) / 2
+            ax.text(x, y, text, ha="center", va="center", fontsize=9, color="#444", bbox=style, zorder=2)
     return figure
 
 
