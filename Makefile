@@ -1,5 +1,5 @@
-# Every target sets up what it needs in .venv; nothing is wanted beforehand but make and Python 3.11 or later.
-#   make test ARGS="-k merge"        passes ARGS on to pytest (and to the demo and the benchmarks)
+# Every target sets up what it needs in .venv. You need make and Python 3.11 or later.
+#   make test ARGS="-k merge"        passes ARGS to pytest (and to the demo and the benchmarks)
 #   make test PYTHON=python3.13      builds .venv with that interpreter (after make clean)
 
 PYTHON ?= python3
@@ -23,26 +23,28 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-all check bench fuzz docs clean
+.PHONY: help demo test test-all check bench fuzz docs docs-test pictures clean
 
 help:
-	@echo "make demo    both halves on one stream: a sketch and its certificate, a learner and its peers (demo.png)"
-	@echo "make test    the tests and doctests"
-	@echo "make test-all  these, and the slow ones"
-	@echo "make check   ruff, mypy, import-linter"
-	@echo "make bench   speed against peers, as ratios"
-	@echo "make fuzz    hostile use at random, for SECONDS=60"
-	@echo "make docs    the site, in docs/_build/html"
-	@echo "make clean   remove .venv, caches and built files"
+	@echo "make demo       a sketch with its certificate and a learner with its peers, on one stream (demo.png)"
+	@echo "make test       run the tests and doctests"
+	@echo "make test-all   run these and the slow ones"
+	@echo "make check      run ruff, mypy and import-linter"
+	@echo "make bench      measure speed against peers, as ratios"
+	@echo "make fuzz       misuse the library at random, for SECONDS=60"
+	@echo "make docs       build the site in docs/_build/html"
+	@echo "make docs-test  open every page of the built site in Chromium"
+	@echo "make pictures   draw the pictures of README and site again"
+	@echo "make clean      remove .venv, caches and built files"
 
 demo: $(VENV)/.stamp-plot
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.stamp-test
-	@$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not browser" $(ARGS)
 
 test-all: $(VENV)/.stamp-test
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not browser" $(ARGS)
 
 check: $(VENV)/.stamp-dev
 	@echo "ruff check";    $(BIN)/ruff check .
@@ -59,6 +61,15 @@ fuzz: $(VENV)/.stamp-test
 docs: $(VENV)/.stamp-docs
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+docs-test: $(VENV)/.stamp-docs
+	@$(BIN)/python -m pytest -q -m browser tests/test_browser.py $(ARGS)
+
+pictures: $(VENV)/.stamp-plot
+	@$(BIN)/python examples/demo.py && mv demo.png docs/demo.png
+	@$(BIN)/python examples/drift.py docs/drift.png
+	@$(BIN)/python docs/pictures/decision.py
+	@$(BIN)/python docs/pictures/reproduction.py
 
 clean:
 	rm -rf docs/_build docs/gallery docs/generated docs/sg_execution_times.rst

@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import warnings
+from pathlib import Path
 from typing import Any
 
 import robustfd
@@ -20,7 +22,7 @@ version = release = robustfd.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # MathJax from the site itself, not from a network
     "sphinx.ext.intersphinx",
     "numpydoc",
     "myst_parser",
@@ -32,7 +34,6 @@ exclude_patterns = ["_build", "_templates", "reproduction/*.md"]
 templates_path = ["_templates"]
 root_doc = "index"
 
-# Sphinx's own
 autosummary_generate = True
 autodoc_typehints = "none"
 toc_object_entries_show_parents = "hide"
@@ -41,6 +42,7 @@ numpydoc_xref_param_type = False
 intersphinx_mapping: dict[str, Any] = {}  # the site builds without a network
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
+mathjax_path = "mathjax/tex-chtml.js"  # below _static, copied there by sphinx-mathjax-offline
 suppress_warnings = ["config.cache"]
 
 sphinx_gallery_conf = {
@@ -53,7 +55,10 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("matplotlib",),
+    "write_computation_times": False,  # that page loads scripts from a network
 }
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "robustfd"
@@ -72,18 +77,25 @@ html_theme_options = {
 }
 
 
-def lead_to_the_repository(app: Any, name: str, text: list[str]) -> None:
-    """Let links to files outside docs/ lead to the repository: in it they are relative, as they should be."""
+def link_to_repository(app: Any, name: str, text: list[str]) -> None:
+    """Point links to files outside docs/ to the repository. In the repository they are relative links."""
     text[0] = re.sub(r"\]\(\.\./([^)]+)\)", rf"]({REPOSITORY}/blob/main/\1)", text[0])
 
 
-def is_elsewhere(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what classes have from scikit-learn and River: it is documented there."""
+def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Skip members that classes inherit from scikit-learn and River, which document them."""
     home = getattr(getattr(member, "fget", member), "__module__", None) or "robustfd"
     return True if not home.startswith("robustfd") else None
 
 
+def copy_report(app: Any, error: Exception | None) -> None:
+    """Copy the reproduction report, which is a complete HTML page, next to the pages that Sphinx wrote."""
+    if error is None and app.builder.format == "html":
+        shutil.copytree(Path(app.srcdir) / "reproduction", Path(app.outdir) / "reproduction", dirs_exist_ok=True)
+
+
 def setup(app: Any) -> None:
-    """Tell Sphinx what this file adds."""
-    app.connect("source-read", lead_to_the_repository)
-    app.connect("autodoc-skip-member", is_elsewhere)
+    """Connect the functions of this file to events of Sphinx."""
+    app.connect("source-read", link_to_repository)
+    app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("build-finished", copy_report)

@@ -1,4 +1,4 @@
-"""The commands of docs/command-line.md run as they stand."""
+"""The commands in docs/ run as they are."""
 
 import re
 import shlex
@@ -6,17 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_commands_run(run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page, least", [("command-line.md", 10), ("from-vowpal-wabbit.md", 2)])
+def test_commands_run(page, least, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, *rest = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    text = (DOCS / page).read_text()
+    first, *rest = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     exec(first, {})
     commands = [
-        line[2:] for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+        line[2:] for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL) for line in block.splitlines()
     ]
-    assert len(commands) > 10
+    assert len(commands) >= least
     for command in commands:
         if "|" in command:
             shell = command.replace("robustfd ", f"{shlex.quote(sys.executable)} -m robustfd ")
