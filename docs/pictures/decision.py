@@ -6,53 +6,41 @@ import matplotlib
 from matplotlib.figure import Figure
 
 OUT = Path(__file__).parent.parent / "decision.svg"
-ASK, ANSWER, EDGE = "#dbe9f6", "#e3f1df", "#8a929a"
-
-# name: (x, y, text, colour)
-BOXES = {
-    "start": (0.12, 0.50, "What do you\nneed?", ASK),
-    "predict": (0.37, 0.90, "predictions", ASK),
-    "matrix": (0.37, 0.37, "a covariance,\nor a summary\nof the rows", ASK),
-    "learner": (0.63, 0.90, "SketchedNewtonClassifier\nSketchedNewtonRegressor", ANSWER),
-    "task": (0.63, 0.70, "SketchedPCA\nSketchedRidge\nMahalanobisDetector", ANSWER),
-    "window": (0.63, 0.50, "SlidingFrequentDirections", ANSWER),
-    "exact": (0.63, 0.35, "ExactSecondMoment", ANSWER),
-    "wide": (0.63, 0.15, "which error\nmatters?", ASK),
-    "rfd": (0.88, 0.26, "RobustFrequent-\nDirections", ANSWER),
-    "diagonal": (0.88, 0.08, "DiagonalFrequent-\nDirections", ANSWER),
-}
-# from, to, text
-ARROWS = [
-    ("start", "predict", "labels or targets"),
-    ("start", "matrix", "no labels"),
-    ("predict", "learner", ""),
-    ("matrix", "task", "a task"),
-    ("matrix", "window", "newest rows"),
-    ("matrix", "exact", "d < 1000"),
-    ("matrix", "wide", "more columns"),
-    ("wide", "rfd", "any direction"),
-    ("wide", "diagonal", "variances"),
+QUESTION, ANSWER, LINE, INK = "#dbe9f6", "#e3f1df", "#8a929a", "#1a1a1a"
+STEPS = [
+    ("Do you have labels\nor targets to predict?", "SketchedNewtonClassifier\nSketchedNewtonRegressor"),
+    ("Do you want components,\na regression or outliers?", "SketchedPCA, SketchedRidge\nMahalanobisDetector"),
+    ("Should old rows\ndrop out?", "SlidingFrequentDirections"),
+    ("Are there fewer than\na thousand columns?", "ExactSecondMoment"),
+    ("Do single variances\nor units matter?", "DiagonalFrequentDirections"),
 ]
+OTHERWISE = "RobustFrequentDirections"
 
 
 def draw() -> Figure:
-    """Return the picture: boxes with dark text on light colours, so that it can be read on any background."""
-    figure = Figure(figsize=(10, 5.2))
+    """Return the picture. Its text is dark on light boxes, so that it can be read on any background."""
+    figure = Figure(figsize=(6.2, 6.4))
     ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ax.set(xlim=(0, 6.2), ylim=(-0.1, 6.3))
     ax.axis("off")
-    for x, y, text, colour in BOXES.values():
-        style = {"boxstyle": "round,pad=0.5", "facecolor": colour, "edgecolor": EDGE}
-        ax.text(x, y, text, ha="center", va="center", fontsize=11, color="#1a1a1a", bbox=style, zorder=3)
-    for begin, end, text in ARROWS:
-        (x0, y0), (x1, y1) = BOXES[begin][:2], BOXES[end][:2]
-        ax.annotate(
-            "", (x1 - 0.085, y1), (x0 + 0.06, y0), arrowprops={"arrowstyle": "-|>", "color": EDGE, "lw": 1.4}, zorder=1
-        )
-        if text:
-            style = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-            x, y = (x0 + x1) / 2 - 0.01, (y0 + y1) / 2
-            ax.text(x, y, text, ha="center", va="center", fontsize=9, color="#444", bbox=style, zorder=2)
+
+    def box(x: float, y: float, text: str, colour: str) -> None:
+        style = {"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": LINE}
+        ax.text(x, y, text, ha="center", va="center", fontsize=11, color=INK, bbox=style, zorder=3)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], text: str) -> None:
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": LINE, "lw": 1.6}, zorder=1)
+        style = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": LINE, "lw": 0.5}
+        middle = [(a + b) / 2 for a, b in zip(start, end)]
+        ax.text(*middle, text, ha="center", va="center", fontsize=10, color=INK, bbox=style, zorder=4)
+
+    for number, (question, answer) in enumerate(STEPS):
+        y = 5.85 - 1.1 * number
+        box(1.35, y, question, QUESTION)
+        box(4.75, y, answer, ANSWER)
+        arrow((2.45, y), (3.4, y), "yes")
+        arrow((1.35, y - 0.35), (1.35, y - 0.8), "no")
+    box(1.35, 5.85 - 1.1 * len(STEPS), OTHERWISE, ANSWER)
     return figure
 
 
