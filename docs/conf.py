@@ -77,8 +77,16 @@ html_theme_options = {
 }
 
 
-def link_to_repository(app: Any, name: str, text: list[str]) -> None:
-    """Point links to files outside docs/ to the repository. In the repository they are relative links."""
+def read_source(app: Any, name: str, text: list[str]) -> None:
+    """Make links work on the site that work in the repository, also in the files of the root folder that pages include."""
+    if included := re.search(r"```\{include\} \.\./(\w+\.md)\n.*?```", text[0], re.DOTALL):
+        path = Path(app.srcdir).parent / included[1]
+        app.env.note_dependency(str(path))
+        content = re.sub(r"^# Changelog\n", "", path.read_text())
+        content = re.sub(r"\]\((?!http|#|docs/)([^)]+)\)", r"](../\1)", content)
+        text[0] = text[0].replace(included[0], re.sub(r"\]\(docs/", "](", content))
+    for page in ("architecture", "contributing", "changelog"):
+        text[0] = text[0].replace(f"](../{page.upper()}.md", f"]({page}.md")
     text[0] = re.sub(r"\]\(\.\./([^)]+)\)", rf"]({REPOSITORY}/blob/main/\1)", text[0])
 
 
@@ -96,6 +104,6 @@ def copy_report(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     """Connect the functions of this file to events of Sphinx."""
-    app.connect("source-read", link_to_repository)
+    app.connect("source-read", read_source)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("build-finished", copy_report)
