@@ -78,7 +78,7 @@ html_theme_options = {
 
 
 def read_source(app: Any, name: str, text: list[str]) -> None:
-    """Make links work on the site that work in the repository, also in the files of the root folder that pages include."""
+    """Make links that work in the repository work on the site, also those of included files."""
     if included := re.search(r"```\{include\} \.\./(\w+\.md)\n.*?```", text[0], re.DOTALL):
         path = Path(app.srcdir).parent / included[1]
         app.env.note_dependency(str(path))
