@@ -1,13 +1,13 @@
-"""Both halves of the library on one stream: a sketch that knows its own error, and a learner with nothing to tune.
+"""A sketch with a certificate and a learner with nothing to tune, on one stream.
 
-The stream is the handwritten digits that ship with scikit-learn, in random order, a batch at a time, never a row twice.
+The stream consists of the handwritten digits of scikit-learn, in random order, one batch at a time, each row once.
 
-Sketches: each knows a bound on its own error, `error_bound_`, without access to the data. Here the data is small enough
-to compute the true error beside it.
+Sketches: each reports a bound on its own error, `error_bound_`, without access to the data. The data is small enough to
+compute the true error as well.
 
-Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled as the stream goes.
-It learns with its defaults and, by the logistic loss, with a range of constant rates, of which the best is picked in
-hindsight. The untuned learner takes the pixels as they are.
+Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled during the stream. It
+runs with its defaults and, for the logistic loss, with several constant rates, of which the best is chosen in hindsight.
+The untuned learner gets the raw pixels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream whose weights all change after 12,000 rows: progressive error, and which memories the mixture trusts.
+"""A stream whose weights all change after 12,000 rows: progressive error, and the share of the models that forget.
 
 `python examples/drift.py [picture.png]` draws docs/drift.png.
 """
@@ -16,5 +16,5 @@ y = np.where(np.arange(20_000) < 12_000, X @ w[0], X @ w[1]) + 0.3 * rng.standar
 model = SketchedNewtonClassifier(shuffle=False).fit(X, y)
 print(f"progressive error {model.progressive_error_:.3f}")
 rows, share = model.drift_["rows"], model.drift_["share"]
-print(f"the experts that forget have most of the shares from row {rows[share > 0.5][0]:,} on")
+print(f"the models that forget have most of the shares from row {rows[share > 0.5][0]:,} on")
 model.plot_progress().figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "docs/drift.png", dpi=120)

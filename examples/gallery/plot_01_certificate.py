@@ -2,7 +2,7 @@
 Error against sketch size
 =========================
 
-A sketch knows a bound on its own error. Here the bound is compared with the true error, for sketches of several sizes.
+A sketch reports a bound on its own error. This example compares the bound with the true error for several sketch sizes.
 """
 
 # %%
@@ -18,8 +18,8 @@ exact = A.T @ A
 largest = np.linalg.eigvalsh(exact)[-1]
 
 # %%
-# For each size, sketch the rows and compute the true error. That needs the d x d matrix, which a real stream would be
-# too wide for.
+# For each size, sketch the rows and compute the true error. This needs the exact d x d matrix, which is too large for
+# most real streams.
 sizes = np.array([5, 10, 20, 40, 80])
 errors, bounds = {}, {}
 for kind in (FrequentDirections, RobustFrequentDirections):

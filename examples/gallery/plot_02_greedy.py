@@ -2,14 +2,14 @@
 The stream that defeats the greedy sketch
 =========================================
 
-A greedy sketch keeps the best rows it has seen and throws the rest away. Frequent Directions also takes a little from
-what it keeps. On this stream that makes all the difference: the direction that matters most comes in small pieces, and
-the greedy sketch throws each piece away (Luo et al. 2019, Appendix F).
+A greedy sketch keeps the largest directions and discards the rest. Frequent Directions also reduces the directions that
+it keeps. This stream shows the difference: the most important direction arrives in small pieces, and the greedy sketch
+discards each piece (Luo et al. 2019, Appendix F).
 """
 
 # %%
-# Four large rows come first. Then a new direction comes again and again, each time a little shorter than the rows that
-# are kept. In the end it is by far the largest.
+# Four large rows come first. Then many rows in a new direction follow, each slightly shorter than the stored rows.
+# Together they are by far the largest direction.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -22,7 +22,7 @@ small[:, 10] = 9.9
 stream = np.vstack([large, small])
 
 # %%
-# Feed both sketches row by row, and ask how much of the new direction they know.
+# Feed both sketches row by row, and measure how much of the new direction they contain.
 greedy, robust = GreedySketch(m, buffer_size=m), RobustFrequentDirections(m, buffer_size=m)
 direction = np.eye(20)[10]
 rows, truth, found = [], [], {"GreedySketch": [], "RobustFrequentDirections": []}

@@ -2,7 +2,7 @@
 Principal components of digits, from a stream
 =============================================
 
-`SketchedPCA` takes rows in batches of any size. Its variances come with certified intervals, and what it keeps does not
+`SketchedPCA` accepts rows in batches of any size. Its variances come with certified intervals, and its memory does not
 grow with the number of rows.
 """
 

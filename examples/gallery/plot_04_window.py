@@ -2,12 +2,12 @@
 A window over a stream whose subspace turns
 ===========================================
 
-`SlidingFrequentDirections` sketches the newest rows only. When the stream changes, the old rows leave. At every moment
-the certificate says how far off the sketch of the window can be.
+`SlidingFrequentDirections` sketches the newest rows only. When the stream changes, the old rows drop out. The certificate
+bounds the error of the window at any time.
 """
 
 # %%
-# The rows live near a plane that turns slowly, and jumps once.
+# The rows are close to a plane that turns slowly and jumps once.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -21,7 +21,7 @@ X[:, 0] += 3 * np.cos(angle) * rng.standard_normal(n)
 X[:, 1] += 3 * np.sin(angle) * rng.standard_normal(n)
 
 # %%
-# Compare three summaries with the truth of the last 1000 rows: the window, a sketch of all rows, and one that fades.
+# Compare three sketches with the exact matrix of the last 1000 rows: a window, all rows, and all rows with decay.
 sketches = {
     "window": SlidingFrequentDirections(window, 30),
     "all rows": RobustFrequentDirections(30),

@@ -2,11 +2,11 @@
 Outliers of a stream that drifts
 ================================
 
-What is unusual today may be usual tomorrow. A detector over a window scores each row by the newest rows before it.
+A value that is unusual today can be normal tomorrow. A detector with a window compares each row with recent rows only.
 """
 
 # %%
-# The levels of ten sensors move slowly, each in its own way, and 1 % of the rows have a fault.
+# The levels of ten sensors drift slowly and independently, and 1 % of the rows are faulty.
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -7,7 +7,7 @@ that of scikit-learn's `Ridge`. For more it keeps a sketch, and warns if that is
 """
 
 # %%
-# 3,000 features, more than the exact matrix is kept for. A few directions have most of the variance.
+# 3,000 features are too many for the exact matrix. A few directions have most of the variance.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ train, test = slice(0, 3000), slice(3000, n)
 exact = Ridge(alpha=100.0).fit(X[train], y[train]).score(X[test], y[test])
 
 # %%
-# Sketches of several sizes, fed in batches. A size that is certainly enough gives no warning.
+# Fit sketches of several sizes in batches. A sufficient size gives no warning.
 sizes, scores, warned = [20, 40, 60, 80, 120, 160], [], []
 for m in sizes:
     ridge = SketchedRidge(regularization=100.0, sketch_size=m)

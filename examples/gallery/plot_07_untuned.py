@@ -2,11 +2,11 @@
 A learner with nothing to tune, against a sweep
 ===============================================
 
-`SGDClassifier` is good if somebody finds the right learning rate. `SketchedNewtonClassifier` has none.
+`SGDClassifier` needs a good learning rate. `SketchedNewtonClassifier` has no learning rate.
 """
 
 # %%
-# The digits as they come, in one pass. Each row is predicted before it is learnt.
+# One pass over the digits. Each row is predicted before it is learnt.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

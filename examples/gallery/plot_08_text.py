@@ -1,13 +1,13 @@
 """
-Text, as it comes
-=================
+Text without a vectoriser
+=========================
 
-Words need no vocabulary and no vectors: a row is a dict of words, and words may appear at any time. The model says
-afterwards which of them matter.
+You need no vocabulary and no vectoriser. A row is a dict of words, and new words can appear at any time. Afterwards the
+model shows which words matter.
 """
 
 # %%
-# Reviews, made up of words with a mood and words without.
+# Generate reviews from words with and without a sentiment.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -39,7 +39,7 @@ print(f"{model.progressive_error_:.1%} errors so far, in {len(model.vocabulary_)
 print(model.predict_proba_one({"superb": 1.0, "slow": 1.0, "never": 1.0}))
 
 # %%
-# Weights by word: the moods are found.
+# The weights of the words show the sentiment.
 weights = model.coef_[0] * (1 if model.classes_[1] == "happy" else -1)
 names = np.array(list(model.vocabulary_))
 order = np.argsort(-np.abs(weights[: len(names)]))[:12][::-1]

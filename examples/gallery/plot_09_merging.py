@@ -2,8 +2,7 @@
 Sketches of many shards, merged
 ===============================
 
-Each shard is sketched where it is, and the sketches are merged. The certificate of the merged sketch holds for all
-rows.
+Sketch each shard where it is stored, and merge the sketches. The certificate of the merged sketch holds for all rows.
 """
 
 # %%
@@ -28,7 +27,7 @@ for k in shards:
     bounds.append(whole.error_bound_ / largest)
 
 # %%
-# More shards cost hardly any accuracy. A sketch travels as 40 rows instead of thousands.
+# More shards cost hardly any accuracy. Each shard sends 40 rows instead of thousands.
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(shards, bounds, "--", color="tab:blue", label="certified")
 ax.plot(shards, errors, "o-", color="tab:blue", label="true error")

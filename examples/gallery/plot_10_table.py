@@ -2,11 +2,11 @@
 From a CSV file to predictions
 ==============================
 
-A table with text, dates and gaps goes straight into the learner, from a DataFrame or from a file on the command line.
+The learner accepts a table with text, dates and missing values, as a DataFrame or as a file on the command line.
 """
 
 # %%
-# A table of rentals: a city, a day, a size with gaps.
+# A table of rentals: a city, a day, and a size that is sometimes missing.
 import subprocess
 import sys
 import tempfile
@@ -41,7 +41,7 @@ predicted = model.predict(test.drop(columns="price"))
 print(f"R² on new rows: {1 - np.var(test['price'] - predicted) / np.var(test['price']):.2f}")
 
 # %%
-# The same from files, by the command line:
+# The same with files on the command line:
 folder = Path(tempfile.mkdtemp())
 train.to_csv(folder / "train.csv", index=False)
 test.to_csv(folder / "test.csv", index=False)
