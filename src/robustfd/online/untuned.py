@@ -1,7 +1,7 @@
 """The learner with nothing to tune: its state, from the first rows on, and which Hessians it pays for."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,24 @@ FEW = [1, 2, 4, 6]  # one of each pair of these, for each of several classes: al
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 
 
+class Pointers(NamedTuple):
+    """The experts and scratch memory as compiled loops take them."""
+
+    shared: Any
+    whole: Any
+    low: Any
+    work: Any
+
+
+class Held(NamedTuple):
+    """Pointers, and what they point to."""
+
+    pointers: Pointers
+    experts: Experts
+    work: Work
+    sparse: bool
+
+
 class UntunedState:
     """Experts, the first rows while they are few, and when to look at the better Hessian next."""
 
@@ -78,6 +96,7 @@ class UntunedState:
         self.renew_at = self.look_at = 0
         self.renewed_at = 0
         self.gain = 0.0
+        self._held: Held | None = None
         self.experts = self._fresh(feature_stats.start(d, prior=share * self.prior(), by_density=loss is None))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
         self.make_room()
@@ -199,15 +218,28 @@ class UntunedState:
                 some = x._replace(indptr=x.indptr[done : stop + 1]) if isinstance(x, CsrRows) else x[rest]
                 these = Batch(*(each[rest] for each in batch))
             learn = experts.learn_sparse if isinstance(x, CsrRows) else experts.learn_dense
-            done += learn(*self._parts(x), self.work, some, these, note)
+            shared, whole, low, work = self._pointers(sparse=isinstance(x, CsrRows))
+            done += learn(shared, None if self.loss is None else True, whole, low, work, some, these, note)
 
-    def _parts(self, x: Any) -> tuple[Diagonal, Any, Any]:
-        """Return what compiled loops take: the experts, None for a better Hessian that will hardly come into use."""
-        e = self.experts
-        whole = e.exact if self.sketch is None and self.d <= OFFER_EXACT else None
-        sketched = self.sketch is None and self.d > OFFER_EXACT and not isinstance(x, CsrRows)
-        low = e.low_rank if self.sketch or sketched or self.form == "sketch" else None
-        return Diagonal(e.features, e.mix, e.weights), whole, low
+    def _pointers(self, *, sparse: bool) -> Pointers:
+        """Return what compiled loops take: the experts and scratch memory, made again after any of them was replaced.
+
+        Instead of a better Hessian that will hardly come into use there is None.
+        """
+        held = self._held
+        if held is None or held.experts is not self.experts or held.work is not self.work or held.sparse != sparse:
+            e = self.experts
+            shared = experts.DIAGONAL.pointers(Diagonal(e.features, e.mix, e.weights))
+            whole = experts.EXACT.pointers(e.exact) if self.sketch is None and self.d <= OFFER_EXACT else None
+            sketched = self.sketch is None and self.d > OFFER_EXACT and not sparse
+            in_use = self.sketch or sketched or self.form == "sketch"
+            low = experts.LOW_RANK.pointers(e.low_rank) if in_use else None
+            held = Held(Pointers(shared, whole, low, experts.WORK.pointers(self.work)), e, self.work, sparse)
+            self._held = held
+        return held.pointers
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_held": None}  # a copy has arrays of its own
 
     def _learn_again(self) -> None:
         """Begin again with the statistics of all rows so far."""
@@ -613,8 +645,8 @@ class UntunedState:
         most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
         indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, self.outputs))
         explain = experts.explain_sparse if sparse else experts.explain_dense
-        shared, work = Diagonal(e.features, mix, e.weights), self._work_for(_most_entries(x, slice(0, n)))
-        explain(shared, np.array([*by_kind, centres]), work, x, indptr, which, parts)
+        shared, work = self._pointers(sparse=sparse).shared, self._work_for(_most_entries(x, slice(0, n)))
+        explain(shared, np.array([*by_kind, centres]), experts.WORK.pointers(work), x, indptr, which, parts)
         return indptr, which[: indptr[-1]], parts[: indptr[-1]]
 
     def drift(self) -> dict[str, NDArray[Any]]:
@@ -631,9 +663,13 @@ class UntunedState:
         """
         n, x = x.shape[0] if n is None else n, plain_rows(x)
         entries, out = _most_entries(x, slice(0, n)), np.empty((n, self.outputs))
-        work = self.work if alone and entries <= self.entries else self._work_for(entries)
-        read = experts.read_sparse if isinstance(x, CsrRows) else experts.read_dense
-        read(*self._parts(x), work, x, out)
+        sparse = isinstance(x, CsrRows)
+        pointers = self._pointers(sparse=sparse)
+        if not (alone and entries <= self.entries):
+            own = self._work_for(entries)  # held until the loop ends
+            pointers = pointers._replace(work=experts.WORK.pointers(own))
+        read = experts.read_sparse if sparse else experts.read_dense
+        read(*pointers, x, out)
         return out
 
 
