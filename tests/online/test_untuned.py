@@ -1,6 +1,8 @@
 """The learner with nothing to tune against its transcription, and what it promises."""
 
+import copy
 import itertools
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -307,3 +309,16 @@ def test_it_stays_finite(case, scale, sketch):
         assert np.isfinite(learn(state, X, y, batches=(50,), sparse=sparse)).all()
         assert np.isfinite(state.margins(as_rows(X, sparse=sparse))).all()
         assert all(np.isfinite(part).all() for part in state.linear_model())
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
+    """A state keeps the addresses of its arrays for compiled loops: those of a copy are other ones."""
+    X, y, _ = stream(3, 300, 4)
+    state = UntunedState(4, 1)
+    learn(state, X[:150], y[:150])
+    before, other = state.margins(X), duplicate(state)
+    learn(other, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), before)
+    learn(state, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), other.margins(X))

@@ -1,9 +1,9 @@
 """Records of arrays that compiled loops take by one pointer.
 
-numba takes a named tuple of arrays apart at every call from Python, some 0.2 us for each array, and hands its arrays from
-function to function as some seven numbers each, which takes long to compile. Here Python hands over one array of
-integers: the address and the shape of each array of the record. Compiled loops open it with `open_record` and read
-the fields of what it returns as those of the record.
+numba takes a named tuple of arrays apart at every call from Python, which costs 0.2 us for each array. It hands each
+array from function to function as seven numbers, which takes long to compile. Here Python hands over one array of
+integers: the address and the shape of each array of the record. Compiled loops open it with `open_record`, and read
+the fields of the result as those of the record.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from numba.extending import (
     type_callable,
     typeof_impl,
 )
-from numpy.typing import NDArray
 
 see_through = False  # whether loops open records by their addresses; otherwise they take the records themselves
 
@@ -36,7 +35,7 @@ class Field(NamedTuple):
 
 
 class Layout:
-    """The names and types of the arrays of a record, all contiguous; as a global, the second argument of `open_record`."""
+    """The names and types of the arrays of a record, all contiguous. Compiled loops take it as a global only."""
 
     def __init__(self, example: Any) -> None:
         """Take the layout from a record: a named tuple of arrays and of such tuples."""

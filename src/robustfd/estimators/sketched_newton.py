@@ -99,7 +99,7 @@ class _Untuned(OnlineEstimator):
     def _note_usual(self) -> None:
         """Find the names of numbers that most dicts have, whenever the number of rows has doubled."""
         rows = self._model.seen
-        if self._kind == "dicts" and rows >= 8 and rows & (rows - 1) == 0:
+        if rows & (rows - 1) == 0 and rows >= 8 and self._kind == "dicts":
             often = self._model.experts.features.table["count"][1:] > USUAL * rows
             names = [name for name, j in self._vocabulary.items() if often[j]]
             self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
@@ -420,19 +420,20 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
         self._calibration = np.zeros(len(SHARPNESS))
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        wanted = len(self.classes_) if len(self.classes_) > 2 else 1
+        classes = len(self.classes_)
+        wanted = classes if classes > 2 else 1
         if wanted > self._model.outputs:  # a class that appeared later
             self._model.add_outputs(wanted)
         margins = self._learn_margins(x, y, weight)
-        if wanted == len(y) == 1 < len(self.classes_):  # the same numbers in a fifth of the time
-            margin, second = margins[0, 0], y[0] == 1
-            return np.array([-log_expit(margin if second else -margin)]), np.array([float((margin > 0) != second)])
+        if classes == 2 and len(y) == 1:  # the same numbers in a fifth of the time
+            margin, second = margins[0], y.item() == 1
+            return -log_expit(margin if second else -margin), np.array([float((margin.item() > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
         if wanted > 1:
             losses, self._calibration = judge_in_turn(margins, y, weight, self._calibration)
         else:
             losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
-        return losses if len(self.classes_) > 1 else np.zeros(len(y)), wrong
+        return losses if classes > 1 else np.zeros(len(y)), wrong
 
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)

@@ -11,8 +11,8 @@ A row meets all experts, their mixture predicts (mixture.py), and each takes its
 features are brought up to date (feature_stats.py). Every row is learnt on its own, so how they come does not matter.
 
 Compiled functions take None in place of `whole`, the exact Hessian, or `low`, the one with a sketch, if it cannot come
-into use, and in place of `numbers` if targets are classes: numba then does not compile what they would do with it, which
-takes seconds. Loops that Python calls take records by pointers (`Layout` of _compile).
+into use, and in place of `numbers` if targets are classes. numba then does not compile what they would do with it,
+which takes seconds. Loops that Python calls take records by pointers (`Layout` of _compile).
 """
 
 import math

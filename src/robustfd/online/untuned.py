@@ -167,23 +167,25 @@ class UntunedState:
                 self.seen += part.stop - done
                 if self.seen == until:
                     self._learn_again()
-            elif room := self._room_aside():
+            elif (wanted := self._to_set_aside()) and (room := self._room_aside(wanted)):
                 part = slice(done, min(done + room, n))
                 self._set_aside(x, Batch(y, weight, margins), part)
             else:
-                part = slice(done, min(done + self._until() - self.seen, n))
+                until = self._until_hessian()
+                if wanted:
+                    until = min(until, (self.seen // FIRST + 1) * FIRST)
+                part = slice(done, min(done + until - self.seen, n))
                 self._learn(x, Batch(y, weight, margins), part)
                 self.seen += part.stop - done
                 self._attend()
             done = part.stop
 
-    def _room_aside(self) -> int:
-        """Return how many of the next rows are to be set aside: never more than were learnt, none if it is whole."""
-        rows = self._to_set_aside()
-        return max(min(rows, self.seen // FIRST * FIRST - self._rows_aside()), 0)
+    def _room_aside(self, wanted: int) -> int:
+        """Return how many of the next rows are to be set aside now: never more than were learnt."""
+        return max(min(wanted, self.seen // FIRST * FIRST - self._rows_aside()), 0)
 
     def _to_set_aside(self) -> int:
-        """Return how many rows are to be set aside from now on."""
+        """Return how many rows are to be set aside from now on, 0 for a state that is not one of several."""
         if is_whole(share := self.share):
             return 0
         rows = share * min(ASIDE, ASIDE_ENTRIES // max(self.entries, 1))
@@ -368,11 +370,6 @@ class UntunedState:
     def renew_now(self) -> None:
         """Renew the better Hessian."""
         self._renew(self.seen)
-
-    def _until(self) -> int:
-        """Return the number of rows at which something is to be done."""
-        until = self._until_hessian()
-        return min(until, (self.seen // FIRST + 1) * FIRST) if self._to_set_aside() else until
 
     def _until_hessian(self) -> int:
         """Return the number of rows at which something is to be done with the better Hessian."""
@@ -687,7 +684,7 @@ def _most_entries(x: Any, part: slice) -> int:
     """Return the most entries that one of these rows has."""
     if isinstance(x, CsrRows):
         if len(x.indptr) == 2:  # a single row
-            return int(x.indptr[1] - x.indptr[0])
+            return x.indptr.item(1) - x.indptr.item(0)
         return int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
     return int(x.shape[1])
 
