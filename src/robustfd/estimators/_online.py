@@ -24,7 +24,8 @@ from robustfd.estimators._merging import MergingEstimator
 from robustfd.estimators._single_rows import Kind, SingleRow, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
-from robustfd.online.progress import plot_progress, tally_judged
+from robustfd.online.plots import plot_progress
+from robustfd.online.progress import tally_judged
 from robustfd.online.rows import CHUNK, check_numbers, writable
 from robustfd.sketch.merging import merge
 
@@ -425,7 +426,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def n_samples_seen_(self) -> int:
         """How many rows were learnt."""
         self._require_rows()
-        return int(self._progress[0, progress.ROWS])
+        return progress.rows_seen(self._progress)
 
     @property
     def vocabulary_(self) -> dict[Any, int]:
@@ -439,7 +440,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def progressive_loss_(self) -> float:
         """The mean loss of all rows so far, each judged before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.LOSS)
+        return progress.mean_loss(self._progress)
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:

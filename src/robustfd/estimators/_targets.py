@@ -150,7 +150,7 @@ class OnlineClassifier(OnlineEstimator):
     def progressive_error_(self) -> float:
         """The share of rows so far that were judged wrongly, each before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.ERRORS)
+        return progress.share_of_errors(self._progress)
 
 
 class OnlineRegressor(OnlineEstimator):

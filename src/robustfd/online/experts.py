@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from robustfd._compile import Layout, entry, loops, open_record
 from robustfd.linalg.lapack import fetch_row
 from robustfd.online import diagonal, exact, feature_stats, low_rank, mixture
+from robustfd.online.class_steps import learn_classes
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.exact import Exact
 from robustfd.online.feature_stats import (
@@ -37,8 +38,10 @@ from robustfd.online.feature_stats import (
     renew_scale,
 )
 from robustfd.online.low_rank import LowRank
-from robustfd.online.mixture import Mixture, Row, Work, note_shares, predict
+from robustfd.online.mixture import Mixture, note_shares
+from robustfd.online.number_steps import learn_number
 from robustfd.online.rows import Batch, CsrRows
+from robustfd.online.scratch import Row, Work, predict, work_for
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +83,7 @@ class Experts(NamedTuple):
 _FEATURES = feature_stats.start(1, prior=1.0, by_density=True)
 _MIXTURE = mixture.start(1, np.ones((2, 8)), np.ones((2, 8)), loss=None)
 DIAGONAL = Layout(Diagonal(_FEATURES, _MIXTURE, feature_stats.aligned(2, np.float32, 16)))
-WORK = Layout(mixture.work_for(_MIXTURE, 1, 16, 1))
+WORK = Layout(work_for(_MIXTURE, 1, 16, 1))
 EXACT, LOW_RANK = Layout(exact.start(0, 0, 1, 1)), Layout(low_rank.start(0, 0, 1, 1))
 
 
@@ -195,9 +198,9 @@ def learn_row(
     if note:
         note_shares(mix, int(totals["rows"]))
     if numbers is not None:
-        c2 = mixture.learn_number(mix, work, y, weight, weight / totals["weight"])
+        c2 = learn_number(mix, work, y, weight, weight / totals["weight"])
     else:
-        c2 = mixture.learn_classes(mix, work, y, weight, weight / totals["weight"])
+        c2 = learn_classes(mix, work, y, weight, weight / totals["weight"])
     diagonal.move(shared.weights, features, mix, row, work, c2)
     if whole is not None and len(whole.block) > 0:
         exact.move(whole, mix, row, work, c2)
