@@ -14,7 +14,10 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_page_is_in_a_table_of_contents():
-    pages = {path.stem for path in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]} - {"index", "sg_execution_times"}  # the second is generated
+    pages = {path.stem for path in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]} - {
+        "index",
+        "sg_execution_times",
+    }  # the second is generated
     listed = set()
     for path in DOCS.glob("*.md"):
         for toctree in re.findall(r"```\{toctree\}\n(.*?)```", path.read_text(), re.DOTALL):

@@ -1,4 +1,4 @@
-"""The steps of experts on classes, by the logistic loss or that of the softmax, and what they earn by a row."""
+"""Steps of the experts on classes, with the logistic or the softmax loss, and how a row changes their shares."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from robustfd.online.lanes import exp_of_negative, implicit_steps, sigmoid
 from robustfd.online.mixture import FOLLOW, Mixture, deal_following, earn, followed, mixed
 from robustfd.online.scratch import Work
 
-LEAST_REST = 1e-6  # the probability of all classes but one, at least
+LEAST_REST = 1e-6  # lower bound of the probability of all classes except one
 
 
 @loops

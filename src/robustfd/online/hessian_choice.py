@@ -1,4 +1,7 @@
-"""Which Hessian an untuned learner has beside the diagonal: when to try it, renew it, make it larger and drop it."""
+"""The choice of the better Hessian of an untuned learner: when to try it, renew it, enlarge it and drop it.
+
+The diagonal Hessian is always in use. A better one, exact or with a sketch, is kept while it lowers the loss enough.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,19 +12,19 @@ from robustfd.online.untuned_state import FIRST, OFFER_EXACT, TWO_MEMORIES, Expe
 
 Floats = NDArray[np.float64]
 
-ALWAYS_EXACT = 32  # features up to which the exact Hessian costs next to nothing
-OFFER_SKETCH = 32  # a sketch may pay if there are at most so many features for each entry of a row
+ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dropped: it costs very little
+OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
 SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
 FIRST_LOOK = 1024  # rows after which a better Hessian is judged for the first time
-AGAIN = 8  # it is tried again when there are so many times the rows
-KEEP, GROW = 0.005, 0.02  # the least gain in loss for which it is kept, or made larger
-RENEW = 8  # an exact Hessian of few features is renewed when there are 1/8 more rows, others more rarely
-OFTEN = 256  # and after so many rows, if it forgets
+AGAIN = 8  # a dropped Hessian is tried again when the number of rows has grown by this factor
+KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept, or enlarged
+RENEW = 8  # an exact Hessian of few features is renewed after 1/8 more rows, others less often
+OFTEN = 256  # the longest time in rows between two renewals of a Hessian that forgets
 
 
 def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> None:
-    """Take a form of the Hessian in use, its experts beginning where the mixture of the diagonal ones is."""
+    """Switch to a form of the Hessian. Its experts start from the mixture of the diagonal experts."""
     e = state.experts
     state.form, state.size = form, size
     memories = state.memories(form)
@@ -32,7 +35,7 @@ def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> No
     better = whole.weights if form == "exact" else low.weights
     if form != "diagonal":
         better[:] = _first_weights(state, memories)
-    # Of the rows before, an exact Hessian that begins later knows the diagonal.
+    # An exact Hessian that starts later has only the diagonal of the rows before.
     past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
     for matrix, diagonal_of_past in zip(whole.past, past):
         np.fill_diagonal(matrix, diagonal_of_past)
@@ -43,7 +46,7 @@ def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> No
 
 
 def _first_weights(state: ExpertState, memories: int) -> Floats:
-    """Return weights (features, experts) of a better form: of each kind of scaling the mean of its experts."""
+    """Return the first weights (features, experts) of a better form: for each kind of scaling the mean over experts."""
     w = state.diagonal_weights()  # (features, outputs, 2 L)
     mix, n = state.experts.mix, memories * state.count
     out = np.zeros((len(w), state.outputs, n))
@@ -57,31 +60,31 @@ def _first_weights(state: ExpertState, memories: int) -> Floats:
 
 
 def begin_form(state: ExpertState, entries: float) -> None:
-    """Decide which better Hessian to try for rows of so many entries in the mean."""
+    """Choose the better Hessian to try, given the mean number of entries of a row."""
     if state.sketch is not None:
         if state.sketch > 0:
             set_form(state, "sketch", state.sketch)
     elif state.d <= OFFER_EXACT:
-        if state.d <= TWO_MEMORIES or state.seen >= FIRST:  # for more features it takes long to renew
+        if state.d <= TWO_MEMORIES or state.seen >= FIRST:  # with more features a renewal is slow
             set_form(state, "exact")
     elif state.d <= OFFER_SKETCH * entries:
         set_form(state, "sketch", SKETCH)
 
 
 def renew(state: ExpertState, rows: int) -> None:
-    """Renew the better Hessian after so many rows, and set when to do so next."""
+    """Renew the better Hessian after `rows` rows, and set when to renew it next."""
     table, e = state.experts.features.table, state.experts
     with one_blas_thread():
         if state.form == "exact":
             exact.renew(e.exact, table["prior"], experts.GAMMA ** (rows - state.renewed_at))
         else:
             low_rank.renew(e.low_rank, table["prior"], table["slow"])
-    soon = max(2 * (rows - state.renewed_at), FIRST)  # one that began late takes in its first rows soon
+    soon = max(2 * (rows - state.renewed_at), FIRST)  # a Hessian that started late learns its first rows soon
     state.renewed_at = rows
     more = max(rows // RENEW, 1)
     if state.form == "sketch":
         more = max(rows // 4, 1)
-    elif state.d > TWO_MEMORIES:  # it takes long
+    elif state.d > TWO_MEMORIES:  # a renewal is slow
         more = max(rows // 2, state.d // 8)
     if state.form == "exact" and len(e.exact.past) > 1:
         soon = min(soon, OFTEN)
@@ -94,7 +97,7 @@ def renew_now(state: ExpertState) -> None:
 
 
 def next_event(state: ExpertState) -> int:
-    """Return the number of rows at which something is to be done with the better Hessian."""
+    """Return the number of rows at which the better Hessian is renewed or judged next."""
     if state.form == "diagonal":
         return max(state.look_at, state.seen + 1) if state.sketch is None and _is_offered(state) else 2**62
     if state.sketch is None:
@@ -107,7 +110,7 @@ def _is_offered(state: ExpertState) -> bool:
 
 
 def attend(state: ExpertState) -> None:
-    """Do what is to be done after so many rows."""
+    """Renew and judge the better Hessian if it is time."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
     if state.sketch is None and state.seen >= state.look_at:
@@ -115,7 +118,7 @@ def attend(state: ExpertState) -> None:
 
 
 def _judge(state: ExpertState) -> None:
-    """Keep the better Hessian, make it larger, drop it, or try it again."""
+    """Keep, enlarge or drop the better Hessian, or try it again."""
     targets = state.experts.mix.targets[0]
     if state.form == "diagonal":
         if _is_offered(state):
@@ -138,7 +141,7 @@ def _judge(state: ExpertState) -> None:
 
 
 def grow(state: ExpertState, size: int) -> None:
-    """Make the sketch larger."""
+    """Enlarge the sketch."""
     state.size = size
     with one_blas_thread():
         low = low_rank.with_size(state.experts.low_rank, size)
@@ -148,5 +151,5 @@ def grow(state: ExpertState, size: int) -> None:
 
 
 def reset_gain(state: ExpertState) -> None:
-    """Begin to add up the losses by which the better Hessian is judged."""
+    """Reset the sums of losses by which the better Hessian is judged."""
     state.experts.mix.targets["loss"] = state.experts.mix.targets["plain_loss"] = 0.0

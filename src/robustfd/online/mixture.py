@@ -1,4 +1,4 @@
-"""The mixture of experts: what each of them earns by a row, and the steps that they take.
+"""The mixture of experts: their shares, and how a row changes them.
 
 The prediction is the mean of the experts' margins by their shares (fixed share, Herbster and Warmuth 1998): a share is
 multiplied by the probability that its expert gave to the truth, and a small part of all shares is dealt out again after

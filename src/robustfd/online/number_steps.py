@@ -1,4 +1,4 @@
-"""The steps of experts on numbers, by the squared, Huber, pinball or Poisson loss, and what they earn by a row."""
+"""Steps of the experts on numbers, with squared, Huber, pinball or Poisson loss; how a row changes their shares."""
 
 import math
 from typing import Any
@@ -9,10 +9,10 @@ from robustfd._compile import loops
 from robustfd.online.mixture import FOLLOW, LARGEST, Mixture, bounds, deal_following, earn, followed, mixed
 from robustfd.online.scratch import Work
 
-FORGET_SPREAD = 0.99  # what a squared residual counts a row later
-SLOWER = 0.2  # intercepts follow numbers by this much of what they follow classes
-SMALL_LENGTH, ITERATIONS = 1e-9, 40  # of steps on counts: below which they are explicit, and how many at most
-FEWEST = 0.01  # a count of 0 is this, in units of the mean, where it has a logarithm
+FORGET_SPREAD = 0.99  # the factor by which a squared residual fades with each row
+SLOWER = 0.2  # the speed of intercepts that follow numbers, relative to classes
+SMALL_LENGTH, ITERATIONS = 1e-9, 40  # steps on counts: shorter ones are explicit; most iterations of others
+FEWEST = 0.01  # stands for a count of 0, in units of the mean, where a logarithm is needed
 
 
 @loops

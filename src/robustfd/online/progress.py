@@ -17,7 +17,7 @@ RECORDS = 63  # doubling numbers of rows, as many as can be
 
 
 class Totals(NamedTuple):
-    """The same in a compiled loop, as they were at some row."""
+    """A copy of the totals in a compiled loop."""
 
     weight: float
     loss: float
@@ -77,7 +77,7 @@ def totals_now(progress: Any) -> Totals:
 
 @loops
 def take_back(progress: Any, before: Totals) -> None:
-    """Let the totals be these earlier ones, and forget what was recorded since."""
+    """Restore earlier totals, and delete the records made since."""
     all_totals = open_records(progress)
     totals = all_totals[0]
     totals["weight"], totals["loss"] = before.weight, before.loss

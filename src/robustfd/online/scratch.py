@@ -1,4 +1,4 @@
-"""Scratch memory of compiled loops: what a row is to the experts, from its entries to their steps."""
+"""Scratch memory of compiled loops: a row on its way from its entries to the steps of the experts."""
 
 import math
 from typing import NamedTuple
@@ -36,18 +36,18 @@ class Work(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a row is in units of the features."""
+    """Numbers that describe a row in the units of the features."""
 
-    size: int  # how many entries it has
-    norm: float  # what experts that scale each row on its own multiply it by
-    length: float  # what linear experts multiply it by
-    curve: float  # what it is multiplied by in the Hessians
+    size: int  # number of entries
+    norm: float  # factor of the row for experts that scale each row on its own
+    length: float  # factor of the row for linear experts
+    curve: float  # factor of the row in the Hessians
     slow: float  # x'H^-1 x of the diagonal, slow memory
     fast: float  # and of the fast one
 
 
 def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
-    """Return scratch memory: of rows of so many entries, so many diagonal weights, and a better Hessian's rows."""
+    """Return scratch memory for rows of `entries` entries; `width` and `wide` are sizes of the Hessians."""
     outputs, n = mix.share.shape
     return Work(
         feature=np.zeros(entries, np.int64),

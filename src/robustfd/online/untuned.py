@@ -22,24 +22,24 @@ from robustfd.online.untuned_state import FIRST, ExpertState
 
 Floats = NDArray[np.float64]
 
-ASIDE = 4096  # rows that all parts together set aside, so that the experts of the merged state earn by them
-ASIDE_ENTRIES = 2**22  # and how many entries they may have
-AT_ONCE = 1024  # features up to which a better Hessian is there before all of the first rows are
+ASIDE = 4096  # rows that all parts together set aside: the merged state learns them to weigh its experts
+ASIDE_ENTRIES = 2**22  # the largest number of entries of these rows
+AT_ONCE = 1024  # up to this number of features a better Hessian is tried during the first rows
 
 
 class UntunedState(ExpertState):
-    """A state that learns rows."""
+    """A state that learns rows, grows, predicts, and packs itself for files."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows, dense or sparse, and fill margins (n, outputs) with predictions made before."""
-        if len(y) <= FIRST:  # hardly any of so few comes when a Hessian is renewed: not worth the call
+        """Learn rows, dense or sparse. Fill margins (n, outputs) with the predictions before each row was learnt."""
+        if len(y) <= FIRST:  # too few rows to pay for the switch: they seldom meet a renewal
             self._learn_all(plain_rows(x), y, weight, margins)
             return
         with one_blas_thread():
             self._learn_all(plain_rows(x), y, weight, margins)
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows, cut where something is to be done between two of them."""
+        """Learn rows in parts that end where there is work to do between two rows."""
         done, n = 0, len(y)
         while done < n:
             if self.seen < self.first:
@@ -64,11 +64,11 @@ class UntunedState(ExpertState):
             done = part.stop
 
     def _room_aside(self, wanted: int) -> int:
-        """Return how many of the next rows are to be set aside now: never more than were learnt."""
+        """Return how many of the next rows to set aside now: never more than were learnt."""
         return max(min(wanted, self.seen // FIRST * FIRST - self._rows_aside()), 0)
 
     def _to_set_aside(self) -> int:
-        """Return how many rows are to be set aside from now on, 0 for a state that is not one of several."""
+        """Return how many more rows to set aside: 0 unless this state is a part of several."""
         if is_whole(share := self.share):
             return 0
         rows = share * min(ASIDE, ASIDE_ENTRIES // max(self.entries, 1))
@@ -78,13 +78,13 @@ class UntunedState(ExpertState):
         return sum(len(y) for _, y, _ in self.aside)
 
     def _set_aside(self, x: Any, batch: Batch, part: slice) -> None:
-        """Keep rows for the time when all parts are merged; they are judged now."""
+        """Store rows until all parts are merged. Their predictions are made now."""
         rows, y, weight = _taken(x, batch.y, batch.weight, part)
         batch.margins[part] = untuned_reading.margins(self, rows, len(y))
         self.aside.append((rows, y, weight))
 
     def _check_room(self, x: Any, part: slice) -> None:
-        """Make more scratch memory if there are rows with more entries than before."""
+        """Enlarge the scratch memory if a row has more entries than any before."""
         entries = most_entries(x, part)
         if entries > self.entries:
             self.entries = entries
@@ -107,11 +107,11 @@ class UntunedState(ExpertState):
             done += learn(shared, None if self.loss is None else True, whole, low, work, some, these, note)
 
     def _learn_again(self) -> None:
-        """Begin again with the statistics of all rows so far."""
+        """Start over with the statistics of all rows so far, and learn these rows again."""
         x, y, weight = self.first_rows()
         self.kept, n = [(x, y, weight)], len(y)
         weights = self.experts.weights
-        weights[x.indices + 1 if isinstance(x, CsrRows) else slice(None)] = 0.0  # those of others are 0 already
+        weights[x.indices + 1 if isinstance(x, CsrRows) else slice(None)] = 0.0  # all other weights are 0 already
         weights[0] = 0.0
         fresh = self.fresh_experts(self.experts.features, self.experts.mix, weights)
         self.experts = fresh._replace(features=feature_stats.learn_first(fresh.features, x, n))
@@ -138,9 +138,9 @@ class UntunedState(ExpertState):
         return joined(self.kept)
 
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
-        """Set offset and unit of the targets from the first ones, outliers cut."""
+        """Set the offset and unit of the targets from the first ones, with outliers clipped."""
         cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
-        weight = np.minimum(weight, experts.HEAVIEST)  # the sum of others might overflow
+        weight = np.minimum(weight, experts.HEAVIEST)  # the sum of larger weights might overflow
         mean = float(np.average(cut, weights=weight))
         spread = float(np.average(np.square(cut - mean), weights=weight))
         if self.loss is not None and self.loss.counts:
@@ -154,13 +154,13 @@ class UntunedState(ExpertState):
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
 
     def add_outputs(self, outputs: int) -> None:
-        """Make room for classes that appeared; what is known of the others stays, two classes becoming two outputs."""
+        """Add classes that appeared. The other classes keep what was learnt; two classes become two outputs."""
         untuned_growth.add_outputs(self, outputs)
         if self.kept:
             self._learn_again()
 
     def widen(self, d: int, *, growing: bool = True) -> None:
-        """Make room for d features; for more than that if they keep growing."""
+        """Allocate memory for d features, or for more if their number keeps growing."""
         untuned_growth.widen(self, d, growing=growing)
 
     def margins(self, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
@@ -173,15 +173,15 @@ class UntunedState(ExpertState):
 
     @classmethod
     def unpack(cls, parts: Any, check: Callable[[int, int], None], **settings: Any) -> "UntunedState":
-        """Return the state that was packed; what is impossible is an error.
+        """Return the state that was packed, or raise if the parts are impossible.
 
-        `check` raises if there cannot be so many features and outputs; `settings` are those of a new state.
+        `check` raises if the numbers of features and outputs are impossible; `settings` are those of a new state.
         """
         return untuned_snapshot.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
 
 
 def _taken(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats, Floats]:
-    """Return copies of some rows, of their targets and of their weights."""
+    """Return copies of some rows, their targets and their weights."""
     return part_of(x, part) if isinstance(x, CsrRows) else x[part].copy(), y[part].copy(), weight[part].copy()
 
 

@@ -11,11 +11,11 @@ from robustfd.online.untuned_state import OFFER_EXACT, TWO_MEMORIES, ExpertState
 
 Floats = NDArray[np.float64]
 
-SPARE = 64  # room for more features where a few may come
+SPARE = 64  # spare features where a few may appear later
 
 
 def add_outputs(state: ExpertState, outputs: int) -> None:
-    """Make room for classes that appeared; what is known of the others stays, two classes becoming two outputs."""
+    """Add classes that appeared. The other classes keep what was learnt; two classes become two outputs."""
     old, form, memories = state.experts, state.form, state.memories(state.form)
     if form == "sketch":
         low_rank.fold(old.low_rank)
@@ -45,18 +45,18 @@ def add_outputs(state: ExpertState, outputs: int) -> None:
 
 
 def widen(state: ExpertState, d: int, *, growing: bool = True) -> None:
-    """Make room for d features; for more than that if they keep growing."""
+    """Allocate memory for d features, or for more if their number keeps growing."""
     if d <= state.d:
         return
     if growing:
         d = max(d, 2 * state.d)
-    elif d > OFFER_EXACT:  # few of them come, one by one
+    elif d > OFFER_EXACT:  # only a few appear, one at a time
         d += SPARE
     widen_to(state, d)
 
 
 def widen_to(state: ExpertState, d: int) -> None:
-    """Make room for exactly d features."""
+    """Allocate memory for exactly d features."""
     e, more = state.experts, d - state.d
     weights = feature_stats.aligned(d + 1, np.float32, e.weights.shape[1])
     weights[: state.d + 1] = e.weights

@@ -1,4 +1,4 @@
-"""Reading an untuned learner: predictions, and the linear model that they amount to."""
+"""Reading an untuned learner: predictions, the linear model behind them, contributions of features, drift."""
 
 from typing import Any
 
@@ -79,7 +79,8 @@ def drift(state: ExpertState) -> dict[str, NDArray[Any]]:
 def margins(state: ExpertState, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
     """Return the predictions (n, outputs) of n rows, by default as many as their shape says.
 
-    Many may read at a time. With `alone` no other does, and the scratch memory for learning is used.
+    Several threads may read at once. With `alone` the caller is the only one, and the scratch memory for learning is
+    used.
     """
     n, x = x.shape[0] if n is None else n, plain_rows(x)
     entries, out = most_entries(x, slice(0, n)), np.empty((n, state.outputs))

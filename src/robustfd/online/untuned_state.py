@@ -28,7 +28,7 @@ RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 
 
 class Pointers(NamedTuple):
-    """The experts and scratch memory as compiled loops take them."""
+    """Pointers to the experts and the scratch memory, as compiled loops take them."""
 
     shared: Any
     whole: Any
@@ -37,7 +37,7 @@ class Pointers(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Pointers, and what they point to."""
+    """Pointers with the records they point to, which must stay alive."""
 
     pointers: Pointers
     experts: Experts
@@ -57,12 +57,12 @@ class ExpertState:
         loss: NumberLoss | None = None,
         share: float = 1.0,
     ):
-        """Begin with d features; `share` is the part of the prior, below 1 for one of several to be merged."""
+        """Start with d features; `share` is the part of the prior, less than 1 for a part of several to be merged."""
         self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
-        self.first = FIRST  # rows that are learnt again; none if a file does not have them
-        self.seen = self.entries = 0  # rows, and the most entries that a row had
+        self.first = FIRST  # number of first rows, which are learnt again; 0 if a file lacks them
+        self.seen = self.entries = 0  # rows learnt, and the largest number of entries of a row
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
-        self.aside: list[tuple[Any, Floats, Floats]] = []  # rows that are learnt when all parts are merged
+        self.aside: list[tuple[Any, Floats, Floats]] = []  # rows to learn when all parts are merged
         self.form: Form = "diagonal"
         self.size = 0  # rows of the sketch
         self.renew_at = self.look_at = 0
@@ -79,13 +79,13 @@ class ExpertState:
 
     @property
     def share(self) -> float:
-        """The part of the prior that this state has: 1, or less if it is one of several to be merged."""
+        """The part of the prior that this state has: less than 1 if it is a part of several to be merged."""
         return float(self.experts.features.totals["prior"][0]) / self.prior()
 
     def fresh_experts(self, features: Features, before: Mixture | None = None, weights: Any = None) -> Experts:
-        """Return experts that know nothing but the features; the trace of the mixture before goes on.
+        """Return new experts for these features; the trace of the mixture before continues.
 
-        `weights` are zeros of the right shape, if there are any yet.
+        `weights` are zeros to use again, if they have the right shape.
         """
         rates, linear = self._lanes()
         mix = mixture.start(self.outputs, rates, linear, loss=self.loss)
@@ -108,19 +108,19 @@ class ExpertState:
         return RATES[:, FEW], LINEAR[:, FEW]
 
     def make_room(self) -> None:
-        """Make scratch memory for learning rows of `entries` entries."""
+        """Allocate scratch memory for rows of `entries` entries."""
         self.work = self.work_for(self.entries)
 
     def work_for(self, entries: int) -> Work:
-        """Return scratch memory for rows of so many entries."""
+        """Return scratch memory for rows of at most `entries` entries."""
         e = self.experts
         wide = max(len(e.exact.block), len(e.low_rank.lam))
         return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], wide)
 
     def pointers(self, *, sparse: bool) -> Pointers:
-        """Return what compiled loops take: the experts and scratch memory, made again after any of them was replaced.
+        """Return pointers to the experts and the scratch memory. They are cached until one of the two is replaced.
 
-        Instead of a better Hessian that will hardly come into use there is None.
+        A better Hessian that is unlikely to come into use is None, so that loops are not compiled for it.
         """
         held = self._held
         if held is None or held.experts is not self.experts or held.work is not self.work or held.sparse != sparse:
@@ -135,10 +135,10 @@ class ExpertState:
         return held.pointers
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_held": None}  # a copy has arrays of its own
+        return vars(self) | {"_held": None}  # the addresses are wrong for a copy, which has its own arrays
 
     def memories(self, form: Form) -> int:
-        """Return in how many memories, slow and fast, there are experts with that form."""
+        """Return the number of memories, slow and fast, in which experts have this form."""
         return {"diagonal": 0, "sketch": 1, "exact": 2 if self.d <= TWO_MEMORIES else 1}[form]
 
     def diagonal_weights(self) -> Floats:
