@@ -28,7 +28,7 @@ class Totals(NamedTuple):
 def start() -> Floats:
     """Return the progress before the first row: running totals first, then what they were at 1, 2, 4, ... rows.
 
-    It is an array (64, 4) of numbers, as in files; `records` and `open_records` read them by their names.
+    It is an array (64, 4) of numbers, as in files; `records`, or `view_as` in compiled loops, reads them by name.
     """
     return np.zeros((1 + RECORDS, 4))
 
@@ -36,12 +36,6 @@ def start() -> Floats:
 def records(progress: Floats) -> Any:
     """Return the numbers as records of TOTALS, running totals first: a view."""
     return progress.view(TOTALS)[:, 0]
-
-
-@loops
-def open_records(progress: Any) -> Any:
-    """Do as `records` in a compiled loop."""
-    return view_as(progress, 0, (len(progress),), TOTALS)
 
 
 @loops
@@ -53,7 +47,7 @@ def tally(code: int, delta: float, margin: float, y: float, weight: float, progr
 @loops
 def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
     """Add a row of this loss."""
-    all_totals = open_records(progress)
+    all_totals = view_as(progress, 0, (len(progress),), TOTALS)
     totals = all_totals[0]
     totals["weight"] += weight
     totals["loss"] += weight * loss
@@ -71,14 +65,14 @@ def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
 @loops
 def totals_now(progress: Any) -> Totals:
     """Return the totals so far."""
-    totals = open_records(progress)[0]
+    totals = view_as(progress, 0, (1,), TOTALS)[0]
     return Totals(totals["weight"], totals["loss"], totals["errors"], totals["rows"])
 
 
 @loops
 def take_back(progress: Any, before: Totals) -> None:
     """Restore earlier totals, and delete the records made since."""
-    all_totals = open_records(progress)
+    all_totals = view_as(progress, 0, (len(progress),), TOTALS)
     totals = all_totals[0]
     totals["weight"], totals["loss"] = before.weight, before.loss
     totals["errors"], totals["rows"] = before.errors, before.rows
