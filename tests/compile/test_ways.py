@@ -75,6 +75,7 @@ def small():
     import numpy as np
     from robustfd import AdaGrad
     from robustfd._compile import compiled, compiled_routine, carray, entry, loops
+    from tests.compile.records import OUTER, example, read_record
     from robustfd.linalg.lapack import at, call, gemm, routines, view, view_as
     from robustfd.online.lanes import add_multiple, add_outer, sum_rows
 
@@ -103,6 +104,9 @@ def small():
         add_outer(table, 1, 0.7, scale, x, 2, 11)
         sum_rows(x, table, 12, which, scale, 3, 12)
 
+    record = example()
+    pointers = OUTER.pointers(record)
+    total = read_record(pointers, pointers) + read_record(pointers, None)
     memory, out = np.arange(14.0) + 1.0, np.zeros((3, 3))
     found = [product(routines(), memory, 4, out), *out.ravel()]
     numbers = np.arange(3.0)
@@ -115,7 +119,8 @@ def small():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 4))
     margins = AdaGrad().learn(x, np.sign(x[:, 0]))
-    return [*map(float, found), *numbers.tolist(), *sums, *margins.tolist()]
+    margins = [*margins.tolist(), total, *record.inner.rows.ravel().tolist()]
+    return [*map(float, found), *numbers.tolist(), *sums, *margins]
 """
 RUN = """
 import json, sys

@@ -68,7 +68,7 @@ NONSENSE = [
     ("untuned-huber@dense", {"meta": {"kind": "SketchedNewtonClassifier"}}),
     ("untuned@dense", {"meta": {"kind": "SketchedNewtonRegressor"}}),
     ("untuned@dense", {"meta": {"kind": "RFDSONClassifier"}}),
-    ("untuned@dense", {"meta": {"kind": "_Untuned"}}),
+    ("untuned@dense", {"meta": {"kind": "UntunedEstimator"}}),
     ("untuned@dense", {"meta": {"kind": "OnlineEstimator"}}),
     ("untuned@dense", {"meta": {"kind": "SavedEstimator"}}),
     # the first rows

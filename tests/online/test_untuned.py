@@ -1,6 +1,8 @@
 """The learner with nothing to tune against its transcription, and what it promises."""
 
+import copy
 import itertools
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustfd._compile import entry
-from robustfd.online import lanes, low_rank, untuned
+from robustfd.online import hessian_choice, lanes, low_rank, untuned_reading
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import as_rows
 from robustfd.online.untuned import UntunedState
@@ -216,7 +218,7 @@ def test_an_exact_hessian_that_begins_late_knows_the_diagonal_and_is_renewed_soo
     state = UntunedState(100, 1, sketch=0)
     learn(state, X, y)
     before, state.sketch = state.margins(X), None
-    state.set_form("exact", rows=state.seen)
+    hessian_choice.set_form(state, "exact", rows=state.seen)
     table = state.experts.features.table
     np.testing.assert_allclose(np.diag(state.experts.exact.inverse[0]), 1 / (table["prior"] + table["slow"]))
     assert apart(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
@@ -226,7 +228,7 @@ def test_a_sketch_grows_while_it_gains():
     X, y = rotated(9000, 300)
     state = UntunedState(300, 1)
     learn(state, X, y)
-    assert state.form == "sketch" and state.size > untuned.SKETCH
+    assert state.form == "sketch" and state.size > hessian_choice.SKETCH
 
 
 def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
@@ -248,7 +250,7 @@ def test_the_experts_that_forget_take_over_when_the_stream_changes():
     y = np.where(np.arange(12000) < 10000, X @ w[0] > 0, X @ w[1] > 0).astype(float)
     state = UntunedState(10, 1)
     margins = learn(state, X, y)[:, 0]
-    drift = state.drift()
+    drift = untuned_reading.drift(state)
     before, after = drift["share"][drift["rows"] <= 10000][-10:].mean(), drift["share"][-10:].max()
     assert after > before + 0.2
     assert np.mean((margins[-1000:] > 0) != y[-1000:]) < 0.05
@@ -306,4 +308,17 @@ def test_it_stays_finite(case, scale, sketch):
         state = UntunedState(8, 1, sketch=sketch)
         assert np.isfinite(learn(state, X, y, batches=(50,), sparse=sparse)).all()
         assert np.isfinite(state.margins(as_rows(X, sparse=sparse))).all()
-        assert all(np.isfinite(part).all() for part in state.linear_model())
+        assert all(np.isfinite(part).all() for part in untuned_reading.linear_model(state))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
+    """A state keeps the addresses of its arrays for compiled loops: those of a copy are other ones."""
+    X, y, _ = stream(3, 300, 4)
+    state = UntunedState(4, 1)
+    learn(state, X[:150], y[:150])
+    before, other = state.margins(X), duplicate(state)
+    learn(other, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), before)
+    learn(state, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), other.margins(X))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from robustfd.online import untuned_merging
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import as_rows
-from robustfd.online.untuned import FIRST, UntunedState
+from robustfd.online.untuned import UntunedState
+from robustfd.online.untuned_state import FIRST
 from tests import reference_merging
 
 # Few features (exact in two memories and in one), a sketch of fixed size, none; classes, numbers, counts.

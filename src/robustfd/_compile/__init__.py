@@ -12,14 +12,15 @@ from typing import Any
 import numba
 from numba.extending import intrinsic, register_jitable
 
-from robustfd._compile import _python, _views
+from robustfd._compile import _python, _records, _views
 from robustfd._compile._cache import folder, kept
 from robustfd._compile._clock import watch as _watch
+from robustfd._compile._records import Layout, open_record
 from robustfd._compile._views import view, view_as
 
 __all__ = [
-    "JIT", "cache_folder", "call_plainly", "carray", "compile_seconds", "compiled", "compiled_functions",
-    "compiled_routine", "entry", "inner", "loops", "in_llvm", "view", "view_as", "why_nothing_is_kept",
+    "JIT", "Layout", "cache_folder", "call_plainly", "carray", "compile_seconds", "compiled", "compiled_functions",
+    "compiled_routine", "entry", "inner", "loops", "in_llvm", "open_record", "view", "view_as", "why_nothing_is_kept",
 ]  # fmt: skip
 
 JIT = not numba.config.DISABLE_JIT
@@ -36,7 +37,8 @@ _ENTRY: dict[str, Any] = _parts.ENTRY if _parts else {}
 carray = numba.carray if JIT else _python.carray
 call_plainly = _python.call
 if JIT:
-    (_views.let_see_through if _parts is not None else _views.let_compile)()
+    for _way in (_views, _records):
+        (_way.let_see_through if _parts is not None else _way.let_compile)()
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:

@@ -18,13 +18,13 @@ def view(array: Any, start: int, shape: tuple[int, ...]) -> Any:
 
 
 def view_as(array: Any, start: int, shape: tuple[int, ...], kind: Any) -> Any:
-    """Return the same as `view`, read as numbers or records of another kind.
+    """Return the same as `view`, of any contiguous array, read as numbers or records of another kind.
 
     `kind` is a global of the caller: a type of numpy whose size is a multiple of the array's numbers.
     """
     kind = np.dtype(kind)
     stop = start + math.prod(shape) * kind.itemsize // array.itemsize
-    return array[start:stop].view(kind).reshape(shape)
+    return array.reshape(-1)[start:stop].view(kind).reshape(shape)
 
 
 def let_see_through() -> None:
@@ -84,7 +84,7 @@ def let_compile() -> None:
             count = times
             for length in shape:
                 count *= length
-            return array[start : start + count].view(kind).reshape(shape)
+            return array.reshape(array.size)[start : start + count].view(kind).reshape(shape)
 
         return make
 

@@ -3,9 +3,10 @@
 import copy
 import math
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,12 +24,13 @@ from robustfd.estimators._merging import MergingEstimator
 from robustfd.estimators._single_rows import Kind, SingleRow, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
-from robustfd.online.progress import plot_progress, tally_judged
+from robustfd.online.plots import plot_progress
+from robustfd.online.progress import tally_judged
 from robustfd.online.rows import CHUNK, check_numbers, writable
 from robustfd.sketch.merging import merge
 
 Floats = NDArray[np.float64]
-UNWEIGHTED = 1.0
+UNWEIGHTED, ONE = 1.0, np.array([1.0])  # the weight of most single rows, and as an array that nobody writes to
 
 FEWEST_ROWS = 4096  # of a job; fewer rows are not worth merging
 
@@ -139,13 +141,19 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                 delattr(after, name)
             after._check_parameters()
             after._seen_parameters = after._parameters()
-        elif self._seen_parameters != (now := self._parameters()):
+        else:
+            self._require_same_parameters()
+        return after
+
+    def _require_same_parameters(self) -> None:
+        """Raise if a parameter was changed after the first row."""
+        seen = self._seen_parameters
+        if tuple(seen.values()) != _reader(type(self))(self) and seen != (now := self._parameters()):
             self._check_parameters()
             raise ValueError(
-                f"The parameters were changed after rows were learnt: {self._seen_parameters} to {now}. "
+                f"The parameters were changed after rows were learnt: {seen} to {now}. "
                 "Set them back, or call fit to start anew."
             )
-        return after
 
     def _replica(self) -> Self:
         """Return a copy that shares all with this model, to become what it will be."""
@@ -169,14 +177,9 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     ) -> Self:
         """Learn checked rows on the copy `after`, once in each of the orders, and take its place."""
         if not begun:
-            after._kind = getattr(after, "_kind", "rows")
-            after._begin(x.shape[1], sparse=sp.issparse(x), growing=after._kind != "rows")
-            after._progress = progress.start()
+            after._begin_for(x)
         with after._all_or_nothing(x):
-            if x.shape[1] > after.n_features_in_:
-                after.n_features_in_ = x.shape[1]
-                if begun:
-                    after._widen(x.shape[1])
+            after._make_room(x, begun=begun)
             for number, order in enumerate(orders):
                 judged = number == 0  # rows that were learnt before are not judged
                 if jobs > 1:
@@ -185,6 +188,20 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                     after._learn_in_order(x, y, weight, order, judged=judged)
         self.__dict__ = after.__dict__
         return self
+
+    def _begin_for(self, x: Any) -> None:
+        """Make the model before its first rows x."""
+        self._kind = getattr(self, "_kind", "rows")
+        self._begin(x.shape[1], sparse=sp.issparse(x), growing=self._kind != "rows")
+        self._progress = progress.start()
+
+    def _make_room(self, x: Any, *, begun: bool) -> None:
+        """Make room for the features of rows x."""
+        width = x.shape[1]
+        if width > self.n_features_in_:
+            self.n_features_in_ = width
+            if begun:
+                self._widen(width)
 
     def _learn_in_order(self, x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None, *, judged: bool) -> None:
         """Learn rows in that order."""
@@ -236,35 +253,49 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         """
         lock = self._lock
         lock.acquire()  # half the time of `with`
+        before, learnt = self.__dict__.copy(), False
         try:
-            return self._learn_one(x, y, sample_weight)
+            learnt = self._learn_one(x, y, sample_weight)
         finally:
+            if not learnt:
+                self.__dict__ = before
             lock.release()
+        return self
 
-    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> Self:
+    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+        """Learn one row and return True; if not, or after an error, the caller restores the model."""
         begun, kind = self.__sklearn_is_fitted__(), self._kind_of(x)
-        after = self._after(anew=not begun)
-        if not begun:
-            after._classes_open = True
-        weight = np.array([1.0]) if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
-        new: dict[Any, int] = {}
-        if kind == "rows":
-            self._check_kind("rows")
-            row = after._row(x, reset=not begun)
+        if begun:
+            self._require_same_parameters()
         else:
-            if not begun:
-                after._kind, after.n_features_in_ = kind, 0
-                if kind == "dicts":
-                    after._vocabulary = {}
-            row, new = after._row_of(x, kind)
-        target = after._check_target(y)
-        weight = after._weigh_classes(target, weight, whole=False)
+            self.__dict__ = self._after(anew=True).__dict__
+            self._classes_open = True
+        weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
+        row, new = self._checked_row(x, kind, begun=begun)
+        target = self._check_target(y)
+        weight = self._weigh_classes(target, weight, whole=False)
         if weight[0] == 0:
-            return self
-        self._become(after, row, target, weight, begun=begun)
+            return False
+        if not begun:
+            self._begin_for(row)
+        with self._all_or_nothing(row):
+            self._make_room(row, begun=begun)
+            losses, wrong = self._learn_rows(row, target, weight)
+            tally_judged(losses, wrong, weight, self._progress)
         if new:
             self._vocabulary.update(new)
-        return self
+        return True
+
+    def _checked_row(self, x: Any, kind: Kind, *, begun: bool) -> tuple[Any, dict[Any, int]]:
+        """Return a single row to learn, and the indices of names that are new."""
+        if kind == "rows":
+            self._check_kind("rows")
+            return self._row(x, reset=not begun), {}
+        if not begun:
+            self._kind, self.n_features_in_ = kind, 0
+            if kind == "dicts":
+                self._vocabulary = {}
+        return self._row_of(x, kind)
 
     def _kind_of(self, x: Any) -> Kind:
         """Return which kind of row x is; for a model begun with rows whose columns have names, a dict is one."""
@@ -395,7 +426,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def n_samples_seen_(self) -> int:
         """How many rows were learnt."""
         self._require_rows()
-        return int(self._progress[0, progress.ROWS])
+        return progress.rows_seen(self._progress)
 
     @property
     def vocabulary_(self) -> dict[Any, int]:
@@ -409,7 +440,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def progressive_loss_(self) -> float:
         """The mean loss of all rows so far, each judged before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.LOSS)
+        return progress.mean_loss(self._progress)
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
@@ -446,6 +477,12 @@ def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) ->
 def _names(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of the parameters of a class."""
     return tuple(kind._get_param_names())
+
+
+@cache
+def _reader(kind: type[Any]) -> Callable[[Any], Any]:
+    """Return a function that returns the parameters of an estimator of that class, a tuple."""
+    return attrgetter(*kind._get_param_names())
 
 
 def _flat(x: Any) -> NDArray[Any]:

@@ -28,7 +28,7 @@ class Names(NamedTuple):
     """Where the numbers of a dict belong: most dicts of a stream have the names of the one before, in its order."""
 
     names: tuple[Any, ...]
-    order: NDArray[np.int64]  # of the numbers, by index
+    order: NDArray[np.int64] | None  # of the numbers, by index; None if they are in order
     indices: NDArray[np.int32]
     indptr: NDArray[np.int64]
 
@@ -44,7 +44,11 @@ class Names(NamedTuple):
         if not length < largest:  # in this form it also catches NaN
             return None
         values = np.array(numbers, np.float64)
-        return SingleRow(values[self.order], self.indices, self.indptr, (1, width)) if values.ndim == 1 else None
+        if values.ndim != 1:
+            return None
+        if self.order is not None:
+            values = values[self.order]
+        return SingleRow(values, self.indices, self.indptr, (1, width))
 
 
 def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
@@ -52,8 +56,8 @@ def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
     places = [known.get(name, -1) for name in x]
     if not places or min(places) < 0:
         return None
-    order = np.argsort(places)
-    return Names(tuple(x), order, np.array(places, np.int32)[order], np.array([0, len(places)]))
+    order, indices, indptr = np.argsort(places), np.sort(np.array(places, np.int32)), np.array([0, len(places)])
+    return Names(tuple(x), None if places == sorted(places) else order, indices, indptr)
 
 
 def kind_of(x: Any) -> Kind:

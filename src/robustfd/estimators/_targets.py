@@ -134,9 +134,10 @@ class OnlineClassifier(OnlineEstimator):
         """Return the class of one row, given as to `learn_one`; None before the first row."""
         if not self.__sklearn_is_fitted__():
             return None
-        margins = self._margins_of_one(x)
-        chosen = self._decide(margins[None])[0] if len(margins) > 1 else int(margins[0] > 0 and len(self.classes_) > 1)
-        return _plain(self.classes_[chosen])
+        margins, labels = self._margins_of_one(x).tolist(), list(self._class_places())
+        if len(margins) > 1:
+            return labels[margins.index(max(margins))]
+        return labels[int(margins[0] > 0 and len(labels) > 1)]
 
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """Return the probability of each class, for one row, given as to `learn_one`; {} before the first row."""
@@ -149,7 +150,7 @@ class OnlineClassifier(OnlineEstimator):
     def progressive_error_(self) -> float:
         """The share of rows so far that were judged wrongly, each before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.ERRORS)
+        return progress.share_of_errors(self._progress)
 
 
 class OnlineRegressor(OnlineEstimator):

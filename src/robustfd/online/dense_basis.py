@@ -21,7 +21,7 @@ from robustfd.online.block import (
     rows_in_block,
     step_rows,
 )
-from robustfd.online.progress import take_back
+from robustfd.online.progress import take_back, totals_now
 from robustfd.online.rows import FEW, Batch, Extent, Floats, are_usable
 from robustfd.online.shrink import Change, end_block, open_change
 from robustfd.online.snapshot import Parts
@@ -201,7 +201,7 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     if state.kept == 0 and state.filled + len(x) > rows_in_block(block):
         return UNKEPT
     filled, seen, rank, span, careful = state.filled, state.seen, state.rank, state.span, state.careful
-    weights, losses, errors, count_before = progress[0, 0], progress[0, 1], progress[0, 2], progress[0, 3]
+    totals = totals_now(progress)
     while done < len(x) and state.status == LEARNT:
         count, rows, before = min(rows_in_block(block) - state.filled, len(x) - done), at(buffer, 0), done
         if count == rows_in_block(block):  # the whole block is here and need not be kept
@@ -221,7 +221,7 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     if state.kept == 0 and (state.wild != CALM or state.status != LEARNT):
         state.filled, state.seen, state.rank, state.span, state.careful = filled, seen, rank, span, careful
         state.status, state.wild = LEARNT, CALM
-        take_back(progress, weights, losses, errors, count_before)
+        take_back(progress, totals)
         return UNKEPT
     return done
 

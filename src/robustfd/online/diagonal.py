@@ -9,7 +9,8 @@ from typing import Any
 from robustfd._compile import loops
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import add_multiple, sum_rows
-from robustfd.online.mixture import Mixture, Row, Work, set_kappa
+from robustfd.online.mixture import Mixture
+from robustfd.online.scratch import Row, Work, set_kappa
 
 INTERCEPT = 0.25  # the value of the intercept in every row
 

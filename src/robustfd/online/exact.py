@@ -14,7 +14,8 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from robustfd._compile import loops
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.lanes import add_outer, sum_rows
-from robustfd.online.mixture import Mixture, Row, Work, set_kappa
+from robustfd.online.mixture import Mixture
+from robustfd.online.scratch import Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,8 @@ A row meets all experts, their mixture predicts (mixture.py), and each takes its
 features are brought up to date (feature_stats.py). Every row is learnt on its own, so how they come does not matter.
 
 Compiled functions take None in place of `whole`, the exact Hessian, or `low`, the one with a sketch, if it cannot come
-into use: numba then does not compile what they would do with it, which takes seconds.
+into use, and in place of `numbers` if targets are classes. numba then does not compile what they would do with it,
+which takes seconds. Loops that Python calls take records by pointers (`Layout` of _compile).
 """
 
 import math
@@ -20,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._compile import entry, loops
+from robustfd._compile import Layout, entry, loops, open_record
 from robustfd.linalg.lapack import fetch_row
-from robustfd.online import diagonal, exact, low_rank, mixture
+from robustfd.online import diagonal, exact, feature_stats, low_rank, mixture
+from robustfd.online.class_steps import learn_classes
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.exact import Exact
 from robustfd.online.feature_stats import (
@@ -36,8 +38,10 @@ from robustfd.online.feature_stats import (
     renew_scale,
 )
 from robustfd.online.low_rank import LowRank
-from robustfd.online.mixture import Mixture, Row, Work, note_shares, predict
+from robustfd.online.mixture import Mixture, note_shares
+from robustfd.online.number_steps import learn_number
 from robustfd.online.rows import Batch, CsrRows
+from robustfd.online.scratch import Row, Work, predict, work_for
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +61,15 @@ class Diagonal(NamedTuple):
     weights: NDArray[np.float32]  # (d + 1, memories outputs L)
 
 
+class Shared(NamedTuple):
+    """The same in a compiled loop, with scratch memory."""
+
+    features: Features
+    mix: Mixture
+    weights: NDArray[np.float32]
+    work: Work
+
+
 class Experts(NamedTuple):
     """All that a row meets; empty arrays for a better Hessian that is not in use."""
 
@@ -65,6 +78,13 @@ class Experts(NamedTuple):
     weights: NDArray[np.float32]
     exact: Exact
     low_rank: LowRank
+
+
+_FEATURES = feature_stats.start(1, prior=1.0, by_density=True)
+_MIXTURE = mixture.start(1, np.ones((2, 8)), np.ones((2, 8)), loss=None)
+DIAGONAL = Layout(Diagonal(_FEATURES, _MIXTURE, feature_stats.aligned(2, np.float32, 16)))
+WORK = Layout(work_for(_MIXTURE, 1, 16, 1))
+EXACT, LOW_RANK = Layout(exact.start(0, 0, 1, 1)), Layout(low_rank.start(0, 0, 1, 1))
 
 
 @loops
@@ -102,9 +122,10 @@ def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
 
 
 @loops
-def scale_row(shared: Diagonal, work: Work, n: int, learn: bool) -> Row:
+def scale_row(shared: Shared, n: int, learn: bool) -> Row:
     """Fill work.value with zeta and return what the row is; with `learn`, new features are known afterwards."""
-    features, totals, total, slow, fast = shared.features, shared.features.totals[0], 0.0, 0.0, 0.0
+    features, work, totals = shared.features, shared.work, shared.features.totals[0]
+    total, slow, fast = 0.0, 0.0, 0.0
     fade, logarithms, met = totals["fade"], 0.0, 0.0
     for e in range(n):
         j = work.feature[e]
@@ -153,9 +174,9 @@ def scale_row(shared: Diagonal, work: Work, n: int, learn: bool) -> Row:
 
 
 @loops
-def meet_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int, learn: bool) -> Row:
+def meet_row(shared: Shared, whole: Any, low: Any, n: int, learn: bool) -> Row:
     """Fill work with what the row is to the experts, and the prediction; return what it is."""
-    row = scale_row(shared, work, n, learn)
+    row, work = scale_row(shared, n, learn), shared.work
     diagonal.meet(shared.weights, shared.features, shared.mix, row, work)
     if whole is not None and len(whole.block) > 0:
         exact.meet(whole, shared.mix, row, work)
@@ -167,19 +188,19 @@ def meet_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int, learn: 
 
 @loops
 def learn_row(
-    shared: Diagonal, whole: Any, low: Any, work: Work, row: Row, y: float, weight: float, note: bool
+    shared: Shared, numbers: Any, whole: Any, low: Any, row: Row, y: float, weight: float, note: bool
 ) -> None:
     """Take the steps of a row that was met; with `note`, also bring the statistics of its features up to date."""
-    features, mix, totals = shared.features, shared.mix, shared.features.totals[0]
+    features, mix, work, totals = shared.features, shared.mix, shared.work, shared.features.totals[0]
     weight = min(weight, HEAVIEST)
     if totals["rows"] == 0.0:
         totals["weight"] = weight
     if note:
         note_shares(mix, int(totals["rows"]))
-    if mix.targets[0]["numbers"]:
-        c2 = mixture.learn_number(mix, work, y, weight, weight / totals["weight"])
+    if numbers is not None:
+        c2 = learn_number(mix, work, y, weight, weight / totals["weight"])
     else:
-        c2 = mixture.learn_classes(mix, work, y, weight, weight / totals["weight"])
+        c2 = learn_classes(mix, work, y, weight, weight / totals["weight"])
     diagonal.move(shared.weights, features, mix, row, work, c2)
     if whole is not None and len(whole.block) > 0:
         exact.move(whole, mix, row, work, c2)
@@ -194,13 +215,14 @@ def learn_row(
         totals["rows"] += 1.0
         totals["norm"] += (row.norm - totals["norm"]) / min(totals["rows"], WINDOW)
         totals["weight"] += (weight - totals["weight"]) / min(totals["rows"], WINDOW)
-        note_row(shared, whole, low, work, row.size)
+        note_row(shared, whole, low, row.size)
 
 
 @loops
-def note_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int) -> None:
+def note_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
     """Bring the statistics of the features of a row up to date; in which order they come does not matter."""
-    features, totals, logarithms, more = shared.features, shared.features.totals[0], 0.0, 0.0
+    features, work, totals = shared.features, shared.work, shared.features.totals[0]
+    logarithms, more = 0.0, 0.0
     for e in range(n):
         j = work.feature[e]
         row = features.table[j]
@@ -224,7 +246,7 @@ def note_row(shared: Diagonal, whole: Any, low: Any, work: Work, n: int) -> None
 
 
 @loops
-def move_centre(shared: Diagonal, whole: Any, low: Any, j: int, away: float) -> None:
+def move_centre(shared: Shared, whole: Any, low: Any, j: int, away: float) -> None:
     """Let the intercepts take up that the centre of feature j moves by `away`, in units of the feature."""
     weights, mix, totals = shared.weights, shared.mix, shared.features.totals[0]
     count, outputs, half = mix.plain.shape[1] // 2, len(mix.share), weights.shape[1] // 2
@@ -241,7 +263,7 @@ def move_centre(shared: Diagonal, whole: Any, low: Any, j: int, away: float) -> 
 
 
 @loops
-def rescale(shared: Diagonal, whole: Any, low: Any, j: int, change: float) -> None:
+def rescale(shared: Shared, whole: Any, low: Any, j: int, change: float) -> None:
     """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
     for k in range(shared.weights.shape[1]):
         shared.weights[j, k] *= change
@@ -270,45 +292,56 @@ def is_full(low: Any) -> bool:
     return False
 
 
+@loops
+def open_shared(shared: Any, work: Any) -> Shared:
+    """Return the diagonal experts and scratch memory by their pointers."""
+    experts = open_record(shared, DIAGONAL)
+    return Shared(experts.features, experts.mix, experts.weights, open_record(work, WORK))
+
+
 @entry
 @loops
-def learn_dense(shared: Diagonal, whole: Any, low: Any, work: Work, x: Any, batch: Batch, note: bool) -> int:
+def learn_dense(shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: Any, batch: Batch, note: bool) -> int:
     """Learn rows and fill their margins (n, outputs), those before; return how many, until a sketch is full.
 
     Without `note` the statistics of features stay as they are.
     """
+    experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(batch.y)):
-        if is_full(low):
+        if is_full(sketched):
             return i
-        row = meet_row(shared, whole, low, work, take_dense(shared.features, x[i], work), True)
-        write_output(shared.mix, work, batch.margins[i])
-        learn_row(shared, whole, low, work, row, batch.y[i], batch.weight[i], note)
+        row = meet_row(experts, inverse, sketched, take_dense(experts.features, x[i], experts.work), True)
+        write_output(experts.mix, experts.work, batch.margins[i])
+        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], note)
     return len(batch.y)
 
 
 @entry
 @loops
-def learn_sparse(shared: Diagonal, whole: Any, low: Any, work: Work, rows: CsrRows, batch: Batch, note: bool) -> int:
+def learn_sparse(
+    shared: Any, numbers: Any, whole: Any, low: Any, work: Any, rows: CsrRows, batch: Batch, note: bool
+) -> int:
     """Do as `learn_dense` for sparse rows."""
+    experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(batch.y)):
-        if is_full(low):
+        if is_full(sketched):
             return i
-        row = meet_row(shared, whole, low, work, take_sparse(shared.features, rows, i, work), True)
-        write_output(shared.mix, work, batch.margins[i])
-        learn_row(shared, whole, low, work, row, batch.y[i], batch.weight[i], note)
+        row = meet_row(experts, inverse, sketched, take_sparse(experts.features, rows, i, experts.work), True)
+        write_output(experts.mix, experts.work, batch.margins[i])
+        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], note)
     return len(batch.y)
 
 
 @loops
-def explain_row(shared: Diagonal, effects: Any, work: Work, n: int, which: Any, parts: Any) -> None:
+def explain_row(shared: Shared, effects: Any, n: int, which: Any, parts: Any) -> None:
     """Fill which (n,) and parts (n, outputs) with the features of a row and what they add to its predictions.
 
     `effects` (3, features, outputs) are what a feature adds by zeta = 1 in rows scaled each on its own and in rows all
     alike, and what is added for a centred feature, so that everything is measured from 0.
     """
-    row = scale_row(shared, work, n, False)
+    row = scale_row(shared, n, False)
     for e in range(n):
-        j, zeta = work.feature[e], work.value[e]
+        j, zeta = shared.work.feature[e], shared.work.value[e]
         which[e] = j - 1
         for c in range(parts.shape[1]):
             parts[e, c] = zeta * (row.norm * effects[0, j, c] + row.length * effects[1, j, c]) + effects[2, j, c]
@@ -316,39 +349,41 @@ def explain_row(shared: Diagonal, effects: Any, work: Work, n: int, which: Any, 
 
 @entry
 @loops
-def explain_dense(shared: Diagonal, effects: Any, work: Work, x: Any, indptr: Any, which: Any, parts: Any) -> None:
+def explain_dense(shared: Any, effects: Any, work: Any, x: Any, indptr: Any, which: Any, parts: Any) -> None:
     """Do as `explain_row` for rows; those of row i begin at indptr[i], and indptr[i + 1] is set."""
+    experts = open_shared(shared, work)
     for i in range(len(x)):
-        n, begin = take_dense(shared.features, x[i], work), indptr[i]
-        explain_row(shared, effects, work, n, which[begin:], parts[begin:])
+        n, begin = take_dense(experts.features, x[i], experts.work), indptr[i]
+        explain_row(experts, effects, n, which[begin:], parts[begin:])
         indptr[i + 1] = begin + n
 
 
 @entry
 @loops
-def explain_sparse(
-    shared: Diagonal, effects: Any, work: Work, rows: CsrRows, indptr: Any, which: Any, parts: Any
-) -> None:
+def explain_sparse(shared: Any, effects: Any, work: Any, rows: CsrRows, indptr: Any, which: Any, parts: Any) -> None:
     """Do as `explain_dense` for sparse rows."""
+    experts = open_shared(shared, work)
     for i in range(len(indptr) - 1):
-        n, begin = take_sparse(shared.features, rows, i, work), indptr[i]
-        explain_row(shared, effects, work, n, which[begin:], parts[begin:])
+        n, begin = take_sparse(experts.features, rows, i, experts.work), indptr[i]
+        explain_row(experts, effects, n, which[begin:], parts[begin:])
         indptr[i + 1] = begin + n
 
 
 @entry
 @loops
-def read_dense(shared: Diagonal, whole: Any, low: Any, work: Work, x: Any, out: Any) -> None:
+def read_dense(shared: Any, whole: Any, low: Any, work: Any, x: Any, out: Any) -> None:
     """Fill out (n, outputs) with predictions."""
+    experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
-        meet_row(shared, whole, low, work, take_dense(shared.features, x[i], work), False)
-        write_output(shared.mix, work, out[i])
+        meet_row(experts, inverse, sketched, take_dense(experts.features, x[i], experts.work), False)
+        write_output(experts.mix, experts.work, out[i])
 
 
 @entry
 @loops
-def read_sparse(shared: Diagonal, whole: Any, low: Any, work: Work, rows: CsrRows, out: Any) -> None:
+def read_sparse(shared: Any, whole: Any, low: Any, work: Any, rows: CsrRows, out: Any) -> None:
     """Fill out (n, outputs) with predictions."""
+    experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
-        meet_row(shared, whole, low, work, take_sparse(shared.features, rows, i, work), False)
-        write_output(shared.mix, work, out[i])
+        meet_row(experts, inverse, sketched, take_sparse(experts.features, rows, i, experts.work), False)
+        write_output(experts.mix, experts.work, out[i])

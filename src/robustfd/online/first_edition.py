@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 
 from robustfd.linalg.lapack import routines
-from robustfd.online import columns, feature_stats
+from robustfd.online import columns, feature_stats, hessian_choice
+from robustfd.online.hessian_choice import FIRST_LOOK
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.sparse_basis import unpack_columns
-from robustfd.online.untuned import FIRST, FIRST_LOOK, UntunedState
+from robustfd.online.untuned import UntunedState
 from robustfd.online.untuned_snapshot import require_targets, unpack_rows
+from robustfd.online.untuned_state import FIRST
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +69,7 @@ def unpack(
     parts.close()
     if not state.kept:
         state.first, state.look_at = 0, max(FIRST_LOOK, 2 * seen)
-        state.begin_form(n - 1 if not sparse else (table[1:, 0].sum() / max(totals[0], 1.0)))
+        hessian_choice.begin_form(state, n - 1 if not sparse else (table[1:, 0].sum() / max(totals[0], 1.0)))
         mix = state.experts.mix
         mix.share[:, mix.linear != float(linear)] = 0.0
         mix.share[:] /= mix.share.sum(axis=1, keepdims=True)

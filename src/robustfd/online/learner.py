@@ -20,7 +20,8 @@ from robustfd.online import progress
 from robustfd.online.block import UNKEPT
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.merging import MergingLearner
-from robustfd.online.progress import plot_progress, tally_all
+from robustfd.online.plots import plot_progress
+from robustfd.online.progress import tally_all
 from robustfd.online.rows import (
     CHUNK,
     FEW,
@@ -381,19 +382,19 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     def n_samples_seen_(self) -> int:
         """How many rows were learnt."""
         self._require_rows()
-        return int(self._progress[0, progress.ROWS])
+        return progress.rows_seen(self._progress)
 
     @property
     def progressive_loss_(self) -> float:
         """The mean loss of all rows so far, each judged before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.LOSS)
+        return progress.mean_loss(self._progress)
 
     @property
     def progressive_error_(self) -> float:
         """The share of rows so far whose margin had the wrong sign, each judged before it was learnt."""
         self._require_rows()
-        return progress.mean(self._progress, progress.ERRORS)
+        return progress.share_of_errors(self._progress)
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
@@ -421,4 +422,4 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             )
         other = progress.start()
         tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
-        return float(self._progress[0, progress.LOSS] - other[0, progress.LOSS])
+        return progress.total_loss(self._progress) - progress.total_loss(other)

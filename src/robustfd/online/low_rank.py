@@ -22,7 +22,8 @@ from robustfd.linalg.decompose import shrink_stack
 from robustfd.online.diagonal import INTERCEPT
 from robustfd.online.feature_stats import Features
 from robustfd.online.lanes import add_multiple, sum_rows
-from robustfd.online.mixture import Mixture, Row, Work, set_kappa
+from robustfd.online.mixture import Mixture
+from robustfd.online.scratch import Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
 

@@ -34,6 +34,15 @@ def part_of(rows: CsrRows, part: slice) -> CsrRows:
     return CsrRows(rows.data[entries].copy(), rows.indices[entries].copy(), indptr - indptr[0])
 
 
+def most_entries(x: Any, part: slice) -> int:
+    """Return the most entries that one of these rows has."""
+    if isinstance(x, CsrRows):
+        if len(x.indptr) == 2:  # a single row
+            return x.indptr.item(1) - x.indptr.item(0)
+        return int(np.diff(x.indptr[part.start : part.stop + 1]).max(initial=0))
+    return int(x.shape[1])
+
+
 def join(parts: list[CsrRows]) -> CsrRows:
     """Return rows one after another."""
     if len(parts) == 1:

@@ -115,12 +115,15 @@ def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Part
     if document or not isinstance(states, list) or not states:
         raise ValueError(f"states are {states!r:.60}, and there is {sorted(document)}")
     record, fresh = tensors.pop("progress"), progress.start()
-    rows = record[..., progress.ROWS]
-    if record.dtype != fresh.dtype or record.shape != fresh.shape or not np.all((rows >= 0) & (rows <= MOST)):
+    if record.dtype != fresh.dtype or record.shape != fresh.shape:
+        raise ValueError("the progress holds what it never should")
+    record = np.require(record, requirements=["C", "A", "W"])
+    rows = progress.records(record)["rows"]
+    if not np.all((rows >= 0) & (rows <= MOST)):
         raise ValueError("the progress holds what it never should")
     if not np.array_equal(rows, np.floor(rows)):
         raise ValueError("the progress holds a part of a row")
-    model._progress = np.require(record, requirements=["C", "A", "W"])
+    model._progress = record
     return [Parts(numbers, tensors, f"states.{i}.") for i, numbers in enumerate(states)]
 
 

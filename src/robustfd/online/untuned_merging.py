@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online import exact, feature_stats, low_rank, mixture, progress
+from robustfd.online import exact, feature_stats, hessian_choice, low_rank, mixture, progress, untuned_growth
 from robustfd.online.experts import Experts
 from robustfd.online.feature_stats import Features
 from robustfd.online.mixture import WINDOWS
 from robustfd.online.rows import CsrRows, as_rows
-from robustfd.online.untuned import FIRST, UntunedState, is_whole
+from robustfd.online.untuned import UntunedState, is_whole
 from robustfd.online.untuned_snapshot import joined
+from robustfd.online.untuned_state import FIRST
 from robustfd.online.untuned_units import Part, common_features, common_targets, in_common_units, stride_for
 
 Floats = NDArray[np.float64]
@@ -179,7 +180,7 @@ def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedSta
 def _widened(state: UntunedState, d: int) -> UntunedState:
     """Return the state, with d features from now on."""
     if d > state.d:
-        state.widen_to(d)
+        untuned_growth.widen_to(state, d)
     return state
 
 
@@ -213,14 +214,14 @@ def _with_share(state: UntunedState, share: float) -> UntunedState:
     features.totals["prior"] *= times
     features.table["prior"] *= times
     if state.form != "diagonal":
-        state.renew_now()
+        hessian_choice.renew_now(state)
     return state
 
 
 def _settle(state: UntunedState) -> None:
     """Bring what is done now and then up to date: the better Hessian, the fading of the fast memory."""
     if state.form != "diagonal":
-        state.renew_now()
+        hessian_choice.renew_now(state)
     features = state.experts.features
     features.table["fast"] *= features.totals["fade"]
     features.totals["fade"] = 1.0
@@ -233,17 +234,17 @@ def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
         plain, better = (one, two) if one.form == "diagonal" else (two, one)
         if better.seen < plain.seen and one.sketch is None:
             size = better.size
-            better.set_form("diagonal")
+            hessian_choice.set_form(better, "diagonal")
             better.size = size
         else:
-            plain.set_form(better.form, better.size, plain.seen)
+            hessian_choice.set_form(plain, better.form, better.size, plain.seen)
             share, n = plain.experts.mix.share, 2 * plain.count
             share[:, n:] = better.experts.mix.share[:, n:]
             share[:, :n] = plain.experts.mix.plain * better.experts.mix.share[:, :n].sum(axis=1, keepdims=True)
     size = max(one.size, two.size)
     for state in (one, two):
         if state.form == "sketch" and state.size < size:
-            state.grow(size)
+            hessian_choice.grow(state, size)
         state.size = size
 
 
@@ -277,7 +278,7 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     new.experts = _with_hessian(new, e._replace(mix=mix), parts, which, better)
     if new.form != "diagonal":
         new.renewed_at = new.seen  # what fades has faded
-        new.renew_now()
+        hessian_choice.renew_now(new)
     new.make_room()
     return new
 
@@ -387,5 +388,5 @@ def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
     for array, times in ((e.exact.past, 1 / k), (e.low_rank.sketch, k**-0.5), (e.low_rank.lam, 1 / k)):
         array *= times
     if part.form != "diagonal":
-        part.renew_now()
+        hessian_choice.renew_now(part)
     return part

@@ -3,19 +3,26 @@
 Whatever compiled loops use as an index is looked at here, since a file may come from anybody.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from robustfd.online import feature_stats, mixture
+from robustfd._validation import check_choice
+from robustfd.online import exact, feature_stats, low_rank, mixture
 from robustfd.online.feature_stats import Features
 from robustfd.online.mixture import WINDOWS, Mixture
 from robustfd.online.rows import LARGEST, CsrRows, join, plain_rows
+from robustfd.online.untuned_state import FIRST, OFFER_EXACT, ExpertState
 
 Floats = NDArray[np.float64]
 
+State = TypeVar("State", bound=ExpertState)
+
+EDITION = 2  # of the state in a file
+COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
 MIXTURE = ("linear", "share", "plain", "follow", "trace")  # arrays of the mixture in a file
 
 
@@ -103,3 +110,78 @@ def unpack_rows(parts: Any, name: str, n: int, d: int) -> tuple[Any, Floats, Flo
     if not sp.csr_array((data, indices, indptr), shape=(n, d)).has_canonical_format:
         raise ValueError("the entries of rows that were kept are not ascending")
     return CsrRows(data, indices, indptr), y, weight
+
+
+def pack(state: ExpertState) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return numbers and arrays from which `unpack` makes this state again."""
+    e = state.experts
+    table = e.features.table
+    which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0)).astype(np.int32)
+    numbers = {"edition": EDITION, "features": state.d, "outputs": state.outputs, "form": state.form}
+    numbers |= {name: getattr(state, name) for name in COUNTS} | {"gain": state.gain}
+    arrays = {"feature": which, "weights": e.weights[which], "table": as_numbers(table[which])}
+    arrays |= {
+        "totals": as_numbers(e.features.totals),
+        "centre": e.features.centre,
+        "targets": as_numbers(e.mix.targets),
+    }
+    arrays |= {name: getattr(e.mix, name) for name in MIXTURE}
+    if state.form == "exact":
+        arrays |= {f"exact.{name}": getattr(e.exact, name) for name in e.exact._fields}
+    elif state.form == "sketch":
+        arrays |= {f"sketch.{name}": array for name, array in low_rank.pack(e.low_rank, which).items()}
+    for name in ("kept", "aside"):
+        if rows := getattr(state, name):
+            arrays |= pack_rows(name, *joined(rows))
+    return numbers, arrays
+
+
+def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, int], None]) -> State:
+    """Return the state that was packed; what is impossible is an error.
+
+    `check` raises if there cannot be so many features and outputs; `make` returns a new state with them.
+    """
+    if parts.count("edition") != EDITION:
+        raise ValueError("the state is of an unknown edition")
+    d, outputs, form = parts.count("features"), parts.count("outputs"), parts.text("form")
+    check_choice("form", form, ("diagonal", "exact", "sketch"))
+    check(d, outputs)  # before memory is taken
+    state = make(d, outputs)
+    for name in COUNTS:
+        setattr(state, name, parts.count(name))
+    state.form, state.gain = form, parts.number("gain")
+    if state.first not in (0, FIRST):
+        raise ValueError(f"{state.first} first rows")
+    which = parts.array("feature", n := parts.shape("feature", 1)[0], dtype=np.int32, least=0, most=d)
+    if n < 1 or which[0] != 0 or np.any(which[1:] <= which[:-1]):
+        raise ValueError("the features are not ascending")
+    e = state.experts
+    e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
+    features = unpack_features(parts, e.features, which)
+    mix = unpack_mixture(parts, e.mix, state.memories(form), int(features.totals["rows"][0]))
+    state.experts = e._replace(features=features, mix=mix)
+    _unpack_form(state, parts, which)
+    if 0 < state.seen < state.first:
+        state.kept = [unpack_rows(parts, "kept", state.seen, d)]
+    if parts.has("aside.y"):
+        state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
+    require_targets([*state.kept, *state.aside], 0 if state.loss is not None else max(outputs, 2))
+    parts.close()
+    state.make_room()
+    return state
+
+
+def _unpack_form(state: ExpertState, parts: Any, which: NDArray[np.int32]) -> None:
+    """Take the better Hessian out of a file."""
+    if state.form == "exact":
+        if state.d > OFFER_EXACT:
+            raise ValueError(f"an exact Hessian of {state.d} features")
+        whole = exact.start(state.d + 1, state.memories("exact"), state.outputs, state.count)
+        for name, array in whole._asdict().items():
+            array[:] = parts.array(f"exact.{name}", *array.shape)
+        state.experts = state.experts._replace(exact=whole)
+    elif state.form == "sketch":
+        if state.size < 2 or state.sketch not in (None, state.size):
+            raise ValueError(f"a sketch of {state.size} rows")
+        low = low_rank.unpack(parts, which, state.d + 1, state.size, state.outputs * state.count)
+        state.experts = state.experts._replace(low_rank=low)

@@ -1,0 +1,300 @@
+"""What the classifier and the regressor with nothing to tune share: the model, its rows, merging and files."""
+
+import numbers
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from robustfd._container import Document, Tensors, plain
+from robustfd._validation import check_choice, check_integer
+from robustfd.estimators._missing import first_gaps, with_indicators
+from robustfd.estimators._online import Floats, OnlineEstimator, blocks
+from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
+from robustfd.online import first_edition, plots, untuned_merging, untuned_reading
+from robustfd.online.mixture import NumberLoss
+from robustfd.online.rows import LARGEST, CsrRows, as_rows
+from robustfd.online.snapshot import Parts
+from robustfd.online.untuned import UntunedState
+from robustfd.online.untuned_growth import SPARE
+from robustfd.online.untuned_merging import with_features_at
+
+USUAL = 0.75  # a number that more than this share of dicts has is missing where it is not
+FEW_ROWS = 256  # one pass over fewer is too short
+
+
+class UntunedEstimator(OnlineEstimator):
+    """A model with nothing to tune, and how its rows reach it."""
+
+    _learnt: ClassVar[tuple[str, ...]] = (
+        *OnlineEstimator._learnt,
+        "_model",
+        "_calibration",
+        "_missing",
+        "_usual",
+        "_names",
+        "_encoder",
+    )
+    _takes_missing = _takes_tables = True
+    sketch_size: Literal["auto"] | int
+    shuffle: bool
+    epochs: int
+    random_state: Any
+    _model: UntunedState
+    _usual: set[Any]  # names of numbers that most dicts have
+    _names: Names | None  # those of the last dict, if all are known and none of them is missing
+    _missing: list[int]  # columns in which a value was missing, in the order of the features that say so
+    n_features_in_: int
+
+    def _check_parameters(self) -> None:
+        check_choice("shuffle", self.shuffle, (True, False))
+        check_integer("epochs", self.epochs, 1)
+        check_random_state(self.random_state)
+        if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
+            return
+        if check_integer("sketch_size", self.sketch_size, 0) == 1:
+            raise ValueError("sketch_size must be 'auto', 0 (no sketch) or an integer of at least 2, got 1.")
+
+    def _begin_model(self, d: int, outputs: int) -> None:
+        sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
+        share = getattr(self, "_share", 1.0)
+        self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss(), share=share)
+        self._missing, self._usual = [], set()
+
+    def _number_loss(self) -> NumberLoss | None:
+        """Return the loss if targets are numbers."""
+        return None
+
+    def _saved_params(self) -> Document:
+        params = self.get_params(deep=False)
+        if not isinstance(self.random_state, numbers.Integral):
+            params["random_state"] = None  # a generator cannot be saved
+        return plain({name: value for name, value in params.items() if name != "class_weight"})
+
+    def _orders(self, n: int) -> Iterator[NDArray[np.int64] | None]:
+        random = check_random_state(self.random_state)
+        for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
+            yield random.permutation(n) if self.shuffle else None
+
+    def _row_of(self, x: Any, kind: Any, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
+        if kind != "dicts":
+            return super()._row_of(x, kind, known_only=known_only)
+        before = getattr(self, "_names", None)
+        if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
+            return row, {}
+        absent = getattr(self, "_usual", set()) - x.keys()
+        if not absent and self._kind == "dicts":
+            self._names = names_of(x, self._vocabulary)
+        return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
+
+    def _note_usual(self) -> None:
+        """Find the names of numbers that most dicts have, whenever the number of rows has doubled."""
+        rows = self._model.seen
+        if rows & (rows - 1) == 0 and rows >= 8 and self._kind == "dicts":
+            often = self._model.experts.features.table["count"][1:] > USUAL * rows
+            names = [name for name, j in self._vocabulary.items() if often[j]]
+            self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
+            self._names = None  # it may lack one of them
+
+    def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
+        return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
+
+    def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
+        """Learn rows and return their margins."""
+        margins = np.empty((x.shape[0], self._model.outputs))
+        if isinstance(x, SingleRow):
+            self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
+            self._note_usual()
+            return margins
+        for part, rows in blocks(x, sparse=sp.issparse(x)):
+            for some, whole in self._with_new_indicators(as_rows(rows, sparse=sp.issparse(x))):
+                here = slice(part.start + some.start, part.start + some.stop)
+                self._model.learn(whole, y[here].astype(np.float64), weight[here], margins[here])
+        return margins
+
+    def _with_new_indicators(self, x: Any) -> Iterator[tuple[slice, Any]]:
+        """Yield rows with features for what is missing, cut where a value is missing in a column for the first time.
+
+        So a new feature comes with its row, however rows are cut into batches.
+        """
+        n, begin, new = x.shape[0], 0, first_gaps(x, self._missing)
+        for row, columns in [*new, (n, [])]:
+            if row > begin:
+                rows = x if (begin, row) == (0, n) else x[begin:row]
+                yield slice(begin, row), with_indicators(rows, self._missing)
+            if columns:
+                self._missing = [*self._missing, *columns]
+                self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
+            begin = row
+
+    def _margins(self, x: Any) -> Floats:
+        if isinstance(x, SingleRow):
+            return self._model.margins(CsrRows(*x[:3]), 1, alone=True)  # the caller holds the lock
+        margins = np.empty((x.shape[0], self._model.outputs))
+        for part, rows in blocks(x, sparse=sp.issparse(x)):
+            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+            margins[part] = self._model.margins(rows)
+        return margins
+
+    def contributions(self, X: Any) -> Any:
+        """Return what each feature adds to the prediction of each row.
+
+        With `intercept_` the contributions of a row sum to `decision_function`, for a regression to `predict`. What
+        is added because a value is missing counts as the contribution of its column.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, n_features)
+
+        Returns
+        -------
+        array or sparse array of shape (n, n_features)
+            Sparse if X is. For more than two classes it is a list of them, one for each class.
+        """
+        self._require_rows()
+        x, d = self._checked(X), self.n_features_in_
+        found: list[list[Any]] = [[] for _ in range(self._model.outputs)]
+        for _, rows in blocks(x, sparse=sp.issparse(x)):
+            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+            indptr, which, parts = untuned_reading.contributions(self._model, rows)
+            columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
+            for c, each in enumerate(found):
+                entries = parts[:, c], columns.copy(), indptr.copy()  # what is summed below is changed in place
+                sums = sp.csr_array(entries, shape=(rows.shape[0], d))
+                sums.sum_duplicates()
+                each.append(sums if sp.issparse(x) else sums.toarray())
+        results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
+        return results[0] if len(results) == 1 else results
+
+    @property
+    def effects_(self) -> Floats:
+        """What features usually add to predictions (1 or n_classes, n_features + columns in which values were missing).
+
+        That is the weight times the root mean square of the feature, less its mean if it is seldom 0, times the share
+        of rows where it is not 0. The last features are those of `missing_columns_`: that a value is missing there.
+        """
+        self._require_rows()
+        return np.ascontiguousarray(untuned_reading.effects(self._model)[: self.n_features_in_ + len(self._missing)].T)
+
+    @property
+    def missing_columns_(self) -> NDArray[np.int64]:
+        """The columns in which a value was missing, in the order in which that first occurred."""
+        self._require_rows()
+        return np.array(self._missing, np.int64)
+
+    def _widen(self, d: int) -> None:
+        self._model.widen(d)
+
+    # -- merging
+
+    @property
+    def share_(self) -> float:
+        """The part of the prior that this model has: 1, or 1/k if it is one of k that `split` gave."""
+        return self._model.share if self.__sklearn_is_fitted__() else getattr(self, "_share", 1.0)
+
+    def _take_share(self, share: float) -> None:
+        if self.__sklearn_is_fitted__() and share > 0:
+            self._model = untuned_merging.with_more_prior(self._model, share)
+
+    def _split_states(self, k: int) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = [{"_model": model} for model in untuned_merging.split(self._model, k)]
+        return parts
+
+    def _merge_states(self, other: Any) -> None:
+        here, there, width = self._join_features(other)
+        room = max(self._model.d, other._model.d, width)
+        one, two = (
+            model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, room)
+            for model, places in ((self._model, here), (other._model, there))
+        )
+        self._model = untuned_merging.merge(one, two, room)
+
+    def _join_features(self, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Take in the features of another model; return where those of both will be, and how many there are."""
+        if self._kind == "dicts":
+            names, known = dict(self._vocabulary), len(self._vocabulary)
+            places = [names.setdefault(name, len(names)) for name in other._vocabulary]
+            self._vocabulary, self._usual = names, self._usual | other._usual
+            self.n_features_in_ = max(self.n_features_in_, len(names))
+            return np.arange(known), np.array(places, np.int64), self.n_features_in_
+        self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
+        before = [self._missing, other._missing]
+        if before[0] != before[1]:  # the same whichever model is first
+            self._missing = sorted({*before[0], *before[1]})
+        here, there = (np.array([*range(d), *(d + self._missing.index(j) for j in each)], np.int64) for each in before)
+        return here, there, d + len(self._missing)
+
+    def _linear_model(self) -> tuple[Floats, Floats]:
+        """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
+        self._require_rows()
+        weights, intercepts = untuned_reading.linear_model(self._model)
+        return weights[: self.n_features_in_], intercepts
+
+    def _pack_states(self) -> list[tuple[Document, Tensors]]:
+        numbers, arrays = self._model.pack()
+        usual = [self._vocabulary[name] for name in self._usual]
+        more = {"missing": self._missing, "usual": sorted(usual)}
+        return [(numbers, arrays | {name: np.array(some, np.int32) for name, some in more.items() if some})]
+
+    def _unpack_states(self, states: list[Parts]) -> None:
+        (parts,) = states
+        columns: dict[str, list[int]] = {"missing": [], "usual": []}
+        for name in columns:
+            if parts.has(name):
+                n, most = parts.shape(name, 1)[0], self.n_features_in_ - 1
+                columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
+                if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
+                    raise ValueError(f"{name} makes no sense")
+        self._missing, names = columns["missing"], list(getattr(self, "_vocabulary", ()))
+        self._usual = {names[j] for j in columns["usual"]}
+
+        def check(d: int, outputs: int) -> None:
+            inputs = self.n_features_in_ + len(self._missing)
+            self._check_sizes(d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
+            if d > 2 * inputs + SPARE:
+                raise ValueError(f"room for {d} features, of which {inputs} were seen")
+
+        sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
+        unpack = first_edition.unpack if first_edition.is_first_edition(parts) else UntunedState.unpack
+        self._model = unpack(parts, check, sketch=sketch, loss=self._number_loss())
+
+    @property
+    def hessian_(self) -> str:
+        """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal and a sketch."""
+        self._require_rows()
+        return self._model.form
+
+    @property
+    def sketch_size_(self) -> int:
+        """The rows of the sketch in use, 0 if there is none."""
+        self._require_rows()
+        return self._model.size if self._model.form == "sketch" else 0
+
+    @property
+    def singular_values_(self) -> Floats:
+        """The lengths of the rows of the sketch after its last shrink, in units of the features; none without one."""
+        self._require_rows()
+        return np.sqrt(self._model.experts.low_rank.lam)
+
+    @property
+    def drift_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows" and "share": the share of experts that forget, mean over all rows since the entry before.
+
+        It is near 0.5 or below while the past is a good guide, and rises when the stream changes.
+        """
+        self._require_rows()
+        return untuned_reading.drift(self._model)
+
+    def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw `progressive_` against the number of rows, and `drift_` below; return the axes of the former.
+
+        With `ax` given only `progressive_` is drawn, to it.
+        """
+        if ax is not None:
+            return super().plot_progress(ax=ax, label=label)
+        upper, lower = plots.two_panels()
+        plots.plot_drift(self.drift_, lower)
+        return super().plot_progress(ax=upper, label=label)

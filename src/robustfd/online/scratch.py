@@ -1,0 +1,95 @@
+"""Scratch memory of compiled loops: a row on its way from its entries to the steps of the experts."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._compile import loops
+from robustfd.online.mixture import Mixture, bounds, followed, mixed
+
+Floats = NDArray[np.float64]
+
+
+class Work(NamedTuple):
+    """Scratch memory of a row."""
+
+    feature: NDArray[np.int64]  # the features that occur
+    raw: Floats  # x of each
+    value: Floats  # zeta of each
+    step_slow: Floats  # zeta over the diagonal of the slow Hessian
+    step_fast: Floats  # and of the fast one
+    sums: NDArray[np.float32]  # products of the row with the diagonal experts' weights; then the moves of the weights
+    kappa: Floats  # (experts,)
+    log_kappa: Floats  # (experts,)
+    lanes: NDArray[np.float32]  # (5, experts): what `implicit_steps` takes
+    chance: Floats  # (experts,)
+    margin: Floats  # (outputs, experts)
+    step: Floats  # (outputs, experts)
+    better: Floats  # (3, memories outputs L): sums and moves of the weights of experts with a better Hessian
+    direction: Floats  # (3, features): of experts with a better Hessian
+    output: Floats  # (outputs,): the prediction
+    plain: Floats  # (outputs,): and that of the diagonal experts alone
+    softmax: NDArray[np.float32]  # (outputs, experts): probabilities of several classes
+    total: Floats  # (experts,): log sum exp of their margins
+
+
+class Row(NamedTuple):
+    """Numbers that describe a row in the units of the features."""
+
+    size: int  # number of entries
+    norm: float  # factor of the row for experts that scale each row on its own
+    length: float  # factor of the row for linear experts
+    curve: float  # factor of the row in the Hessians
+    slow: float  # x'H^-1 x of the diagonal, slow memory
+    fast: float  # and of the fast one
+
+
+def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
+    """Return scratch memory for rows of `entries` entries; `width` and `wide` are sizes of the Hessians."""
+    outputs, n = mix.share.shape
+    return Work(
+        feature=np.zeros(entries, np.int64),
+        raw=np.zeros(entries),
+        value=np.zeros(entries),
+        step_slow=np.zeros(entries),
+        step_fast=np.zeros(entries),
+        sums=np.zeros(width, np.float32),
+        kappa=np.zeros(n),
+        log_kappa=np.zeros(n),
+        lanes=np.zeros((5, n), np.float32),
+        chance=np.zeros(n),
+        margin=np.zeros((outputs, n)),
+        step=np.zeros((outputs, n)),
+        better=np.zeros((3, outputs * (n - mix.plain.shape[1]))),
+        direction=np.zeros((3, wide)),
+        output=np.zeros(outputs),
+        plain=np.zeros(outputs),
+        softmax=np.zeros((outputs, n), np.float32),
+        total=np.zeros(n),
+    )
+
+
+@loops
+def set_kappa(mix: Mixture, work: Work, first: int, last: int, norm: float, length: float) -> None:
+    """Set kappa of experts first to last - 1: that of a row scaled on its own, and as all rows."""
+    norm, length = max(norm, 1e-300), max(length, 1e-300)
+    log_norm, log_length = math.log(norm), math.log(length)
+    for k in range(first, last):
+        work.kappa[k] = length if mix.linear[k] > 0 else norm
+        work.log_kappa[k] = log_length if mix.linear[k] > 0 else log_norm
+
+
+@loops
+def predict(mix: Mixture, work: Work) -> None:
+    """Fill work.output with the predictions of the mixture; margins of numbers are kept near the targets seen."""
+    targets, n = mix.targets[0], len(mix.rate)
+    low, high = bounds(targets)
+    for c in range(len(work.output)):
+        margin = work.margin[c]
+        if targets["numbers"]:
+            for k in range(n):
+                work.chance[k] = min(max(margin[k], low), high)
+            margin = work.chance
+        work.output[c] = min(max(mixed(mix.share[c], margin) + followed(mix.follow[c]), low), high)

@@ -1,0 +1,94 @@
+"""Reading an untuned learner: predictions, the linear model behind them, contributions of features, drift."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd.online import diagonal, experts
+from robustfd.online.rows import CsrRows, most_entries, plain_rows
+from robustfd.online.untuned_state import ExpertState
+
+Floats = NDArray[np.float64]
+
+
+def linear_model(state: ExpertState) -> tuple[Floats, Floats]:
+    """Return weights (d, outputs) and intercepts (outputs,): the mean effect of features in their own units.
+
+    For numbers that is the model itself, for counts that of their logarithm. Experts on classes may divide each row
+    by its length; here all rows have the mean length.
+    """
+    e, mix = state.experts, state.experts.mix
+    table, totals, (offset, unit) = e.features.table, e.features.totals[0], _offset_and_unit(state)
+    w = state.all_weights()
+    f = np.where(mix.linear > 0, totals["length"], totals["norm"])
+    effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * unit
+    own = diagonal.INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
+    intercept = offset + unit * (own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1]))
+    centred = e.features.centred
+    intercept = intercept - e.features.centre[0] @ effect[centred - 1]
+    return effect, intercept
+
+
+def effects(state: ExpertState) -> Floats:
+    """Return what features (d, outputs) usually add to predictions, with the sign of their weights.
+
+    That is the weight times the usual size of the feature, the root of its mean square about its centre, and the
+    share of rows where it is not 0.
+    """
+    table, rows = state.experts.features.table[1:], max(state.experts.features.totals["rows"][0], 1.0)
+    share = np.where(table["number"] > 0, 1.0, np.minimum(table["count"] / rows, 1.0))
+    effects: Floats = linear_model(state)[0] * (share * np.sqrt(table["square"]))[:, None]
+    return effects
+
+
+def _offset_and_unit(state: ExpertState) -> tuple[float, float]:
+    """Return by which offset and unit the output of the experts becomes a prediction, or the logarithm of one."""
+    targets = state.experts.mix.targets[0]
+    return (float(np.log(targets["unit"])), 1.0) if targets["counts"] else (targets["offset"], targets["unit"])
+
+
+def contributions(state: ExpertState, x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return what features add to the predictions of rows, as sparse rows: indptr, features, parts (n, outputs).
+
+    With the intercepts of `linear_model` they sum to the predictions, before numbers are kept near the targets.
+    """
+    e, mix, (_, unit) = state.experts, state.experts.mix, _offset_and_unit(state)
+    w, linear = state.all_weights(), mix.linear > 0
+    by_kind = [np.einsum("fok,ok->fo", w, mix.share * kind) * unit for kind in (~linear, linear)]
+    centres = np.zeros_like(by_kind[0])
+    centres[e.features.centred] = e.features.centre[0][:, None] * linear_model(state)[0][e.features.centred - 1]
+    n, x = x.shape[0], plain_rows(x)
+    sparse = isinstance(x, CsrRows)
+    most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
+    indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, state.outputs))
+    explain = experts.explain_sparse if sparse else experts.explain_dense
+    shared, work = state.pointers(sparse=sparse).shared, state.work_for(most_entries(x, slice(0, n)))
+    explain(shared, np.array([*by_kind, centres]), experts.WORK.pointers(work), x, indptr, which, parts)
+    return indptr, which[: indptr[-1]], parts[: indptr[-1]]
+
+
+def drift(state: ExpertState) -> dict[str, NDArray[Any]]:
+    """Return arrays "rows" and "share": the share of experts that forget, by windows of rows that end there."""
+    stride, rows = int(state.experts.mix.targets["stride"][0]), state.seen
+    ends = np.minimum(np.arange(1, -(-rows // stride) + 1) * stride, rows)
+    counts = np.diff(ends, prepend=0)
+    return {"rows": ends, "share": state.experts.mix.trace[: len(ends)] / counts}
+
+
+def margins(state: ExpertState, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
+    """Return the predictions (n, outputs) of n rows, by default as many as their shape says.
+
+    Several threads may read at once. With `alone` the caller is the only one, and the scratch memory for learning is
+    used.
+    """
+    n, x = x.shape[0] if n is None else n, plain_rows(x)
+    entries, out = most_entries(x, slice(0, n)), np.empty((n, state.outputs))
+    sparse = isinstance(x, CsrRows)
+    pointers = state.pointers(sparse=sparse)
+    if not (alone and entries <= state.entries):
+        own = state.work_for(entries)  # held until the loop ends
+        pointers = pointers._replace(work=experts.WORK.pointers(own))
+    read = experts.read_sparse if sparse else experts.read_dense
+    read(*pointers, x, out)
+    return out
