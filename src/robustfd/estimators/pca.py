@@ -131,9 +131,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     """
 
     _kind: ClassVar[type] = TwoSidedFrequentDirections
-    _sparse_buffer: ClassVar[int] = (
-        4  # of a larger one `fit` gains little, and shrinks of sparse rows take most of the time
-    )
+    _sparse_buffer: ClassVar[int] = 4  # `fit` gains little by a larger one, which takes more time
 
     _wanted: Any  # n_components when the last rows came
     _ritz: Ritz | None  # what a second pass over all rows has found
