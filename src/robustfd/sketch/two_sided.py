@@ -139,7 +139,7 @@ class TwoSidedFrequentDirections(_FrequentDirections):
     for every i, which is what `bracket_eigenvalues` returns. No interval is longer than Delta_F, at most
     ||A - A_k||_F^2 / (m - k) for every k < m, and most are much shorter. `sketch_`, `components_`, `second_moment()`
     and `error_bound_` are those of the first. Both share the rows that wait, and the products of rows with each other:
-    memory is (buffer_size + 2 sketch_size) n_features, and time 1.5 to 1.8 times that of one.
+    memory is (buffer_size + 2 sketch_size) n_features, and time 1.5 to 2 times that of one.
 
     {parameters}
 
