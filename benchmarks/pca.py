@@ -3,7 +3,7 @@
     python -m benchmarks.run pca        (or make bench ARGS=pca)
 
 For each data set and k: the largest relative error of the k variances, the reconstruction error above that of the best
-k directions (in % of the best), and the seconds for fit and reading. Beside `SketchedPCA(k)`, by `fit` and by
+k directions (in % of the best), and the CPU seconds for fit and reading. Beside `SketchedPCA(k)`, by `fit` and by
 `partial_fit` in ten batches: `IncrementalPCA` with its default batches and with as many rows in memory, `PCA` of
 dense rows and `TruncatedSVD` of sparse ones (which does not centre: its errors are not compared). All have one thread.
 What would take minutes or gigabytes is left out, and said so. The last table has CPU seconds for 4000 dense rows in the
@@ -90,14 +90,14 @@ def captured(x: Any, v: Floats) -> float:
 
 
 def timed(task: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """Return what a task returns, and its best time."""
+    """Return what a task returns, and its least CPU time, which other programs disturb less."""
     best = np.inf
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         with one_blas_thread():
             result = task()
             _ = result.components_, result.explained_variance_
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return result, best
 
 

@@ -203,8 +203,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
             view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
             assert isinstance(view, TwoSidedView)
-            late = view.upper_knows_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
-            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=late)
+            both = view.upper_explains_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
+            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=both)
         self.__dict__ = after.__dict__
         if whole:
             self._warn_of_share()

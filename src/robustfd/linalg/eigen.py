@@ -111,14 +111,15 @@ def _call_eigenpairs(routines: Any, sizes: Any, a: Any, values: Any, vectors: An
 
 
 @cache
-def routines(long: bool) -> NDArray[np.int64]:
+def routines(compile_all: bool) -> NDArray[np.int64]:
     """Return the addresses of LAPACK's routines and of our own, in the order of their names.
 
-    Those of tridiagonal.py take seconds to compile and are 0 unless a long stream is ahead: LAPACK's take their place.
+    The steps of tridiagonal.py take seconds to compile, which pays for long streams only. Without `compile_all` their
+    addresses are 0, and LAPACK's routines are used instead.
     """
     steps: list[tuple[Any, str]] = [(_tridiagonalise, "ldd"), (_values, "lddd"), (_vectors, "ldddd"), (_back, "ldddd")]
     steps += [(_inverse_iteration, "llddd")]
-    addresses = [compiled_routine(step, arguments).address if long else 0 for step, arguments in steps]
+    addresses = [compiled_routine(step, arguments).address if compile_all else 0 for step, arguments in steps]
     addresses += [compiled_routine(driver, "llddd").address for driver in (_eigenpairs, _graded_eigenpairs)]
     return np.append(lapack.routines(), addresses)
 

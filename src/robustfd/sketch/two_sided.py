@@ -1,4 +1,4 @@
-"""Two rules over the same rows: one for the directions and for what A'A is at least, one for what it is at most."""
+"""Two rules over the same rows: one gives directions and lower bounds of A'A, the other gives upper bounds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -101,14 +101,14 @@ class TwoSidedEngine(Engine):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSidedView(View):
-    """A view of the first rule that also knows the spectrum and the certificate of the second."""
+    """A view of the first rule, with the spectrum and the certificate of the second."""
 
     upper_lam: Floats
     upper_delta: float
     upper_rounding: float
     upper_form: Callable[[], Floats]  # returns the directions of the second rule
 
-    def upper_knows_more(self, k: int) -> bool:
+    def upper_explains_more(self, k: int) -> bool:
         """Return whether the k first directions of the second rule certainly explain more than those of the first.
 
         That is so where new directions become the largest late in a stream: the first rule is slow to let them in.
@@ -118,7 +118,7 @@ class TwoSidedView(View):
 
     @property
     def eigenvalues(self) -> Floats:
-        """The largest that either rule is sure of."""
+        """The larger of the lower bounds of the two rules."""
         return np.maximum(self.lam, padded(self.upper_lam, len(self.lam))) + self.alpha
 
 
