@@ -3,6 +3,7 @@
 import copy
 import pickle
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from sklearn.utils.extmath import svd_flip
 
 from fuzz import components
 from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, SketchSizeWarning
+from robustfd.estimators._ritz import _upper_ends
 from robustfd.estimators.pca import SketchedPCA
 
 # A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
@@ -469,6 +471,50 @@ def test_a_second_pass_counts_weights_and_decay():
         u = weight[live] * 0.99 ** np.arange(live.sum() - 1.0, -1.0, -1.0)
         Z = pca.transform(X[live])
         np.testing.assert_allclose((u[:, None] * Z * Z).sum(axis=0) / (u.sum() - 1), pca.explained_variance_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_a_second_pass_makes_the_intervals_much_shorter(container):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 300)) * np.arange(1, 301.0) ** -0.5 + (np.arange(300) < 3)
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:5]
+    once = SketchedPCA(5, sketch_size=40).partial_fit(container(X))
+    twice = SketchedPCA(5, sketch_size=40).fit(container(X))
+    for pca in (once, twice, SketchedPCA.from_bytes(twice.to_bytes())):
+        low, high = pca.explained_variance_interval_.T
+        assert np.all((low <= exact) & (exact <= high))
+    assert (high - low).max() < 0.05 * np.ptp(once.explained_variance_interval_, axis=1).max()
+    assert twice.excess_error_bound_ < 0.05 * once.excess_error_bound_
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    d=st.integers(2, 12),
+    scale=st.sampled_from([1e-60, 1.0, 1e140]),
+    power=st.integers(0, 40),
+)
+def test_residuals_bound_eigenvalues_from_above(seed, d, scale, power):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((d + 2, d)) * 0.8 ** (power * rng.random(d))
+    M = scale * (A.T @ A)
+    v = np.linalg.qr(rng.standard_normal((d, int(rng.integers(1, d)))))[0]
+    theta, rest = v.T @ M @ v, np.eye(d) - v @ v.T
+    outside = np.linalg.norm(rest @ M @ rest, 2)
+    true, total = np.linalg.eigvalsh(M)[::-1], np.trace(M)
+    upper = _upper_ends(theta, M @ v - v @ theta, outside, total)
+    assert np.all(upper >= true[: len(upper)] - 1e-12 * total)
+    assert np.all(upper <= true[0] + outside + 1e-12 * total)
+    best = np.linalg.eigh(M)[1][:, ::-1][:, : len(upper)]
+    exact = _upper_ends(best.T @ M @ best, np.zeros((d, len(upper))), true[len(upper)], total)
+    np.testing.assert_allclose(exact, true[: len(upper)], rtol=1e-9, atol=1e-12 * total)
+
+
+def test_models_that_were_saved_without_upper_ends_are_loaded():
+    pca = SketchedPCA(3, sketch_size=8).fit(stream(200, 40, ratio=0.95))
+    pca._ritz = replace(pca._ritz, upper=None)
+    pca._kept = {}
+    before = pca.explained_variance_interval_
+    np.testing.assert_array_equal(SketchedPCA.from_bytes(pca.to_bytes()).explained_variance_interval_, before)
 
 
 # -- a share of the variance

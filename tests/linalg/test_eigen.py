@@ -66,6 +66,19 @@ def test_pairs_are_orthonormal_and_satisfy_the_equation(way, n, share, spectrum,
     assert np.all(values >= 0) and np.all(np.diff(values) <= 0)
 
 
+@pytest.mark.parametrize("spectrum", sorted(SPECTRA))
+@pytest.mark.parametrize(("n", "k"), [(eigen.SOME - 1, 49), (eigen.SOME, 49), (333, 1), (333, 230)])
+def test_pairs_of_large_matrices(spectrum, n, k):
+    a = matrix(n, spectrum, n)
+    values, v = eigen.largest_eigenpairs(np.tril(a), k)
+    v = v[:, :k]
+    np.testing.assert_allclose(v.T @ v, np.eye(k), atol=3e-13)
+    np.testing.assert_allclose(a @ v, v * values[:k], atol=3e-13)
+    right = np.maximum(np.linalg.eigvalsh(a)[::-1], 0)
+    np.testing.assert_allclose(values[: k + 1], right[: k + 1], atol=3e-13)
+    assert np.all(values >= 0) and np.all(np.diff(values) <= 0)
+
+
 @pytest.mark.parametrize(("spectrum", "way"), [("flat", True), ("falling", True), ("equal", False), ("pairs", False)])
 def test_inverse_iteration_serves_distinct_values_and_declines_equal_ones(spectrum, way):
     for n in (6, 20, 80, 120):

@@ -1,4 +1,4 @@
-"""The principal components that a sketch knows, with their certificates (proofs in docs/mathematics.md)."""
+"""The principal components of a sketch with their certificates; docs/mathematics.md has the proofs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ class Analysis:
 
     view: View
     ritz: Ritz | None
-    late: bool  # whether the directions are those of the second rule
+    second: bool  # whether the directions are those of the second rule
     k: int
     scatter: Floats  # along each component
     lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
@@ -36,24 +36,27 @@ class Analysis:
         values = view.eigenvalues if ritz is None else ritz.values
         k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
         lower, upper = sketch._brackets(view, k + 1)
-        certain, late = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_knows_more(k)
-        if isinstance(view, TwoSidedView) and late:
+        certain, second = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_explains_more(k)
+        if isinstance(view, TwoSidedView) and second:
             certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)
         if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
             certain = np.maximum(ritz.values - ritz.rounding, 0.0)
             lower = np.maximum(lower, padded(certain, k + 1))
+            if ritz.upper is not None:
+                known = min(k + 1, len(ritz.upper))
+                upper[:known] = np.minimum(upper[:known], ritz.upper[:known])
             upper = np.maximum(upper, lower)
         missing = view.alpha if ritz is None else 0.0  # the scatter in directions that the sketch does not know
         scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
-        return cls(view, ritz, late, k, scatter, lower, upper, float(certain[:k].sum()))
+        return cls(view, ritz, second, k, scatter, lower, upper, float(certain[:k].sum()))
 
     @cached_property
     def directions(self) -> Floats:
-        """The components, signs as scikit-learn has them."""
+        """The components, with the signs that scikit-learn's `svd_flip` gives them."""
         with one_blas_thread():
             if isinstance(self.view, TwoSidedView) and self.ritz is not None:
                 v = self.ritz.directions(self.view, self.k)
-            elif isinstance(self.view, TwoSidedView) and self.late:
+            elif isinstance(self.view, TwoSidedView) and self.second:
                 v = self.view.upper_form()[: self.k]
             else:
                 v = self.view.components[: self.k]
@@ -61,7 +64,7 @@ class Analysis:
 
     @property
     def excess(self) -> float:
-        """By how much the squared error of the projection can at most be above the least that is possible."""
+        """A bound on the squared error of the projection above the least possible one."""
         return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
 
 

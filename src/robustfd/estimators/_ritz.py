@@ -1,4 +1,9 @@
-"""A second pass over all rows: the exact variances along the directions of a sketch (Rayleigh and Ritz)."""
+"""A second pass over all rows: exact variances along the directions of a sketch, and what is outside of their span.
+
+Let the rows of V be orthonormal directions, Theta = V A'A V', and R = V A'A - Theta V the residual. If A'A is at most
+h I outside of the span of V, then A'A <= V' Theta V + R'V + V'R + h (I - V'V). The eigenvalues of the right side bound
+those of A'A from above (Weyl), those of Theta from below (Cauchy). A sketch gives h; docs/mathematics.md has the proof.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.blas import dgemm, dger
 
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.threads import one_blas_thread
@@ -14,8 +20,8 @@ from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]
 LEAST_DIGITS = 1e-6  # of ||A||_F^2: with rounding errors above that the pass could tell less than the sketch
-
-LEAST_ANGLE = 1e-4  # the squared sine below which a direction is no new one
+LEAST_ANGLE = 1e-4  # the squared sine below which a direction counts as dependent on the others
+LEAST_SCATTER = 1e-200  # below this the products of residuals underflow
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,13 @@ class Ritz:
     """The best directions in the span of those of a sketch, and the exact scatter along them, descending.
 
     The rows of `rotation` times the directions of the sketch are orthonormal. No value is above the eigenvalue of A'A
-    that it stands for (Cauchy's interlacing theorem).
+    that it stands for (Cauchy's interlacing theorem), and no eigenvalue is above its entry of `upper`.
     """
 
     values: Floats
     rotation: Floats
-    rounding: float  # a bound on what rounding has changed of the values
+    rounding: float  # a bound on the rounding errors of the values
+    upper: Floats | None = None  # rounding errors included; None if unknown
 
     def directions(self, view: TwoSidedView, k: int) -> Floats:
         """Return the first k directions."""
@@ -42,43 +49,100 @@ def _basis(view: TwoSidedView, *, both: bool) -> Floats:
 
 @one_blas_thread()
 def ritz_pass(view: TwoSidedView, x: Any, weight: Floats, decay: float, *, both: bool) -> Ritz | None:
-    """Return what rows say about the directions of their sketch; None if it has none or if rounding hides it.
+    """Return the Ritz values of the rows; None if the sketch has no directions or if rounding errors are too large.
 
-    The rows are those that the sketch has seen, with their weights and decay; with `both`, the directions are those of
+    The rows are those that the sketch has seen, with their weights and decay. With `both`, the directions are those of
     both rules.
     """
     mean, sparse = view.mean, sp.issparse(x)
     if not len(view.lam) or mean is None:
         return None
-    # A sparse row is not centred before it is multiplied: its rounding errors are relative to what it was.
+    # A sparse row is not centred before it is multiplied: its rounding errors are relative to its own length.
     spread = view.squared_norm + (2.0 * view.weight * float(mean @ mean) if sparse else 0.0)
     v = _basis(view, both=both)
-    off = float(8.0 * (len(v) + np.sqrt(x.shape[1])) * EPS * spread / (LEAST_ANGLE if both else 1.0))
+    off = float(8.0 * (len(v) + np.sqrt(sum(x.shape))) * EPS * spread / (LEAST_ANGLE if both else 1.0))
     if not off <= LEAST_DIGITS * view.squared_norm:
         return None
     if not weight.all():
         x, weight = x[weight > 0], weight[weight > 0]
     if decay < 1.0:
         weight = weight * decay ** np.arange(len(weight) - 1.0, -1.0, -1.0)
-    gram = _gram(x, weight, mean, np.ascontiguousarray(v.T))
+    vt = np.ascontiguousarray(v.T)
+    gram, image = _products(x, weight, mean, vt)
     straight = np.eye(len(v))
-    if both:  # orthonormal combinations; what the second rule adds almost nothing to is left out
+    if both:  # orthonormal combinations; directions that are nearly dependent on the others are dropped
         lengths, u = np.linalg.eigh(v @ v.T)
         new = lengths > LEAST_ANGLE
         straight = (u[:, new] / np.sqrt(lengths[new])).T
-    values, rotation = np.linalg.eigh(straight @ gram @ straight.T)
-    return Ritz(np.maximum(values[::-1], 0.0), np.ascontiguousarray(rotation[:, ::-1].T @ straight), off)
+        gram, vt, image = straight @ gram @ straight.T, vt @ straight.T, image @ straight.T
+    values, rotation = np.linalg.eigh(gram)
+    upper = None
+    if view.squared_norm > LEAST_SCATTER:
+        outside = _most_outside(view, vt, both=both)
+        upper = _upper_ends(gram, _residual(image, vt, gram), outside, view.squared_norm) + 4.0 * off
+    return Ritz(np.maximum(values[::-1], 0.0), np.ascontiguousarray(rotation[:, ::-1].T @ straight), off, upper)
 
 
-def _gram(x: Any, weight: Floats, mean: Floats, vt: Floats) -> Floats:
-    """Return V A'A V' for the centred rows, a block of them at a time."""
-    sparse = sp.issparse(x)
-    gram, step = np.zeros((vt.shape[1], vt.shape[1])), max(1, BLOCK // vt.shape[1 if sparse else 0])
-    shift = mean @ vt
+def _products(x: Any, weight: Floats, mean: Floats, vt: Floats) -> tuple[Floats, Floats]:
+    """Return V A'A V' and A'A V' for the centred rows, a block of them at a time."""
+    is_sparse = sp.issparse(x)
+    if is_sparse:
+        from robustfd.linalg import sparse  # compiles loops, which only sparse rows need
+
+    gram, image = np.zeros((vt.shape[1], vt.shape[1])), np.zeros_like(vt)
+    total, shift = np.zeros(vt.shape[1]), mean @ vt
+    step = max(1, BLOCK // vt.shape[1 if is_sparse else 0])
     for start in range(0, len(weight), step):
         rows = slice(start, start + step)
         block = x[rows].astype(np.float64, copy=False)
-        z = np.asarray(block @ vt) - shift if sparse else (block - mean) @ vt
-        z *= np.sqrt(weight[rows])[:, None]
-        gram += z.T @ z
-    return gram
+        if not is_sparse:
+            block = block - mean
+        z = np.asarray(block @ vt) - (shift if is_sparse else 0.0)
+        weighted = weight[rows, None] * z
+        gram += z.T @ weighted
+        if is_sparse:
+            sparse.add_product(image, block, weighted)
+            total += weighted.sum(axis=0)
+        else:  # image += block' weighted, in place
+            dgemm(1.0, weighted.T, block.T, beta=1.0, c=image.T, trans_b=1, overwrite_c=1)
+    if is_sparse:
+        dger(-1.0, total, mean, a=image.T, overwrite_a=1)
+    return (gram + gram.T) / 2, image
+
+
+def _residual(image: Floats, vt: Floats, gram: Floats) -> Floats:
+    """Return A'A V' - V' Theta in the memory of A'A V'."""
+    return np.asarray(dgemm(-1.0, gram, vt.T, beta=1.0, c=image.T, overwrite_c=1).T)
+
+
+def _most_outside(view: TwoSidedView, vt: Floats, *, both: bool) -> float:
+    """Return h: A'A is at most h I outside of the span of V."""
+
+    def left(lam: Floats, unit: Floats) -> float:
+        """Return the largest eigenvalue of B'B, projected to the outside of the span."""
+        inside = np.sqrt(lam)[:, None] * (unit @ vt)
+        return max(0.0, float(np.linalg.eigvalsh(np.diag(lam) - inside @ inside.T)[-1]))
+
+    # The directions of the first rule are all in the span, unless some were dropped.
+    first = left(view.floor_lam, view.components) if both else 0.0
+    first += view.ceiling_alpha - view.floor_alpha + view.rounding
+    if not len(view.upper_lam):
+        return first
+    second = left(view.upper_lam, view.upper_form()) + view.upper_delta + view.upper_rounding
+    return min(first, second)
+
+
+def _upper_ends(theta: Floats, residual: Floats, outside: float, unit: float) -> Floats:
+    """Return the largest eigenvalues of [[Theta, T'], [T, h I]] with T'T = R R', as many as Theta has.
+
+    They grow with T'T, so that the rounding errors of T'T are made up for by adding a bound on them.
+    """
+    r = len(theta)
+    residual /= unit  # squares of the scatter would overflow
+    squares, w = np.linalg.eigh(residual.T @ residual)
+    squares = np.maximum(squares, 0.0) + (r + np.sqrt(len(residual))) * EPS * float(np.maximum(squares, 0.0).sum())
+    whole = np.zeros((2 * r, 2 * r))
+    whole[:r, :r] = theta / unit
+    whole[r:, :r] = np.sqrt(squares)[:, None] * w.T
+    whole[np.arange(r, 2 * r), np.arange(r, 2 * r)] = outside / unit
+    return np.asarray(unit * np.linalg.eigvalsh(whole)[: r - 1 : -1])

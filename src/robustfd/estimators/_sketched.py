@@ -35,6 +35,7 @@ KINDS: dict[str, Any] = {
 }
 FEATURES_PER_ROW = 20  # up to so many features for each row of the sketch, the d x d matrix takes less time
 MOST_FEATURES = 2000  # and up to so many it takes 32 MB at most
+DENSE_BUFFER = 4  # times m: this costs no more time than twice m, and makes the certificate smaller
 MOST_WINDOWED = 350  # the same for the 32 matrices of a window
 
 
@@ -52,13 +53,12 @@ def exact_window_is_better(d: int, m: int, window: float) -> bool:
     return window > RAW * m and d <= min(FEATURES_PER_ROW * m, MOST_WINDOWED)
 
 
-def default_buffer(m: int, d: int, *, sparse: bool) -> int:
-    """Return how many rows a sketch of m rows holds before a shrink.
+def default_buffer(m: int, d: int, per_row: int) -> int:
+    """Return how many rows a sketch of m rows holds before a shrink, about `per_row` times m.
 
-    More than twice m costs no more time and makes the certificate smaller; sparse rows take little memory. Between d/2
-    and 2 d a shrink takes longest, as neither the rows nor the columns are few.
+    Between d/2 and 2 d a shrink takes longest, as neither the rows nor the columns are few.
     """
-    buffer = 8 * m if sparse else 4 * m
+    buffer = per_row * m
     if d / 2 < buffer < 2 * d:
         buffer = d // 2 if d // 2 >= 2 * m else max(m, 2 * d)
     return buffer
@@ -69,6 +69,7 @@ class SketchEstimator(Saved, BaseEstimator):
 
     _kind: ClassVar[type] = RobustFrequentDirections  # the sketch of rows that are too wide for the exact matrix
     _features_per_row: ClassVar[int] = FEATURES_PER_ROW
+    _sparse_buffer: ClassVar[int] = 2 * DENSE_BUFFER  # for sparse rows, which need little memory
 
     sketch_size: Any
     buffer_size: int | None
@@ -140,7 +141,9 @@ class SketchEstimator(Saved, BaseEstimator):
         if self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
         m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows nothing is ever taken
-        buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size
+        buffer = self.buffer_size
+        if buffer is None:
+            buffer = default_buffer(m, d, self._sparse_buffer if sparse else DENSE_BUFFER)
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
     def _next_sketch(self) -> Any:

@@ -43,8 +43,9 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     `explained_variance_` is the lower end, which is usually far more accurate than the interval tells. The mean and the
     total variance are exact in any case, and so is the whole analysis as long as the centred rows have a rank below
-    `sketch_size`. `fit`, which has all rows at hand, reads them once more and sets the variances to those that the
-    rows have along the components, exactly (a Rayleigh-Ritz step); `partial_fit` sees each row once, and does not.
+    `sketch_size`. `fit`, which has all rows at hand, reads them once more. It sets the variances to those that the
+    rows have along the components, exactly (a Rayleigh-Ritz step), and bounds them from above by the residuals, which
+    are the much better bounds. `partial_fit` sees each row once.
 
     Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on how rows were
     cut into batches, and sparse rows are never made dense.
@@ -60,8 +61,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         of m = 2 n_components + 50 rows, 100 if n_components is no integer. `sketch_` tells which. An integer of at
         least 2 fixes a sketch of m rows; larger is more accurate.
     buffer_size : int, optional
-        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
-        n_features / 2 and 2 n_features.
+        Rows held in all before a shrink, by default 4 `sketch_size`, but not between n_features / 2 and 2 n_features.
+        With more, the intervals of `partial_fit` are shorter. For sparse rows that costs time, and no memory.
     whiten : bool, default=False
         Whether `transform` divides each component by its standard deviation. What has none becomes 0.
     decay : float in (0, 1], default=1.0
@@ -130,6 +131,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     """
 
     _kind: ClassVar[type] = TwoSidedFrequentDirections
+    _sparse_buffer: ClassVar[int] = 4  # `fit` gains little by a larger one, which takes more time
 
     _wanted: Any  # n_components when the last rows came
     _ritz: Ritz | None  # what a second pass over all rows has found
@@ -201,8 +203,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
             view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
             assert isinstance(view, TwoSidedView)
-            late = view.upper_knows_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
-            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=late)
+            both = view.upper_explains_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
+            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=both)
         self.__dict__ = after.__dict__
         if whole:
             self._warn_of_share()
@@ -255,7 +257,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         ritz, own = self._ritz, {"wanted": self._wanted, "ritz": self._ritz is not None}
         if ritz is None:
             return own, {}
-        return own | {"rounding": ritz.rounding}, {"values": ritz.values, "rotation": ritz.rotation}
+        arrays = {"values": ritz.values, "rotation": ritz.rotation}
+        return own | {"rounding": ritz.rounding}, arrays | ({} if ritz.upper is None else {"upper": ritz.upper})
 
     def _unpack_own(self, parts: Parts) -> None:
         wanted, d = parts.text("wanted"), self.n_features_in_
@@ -271,7 +274,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
                 raise ValueError(f"a rotation of shape {(r, q)}")
             values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, q)
-            self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0))
+            upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # early files have none
+            self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0), upper)
 
     # -- reading
 

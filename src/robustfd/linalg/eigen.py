@@ -27,6 +27,7 @@ TRIDIAGONALISE, VALUES, VECTORS, BACK, ITERATION, EIGENPAIRS, GRADED = range(lap
 LONG = 2000  # rows of a stream from which on it pays to compile all steps
 SMALL = 30  # rows up to which LAPACK's driver is as fast, called from Python
 LARGE = 128  # rows from which on LAPACK's reduction, of several columns at a time, is faster
+SOME = 200  # rows from which on the time that LAPACK needs for all eigenvalues is worth compiling a loop for some
 MANY = 0.7  # share of the eigenvectors from which on it is faster to compute all
 INDEPENDENT = 1e-11  # of its squared length that a row must have outside the span of others to count as independent
 
@@ -42,8 +43,8 @@ def compiled_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
 def largest_eigenpairs(a: Floats, k: int) -> tuple[Floats, Floats]:
     """Return (k + 1 eigenvalues or more, descending and not below zero; k eigenvectors or more, as columns).
 
-    `a` is positive semi-definite; its lower triangle is read. Of the four steps only one, which LAPACK lacks, is a loop
-    of our own, since to compile them all takes longer than most streams.
+    `a` is positive semi-definite; its lower triangle is read. Of the four steps one, which LAPACK lacks, is a compiled
+    loop, and for large matrices two are: to compile all takes longer than most streams.
     """
     largest = float(a.diagonal().max())
     if len(a) > SMALL and k < MANY * len(a) and largest > 0:
@@ -69,11 +70,10 @@ def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
     """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
     n = len(a)
     reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
-    values, info = dsterf(diagonal, off_diagonal)
-    if info != 0:
+    form, z = np.vstack([diagonal, np.append(off_diagonal, 0.0)]), np.empty((n, k))
+    values = _form_values(form, k + 1)
+    if values is None:
         return None
-    values, z = values[::-1], np.empty((n, k))
-    form = np.vstack([diagonal, np.append(off_diagonal, 0.0)])
     residual = _twisted_vectors(form, np.ascontiguousarray(values[:k]), z, np.empty((3 * n + 4) * k))
     if residual > n * EPS:
         return None
@@ -91,7 +91,18 @@ def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
     return values, vectors
 
 
-_twisted_vectors = entry(twisted_vectors)
+def _form_values(form: Floats, count: int) -> Floats | None:
+    """Return the `count` largest eigenvalues of a tridiagonal form or more, descending; None if they are not found."""
+    n = form.shape[1]
+    if n >= SOME:
+        values = np.empty(count)
+        if _largest_values(form, values, np.empty(n + 9 * (count + LANES))):
+            return values
+    values, info = dsterf(form[0], form[1, :-1])
+    return None if info != 0 else np.asarray(values[::-1])
+
+
+_twisted_vectors, _largest_values = entry(twisted_vectors), entry(largest_values)
 
 
 @compiled
@@ -100,14 +111,15 @@ def _call_eigenpairs(routines: Any, sizes: Any, a: Any, values: Any, vectors: An
 
 
 @cache
-def routines(long: bool) -> NDArray[np.int64]:
+def routines(compile_all: bool) -> NDArray[np.int64]:
     """Return the addresses of LAPACK's routines and of our own, in the order of their names.
 
-    Those of tridiagonal.py take seconds to compile and are 0 unless a long stream is ahead: LAPACK's take their place.
+    The steps of tridiagonal.py take seconds to compile, which pays for long streams only. Without `compile_all` their
+    addresses are 0, and LAPACK's routines are used instead.
     """
     steps: list[tuple[Any, str]] = [(_tridiagonalise, "ldd"), (_values, "lddd"), (_vectors, "ldddd"), (_back, "ldddd")]
     steps += [(_inverse_iteration, "llddd")]
-    addresses = [compiled_routine(step, arguments).address if long else 0 for step, arguments in steps]
+    addresses = [compiled_routine(step, arguments).address if compile_all else 0 for step, arguments in steps]
     addresses += [compiled_routine(driver, "llddd").address for driver in (_eigenpairs, _graded_eigenpairs)]
     return np.append(lapack.routines(), addresses)
 

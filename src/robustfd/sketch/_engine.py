@@ -153,9 +153,10 @@ class Engine:
         form = self._form(state, queue)
         # B is formed once for all rows that are worked on together, at a cost of m^2 d.
         if form == "sparse":
-            # m^2 d / rows + 3/2 m rows flops a row are least at sqrt(2/3 m d); somewhat fewer rows cost no more
-            # time and need less memory. Beyond 2048 their Gram matrix leaves the cache.
-            most = min(np.sqrt(m * d / 3), 2048.0)
+            # With more rows B is formed less often, but products of the rows with each other cost more for each row.
+            # At sqrt(m d) rows, where these products need as much memory as B, the sum is nearly least. More than 2048
+            # save little time, and at a million columns their products would be most of the memory beside B.
+            most = min(np.sqrt(m * d), 2048.0)
             if state.mean is not None and len(queue):  # centring needs decays that can be inverted, all together
                 most = min(most, LARGEST_DECAY / max(-np.log(queue.pieces[-1].decay[-1]), EPS))
             full = max(int(most), free)

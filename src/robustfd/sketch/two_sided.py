@@ -1,4 +1,4 @@
-"""Two rules over the same rows: one for the directions and for what A'A is at least, one for what it is at most."""
+"""Two rules over the same rows: one gives directions and lower bounds of A'A, the other gives upper bounds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -101,14 +101,14 @@ class TwoSidedEngine(Engine):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSidedView(View):
-    """A view of the first rule that also knows the spectrum and the certificate of the second."""
+    """A view of the first rule, with the spectrum and the certificate of the second."""
 
     upper_lam: Floats
     upper_delta: float
     upper_rounding: float
     upper_form: Callable[[], Floats]  # returns the directions of the second rule
 
-    def upper_knows_more(self, k: int) -> bool:
+    def upper_explains_more(self, k: int) -> bool:
         """Return whether the k first directions of the second rule certainly explain more than those of the first.
 
         That is so where new directions become the largest late in a stream: the first rule is slow to let them in.
@@ -118,7 +118,7 @@ class TwoSidedView(View):
 
     @property
     def eigenvalues(self) -> Floats:
-        """The largest that either rule is sure of."""
+        """The larger of the lower bounds of the two rules."""
         return np.maximum(self.lam, padded(self.upper_lam, len(self.lam))) + self.alpha
 
 
@@ -139,7 +139,7 @@ class TwoSidedFrequentDirections(_FrequentDirections):
     for every i, which is what `bracket_eigenvalues` returns. No interval is longer than Delta_F, at most
     ||A - A_k||_F^2 / (m - k) for every k < m, and most are much shorter. `sketch_`, `components_`, `second_moment()`
     and `error_bound_` are those of the first. Both share the rows that wait, and the products of rows with each other:
-    memory is (buffer_size + 2 sketch_size) n_features, and time 1.5 to 1.8 times that of one.
+    memory is (buffer_size + 2 sketch_size) n_features, and time 1.5 to 2 times that of one.
 
     {parameters}
 
