@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dormqr, dsterf, dsytrd
+from scipy.linalg.lapack import dormqr
 
 from robustfd._compile import carray, compiled, compiled_routine, entry, loops
-from robustfd.linalg import lapack
+from robustfd.linalg import lapack, unlocked
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm, view
 from robustfd.linalg.tridiagonal import EPS as EPS
 from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors
@@ -66,11 +66,11 @@ def all_eigenpairs(a: Floats) -> tuple[Floats, Floats]:
 
 
 def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
-    """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
+    """Return the pairs, or None if they are not good enough; `a`, in Fortran order, is overwritten."""
     n = len(a)
-    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
-    values, info = dsterf(diagonal, off_diagonal)
-    if info != 0:
+    reflectors, diagonal, off_diagonal, tau = unlocked.tridiagonalise(a)
+    values = unlocked.tridiagonal_values(diagonal, off_diagonal)
+    if values is None:
         return None
     values, z = values[::-1], np.empty((n, k))
     form = np.vstack([diagonal, np.append(off_diagonal, 0.0)])
