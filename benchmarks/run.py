@@ -9,6 +9,7 @@ from benchmarks import (
     drift,
     jobs,
     many,
+    merging,
     online_speed,
     partitions,
     pca,
@@ -39,6 +40,7 @@ CASES = {
     "price": command_line.price,
     "big_file": big_file.big_file,
     "reading": reading.reading,
+    "merging": merging.merging,
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
 }

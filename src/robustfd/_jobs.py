@@ -55,7 +55,9 @@ def _in_processes(work: Callable[..., Any], arguments: list[Sequence[Any]]) -> l
         pool = get_reusable_executor(max_workers=len(arguments) - 1)
         others: list[Future[Any]] = []
         for i, each in enumerate(arguments[1:]):
-            others.append(pool.submit(_opened, work, [_shared(value, folder, f"{i}-{j}") for j, value in enumerate(each)]))
+            others.append(
+                pool.submit(_opened, work, [_shared(value, folder, f"{i}-{j}") for j, value in enumerate(each)])
+            )
         mine = work(*arguments[0])
         return [mine, *(done.result() for done in others)]
     finally:

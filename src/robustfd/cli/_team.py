@@ -8,6 +8,8 @@ from robustfd._jobs import side_by_side
 from robustfd.online import progress
 from robustfd.sketch.merging import merge
 
+MOST_MOVED = 2**17  # entries of a sketch that is moved for a block of about a megabyte of text
+
 
 class Team:
     """A model that is split into parts. Row i, counted since the split, goes to part i modulo the number of parts.
@@ -41,8 +43,13 @@ class Team:
             some = (each if each is None else each[rows] for each in (X, y, sample_weight))
             work.append((part, *some, more))
         self._rows, self._all_rows = self._rows + n, self._all_rows + n
-        gains = getattr(self._parts[0], "_gains_by_processes", None)
-        self._parts = side_by_side(_learn, work, processes=gains is not None and gains(self._all_rows, d))
+        self._parts = side_by_side(_learn, work, processes=self._gains_by_processes(d))
+
+    def _gains_by_processes(self, d: int) -> bool:
+        """Return whether processes are faster than threads, although parts move to them and back with every block."""
+        part = self._parts[0]
+        gains = getattr(part, "_gains_by_processes", None)
+        return gains is not None and d * part.sketch_size <= MOST_MOVED and gains(self._all_rows)
 
     @property
     def progressive_(self) -> Any:

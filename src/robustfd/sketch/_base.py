@@ -196,9 +196,9 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
         n_jobs : int, optional
             Number of parts of the rows that are sketched in parallel and merged; -1 for the number of cores. A part has
-            at least 4096 rows. Parts run in threads. With at least 262,144 rows, fewer than 2000 columns and a
-            `sketch_size` below 50 they run in processes, since threads would wait for each other. The result is the
-            same. The certificate holds for all rows. Sketches of rows that fade or leave a window have no parts.
+            at least 4096 rows. Parts of 131,072 rows or more in all run in processes if the sketch is one of the
+            frequent-directions family, where threads would wait for each other; otherwise in threads. The result is
+            the same. The certificate holds for all rows. Sketches of rows that fade or leave a window have no parts.
 
         Returns
         -------
@@ -221,7 +221,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             return self._learn(X, sample_weight, anew=True)
 
         work = [(part, x[rows], weight[rows]) for part, rows in zip(parts, some, strict=False)]
-        level = side_by_side(_sketch_part, work, processes=self._gains_by_processes(*x.shape))
+        level = side_by_side(_sketch_part, work, processes=self._gains_by_processes(x.shape[0]))
         while len(level) > 1:  # an odd one out goes up a level as it is
             merged = side_by_side(lambda one, two: one.merge(two), zip(level[::2], level[1::2], strict=False))
             level = merged + level[2 * len(merged) :]
@@ -230,8 +230,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         self.__dict__ = vars(names) | {name: value for name, value in vars(level[0]).items() if name in LEARNT}
         return self
 
-    def _gains_by_processes(self, n: int, d: int) -> bool:
-        """Return whether parts of n rows and d columns are sketched faster in processes than in threads."""
+    def _gains_by_processes(self, n: int) -> bool:
+        """Return whether parts of n rows are sketched faster in processes than in threads."""
         return False
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

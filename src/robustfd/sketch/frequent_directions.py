@@ -12,9 +12,7 @@ from robustfd.sketch._engine import Engine, State
 from robustfd.sketch._rows import Queue, Unread
 
 
-# From these on BLAS and LAPACK take most of the time, so that threads need not wait for the interpreter's lock.
-LARGE_SKETCH, WIDE_ROWS = 50, 2000
-MANY_ROWS = 2**18  # from which on it pays to start processes
+MANY_ROWS = 2**17  # from which on it pays to start processes: threads wait for the lock between the steps of a shrink
 
 
 class _FrequentDirections(BaseSketch):
@@ -55,8 +53,8 @@ class _FrequentDirections(BaseSketch):
     def _start(self, d: int) -> State:
         return self._state_type.empty(d, self.center)
 
-    def _gains_by_processes(self, n: int, d: int) -> bool:
-        return n >= MANY_ROWS and self.sketch_size < LARGE_SKETCH and d < WIDE_ROWS
+    def _gains_by_processes(self, n: int) -> bool:
+        return n >= MANY_ROWS
 
     def _absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         return self._engine().absorb(state, queue)
