@@ -1,7 +1,7 @@
 """Accuracy of merged learners: k partitions, each learned alone and merged, compared with one pass over all rows.
 
-`python -m benchmarks.merging` prints the table and writes results/merging.md. Rows are shuffled by a seed, and 70 % of them
-are learned. Values are means over three seeds. mnist and news20 are also learned as two classes.
+`python -m benchmarks.merging` prints the table and writes results/merging.md. Rows are shuffled by a seed, and 70 % of
+them are learned. Values are means over three seeds. mnist and news20 are also learned as two classes.
 """
 
 import sys
@@ -73,9 +73,9 @@ def merging(*names: str) -> None:
     lines = table(list(names or SETS))
     if not names:
         about = (
-            "Accuracy in percent of one pass of `SketchedNewtonClassifier` over shuffled rows, and the points that k merged\n"
-            f"partitions differ from it: means of {len(SEEDS)} orders, tested on the other 30 % of the rows. The goal is a loss\n"
-            f"of at most {GOAL} points for k = 8.\n"
+            "Accuracy in percent of one pass of `SketchedNewtonClassifier` over shuffled rows, and the points that k\n"
+            f"merged partitions differ from it: means of {len(SEEDS)} orders, tested on the other 30 % of the rows.\n"
+            f"The goal is a loss of at most {GOAL} points for k = 8.\n"
         )
         (RESULTS / "merging.md").write_text("# Merged learners\n\n" + about + "\n" + "\n".join(lines) + "\n")
 

@@ -33,9 +33,9 @@ def test_errors_are_raised(processes, tmp_path, monkeypatch):
     monkeypatch.setattr(_jobs, "MEMORY_FILES", tmp_path)
     with pytest.raises(ValueError, match="refused 1"):
         _jobs.side_by_side(fail, [(1,), (2,)], processes=processes)
+    x = np.ones((20_000, 5))
+    x[-1] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN"):
-        x = np.ones((20_000, 5))
-        x[-1] = np.nan
         robustfd.FrequentDirections(3).fit(x, n_jobs=2)
     assert not list(tmp_path.iterdir())
 
@@ -43,16 +43,19 @@ def test_errors_are_raised(processes, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["dense", "single", "integers", "sparse", "columns"])
 def test_threads_and_processes_make_the_same_sketch(kind, monkeypatch):
     x = np.random.default_rng(0).standard_normal((9001, 37)) * 0.9 ** np.arange(37)
-    x = {
-        "dense": x, "single": x.astype(np.float32), "integers": (10 * x).astype(int), "sparse": sp.csr_matrix(x * (x > 1)),
+    kinds = {
+        "dense": x,
+        "single": x.astype(np.float32),
+        "integers": (10 * x).astype(int),
+        "sparse": sp.csr_matrix(x * (x > 1)),
         "columns": np.asfortranarray(x),
-    }[kind]  # fmt: skip
+    }
     weight, saved = np.random.default_rng(1).integers(0, 3, 9001), []
     monkeypatch.setattr(_jobs, "SHARED_BYTES", 1000)
     for many in (10**9, 1):
         monkeypatch.setattr(frequent_directions, "MANY_ROWS", many)
         sketch = robustfd.RobustFrequentDirections(8, center=True)
-        saved.append(sketch.fit(x, sample_weight=weight, n_jobs=2).to_bytes())
+        saved.append(sketch.fit(kinds[kind], sample_weight=weight, n_jobs=2).to_bytes())
     assert saved[0] == saved[1]
 
 

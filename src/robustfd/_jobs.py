@@ -48,7 +48,8 @@ def side_by_side(work: Callable[..., Any], parts: Iterable[Sequence[Any]], *, pr
 
 
 def _in_processes(work: Callable[..., Any], arguments: list[Sequence[Any]]) -> list[Any]:
-    from joblib.externals.loky import get_reusable_executor  # scikit-learn brings it along
+    # scikit-learn depends on joblib.
+    from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
 
     folder = Path(tempfile.mkdtemp(prefix="robustfd-", dir=_place_for(arguments[1:])))
     try:

@@ -1,7 +1,7 @@
 """Online classification and regression with nothing to tune: experts side by side, mixed by what they earn."""
 
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -205,9 +205,8 @@ class _Untuned(OnlineEstimator):
         if self.__sklearn_is_fitted__() and share > 0:
             self._model = untuned_merging.with_more_prior(self._model, share)
 
-    def _split_states(self, k: int) -> list[dict[str, Any]]:
-        parts: list[dict[str, Any]] = [{"_model": model} for model in untuned_merging.split(self._model, k)]
-        return parts
+    def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"_model": model} for model in untuned_merging.split(self._model, k, which)]
 
     def _merge_states(self, other: Any) -> None:
         here, there, width = self._join_features(other)
@@ -438,8 +437,8 @@ class SketchedNewtonClassifier(ClassifierMixin, _Untuned, OnlineClassifier):
         super()._merge_states(other)
         self._calibration = self._calibration + other._calibration
 
-    def _split_states(self, k: int) -> list[dict[str, Any]]:
-        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k)]
+    def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k, which)]
 
     def _loss_name(self) -> str:
         return "log loss"

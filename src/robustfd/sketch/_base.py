@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -210,7 +210,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
     def _learn_in_parts(self, X: Any, sample_weight: Any, jobs: int) -> Self:
         """Sketch parts of the rows in parallel, and merge them."""
         self._check_parameters()
-        clone(self).split(jobs)  # raises if the rows have an order
+        self._some_parts(jobs, ())  # raises if the rows have an order
         x = check_rows(copy.copy(self), X, reset=True)
         weight = check_weights(sample_weight, x.shape[0])
         jobs = max(min(jobs, x.shape[0] // FEWEST_ROWS), 1)
@@ -503,12 +503,15 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
         Those that draw random numbers draw different ones. Rows that fade or leave come in an order and have no parts.
         """
-        k = check_integer("k", k, 1)
+        return self._some_parts(check_integer("k", k, 1), range(k))
+
+    def _some_parts(self, k: int, which: Sequence[int]) -> list[Self]:
+        """Return those of the sketches of `split(k)` that have these numbers, in time for these only."""
         self._check_parameters()
         if self.decay != 1.0 or hasattr(self, "window"):
             raise ValueError("Rows that fade or leave come in an order: they cannot be sketched in parts side by side.")
-        parts = [copy.copy(self), *(clone(self) for _ in range(k - 1))]
-        for i, part in enumerate(parts):
+        parts = [clone(self) if i else copy.copy(self) for i in which]
+        for i, part in zip(which, parts, strict=True):
             if hasattr(self, "random_state"):
                 part.random_state = seed_of_part(self.random_state, i)
         return parts

@@ -11,7 +11,6 @@ from robustfd.sketch._base import BaseSketch, View, unit_rows
 from robustfd.sketch._engine import Engine, State
 from robustfd.sketch._rows import Queue, Unread
 
-
 MANY_ROWS = 2**17  # from which on it pays to start processes: threads wait for the lock between the steps of a shrink
 
 
