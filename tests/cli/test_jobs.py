@@ -5,6 +5,7 @@ import pytest
 
 import robustfd
 from robustfd.cli._pass import Pass
+from robustfd.sketch import frequent_directions
 from robustfd.streams import open_stream
 from tests.cli.text import libsvm_text
 
@@ -70,6 +71,15 @@ def test_sketches_of_parts_have_a_certificate(run, many, tmp_path):
     assert error <= sketch.error_bound_ * (1 + 1e-12)
     done = run("sketch", path, "-o", tmp_path / "t.rfd", "--jobs", 2, "--decay", 0.9)
     assert done.status != 0 and "in an order" in done.err
+
+
+def test_processes_make_the_same_sketch_as_threads(run, many, tmp_path, monkeypatch):
+    monkeypatch.setitem(open_stream.__kwdefaults__, "block_bytes", 30_000)
+    for name, rows in (("threads", 10**9), ("processes", 1500)):  # from that row on
+        monkeypatch.setattr(frequent_directions, "MANY_ROWS", rows)
+        done = run("sketch", many[0], "-o", tmp_path / name, "-m", 4, "--jobs", 2)
+        assert done.status == 0, done.err
+    assert (tmp_path / "threads").read_bytes() == (tmp_path / "processes").read_bytes()
 
 
 def test_models_of_files_merge(run, many, tmp_path):

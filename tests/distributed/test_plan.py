@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import robustfd
 from robustfd.distributed._plan import Plan, as_sketch, check_estimator, check_targets
+from robustfd.online import untuned_merging
 from tests.distributed.parts import cut, merged_here
 
 
@@ -112,3 +113,16 @@ def test_what_cannot_be_learnt_in_parts_is_refused():
     plan = Plan(robustfd.RobustFrequentDirections(), 3)
     with pytest.raises(ValueError, match="all 3 partitions are empty"):
         plan.finish(copy.copy(plan.part(0)))
+
+
+@pytest.mark.parametrize("partitions", [1, 5, 16])
+def test_a_partition_of_a_fitted_learner_takes_its_own_part_only(partitions, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    model = robustfd.SketchedNewtonClassifier().fit(X, X[:, 0] > 0)
+    plan, made, fraction = Plan(model, partitions, anew=False), [], untuned_merging._fraction
+    monkeypatch.setattr(untuned_merging, "_fraction", lambda whole, k, i: made.append(i) or fraction(whole, k, i))
+    parts = [plan.part(i) for i in range(partitions)]
+    assert made == list(range(partitions))
+    for part, expected in zip(parts, model.split(partitions), strict=True):
+        assert part.to_bytes() == expected.to_bytes()

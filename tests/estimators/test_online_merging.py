@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
+from robustfd.estimators import _online
 from tests.estimators.online_faces import FACES, assert_same, stream, targets
 
 OLD = Path(__file__).parents[1] / "data" / "v1-learners"
@@ -197,8 +198,9 @@ def test_what_cannot_be_split_or_added_is_refused():
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face):
+def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face, monkeypatch):
     make, classification = FACES[face]
+    monkeypatch.setattr(_online, "LEAST_WORK", 1)
     X, y = targets(classification, n=8192 + 5)
     model = make().fit(X, y, n_jobs=2)
     assert_same(model, robustfd.merge(parts_of(make(), X, y, 2)), X)
@@ -209,7 +211,18 @@ def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face):
         make().fit(X, y, n_jobs=0)
 
 
-def test_several_passes_in_parts():
+def test_little_work_is_done_in_one_part(monkeypatch):
+    X, y = stream(n=8200)
+    work = X.size * (len(set(y)) if len(set(y)) > 2 else 1)
+    monkeypatch.setattr(_online, "LEAST_WORK", work // 2 + 1)
+    alone, parts = (SketchedNewtonClassifier(random_state=0).fit(X, y, n_jobs=jobs) for jobs in (1, 2))
+    assert alone.to_bytes() == parts.to_bytes()
+    monkeypatch.setattr(_online, "LEAST_WORK", work // 2)
+    assert SketchedNewtonClassifier(random_state=0).fit(X, y, n_jobs=2).to_bytes() != alone.to_bytes()
+
+
+def test_several_passes_in_parts(monkeypatch):
+    monkeypatch.setattr(_online, "LEAST_WORK", 1)
     X, y = stream(n=8200)
     model = SketchedNewtonClassifier(epochs=2, random_state=0).fit(X, y, n_jobs=2)
     assert model.n_samples_seen_ == 8200

@@ -94,7 +94,7 @@ def test_merge_is_its_transcription(kind, sparse):
 def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
     X, y = rows_for(kind, n + 200)
     m = learnt(kind, X[:n], y[:n], share=0.5 if aside else 1.0)
-    parts = untuned_merging.split(m, k)
+    parts = untuned_merging.split(m, k, range(k))
     assert sum(part.share for part in parts) == pytest.approx(m.share)
     assert sum(part.seen for part in parts) == m.seen
     merged = parts[0]
@@ -192,3 +192,24 @@ def test_a_part_that_grows_past_two_memories_is_saved_and_merged():
     assert np.isfinite(before).all()
     other = learn(UntunedState(90, 1), X, y, sparse=True)
     assert untuned_merging.merge(state, other).seen == 800
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("few", [1, FIRST - 1, FIRST, 5 * FIRST])
+def test_rows_set_aside_are_learned_once(kind, few):
+    X, y = rows_for(kind, 40 * FIRST + few)
+    large, small = (learnt(kind, X[i], y[i], share=0.5) for i in (slice(few, None), slice(few)))
+    assert large._rows_aside()
+    for merged in (untuned_merging.merge(large, small), untuned_merging.merge(small, large)):
+        assert merged.seen == len(y) and not merged.aside
+
+
+def test_rows_set_aside_stay_with_parts_that_are_not_whole():
+    kind = "diagonal"
+    X, y = rows_for(kind, 50 * FIRST)
+    parts = [learnt(kind, X[i], y[i], share=0.25) for i in (slice(0, 30 * FIRST), slice(30 * FIRST, 30 * FIRST + 3))]
+    merged = untuned_merging.merge(*parts)
+    assert merged.seen + merged._rows_aside() == 30 * FIRST + 3
+    before = [rows[0].copy() for rows in parts[0].aside]
+    learn(merged, X, y)
+    assert all(np.array_equal(a, b[0]) for a, b in zip(before, parts[0].aside, strict=True))

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
+from robustfd.sketch import _base
 
 SKETCHES = {
     "rfd": lambda: robustfd.RobustFrequentDirections(6),
@@ -16,7 +17,8 @@ SKETCHES = {
 
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_parts_side_by_side_are_merged(name, sparse):
+def test_parts_side_by_side_are_merged(name, sparse, monkeypatch):
+    monkeypatch.setattr(_base, "FEWEST_ROWS", 100)
     X = np.random.default_rng(0).standard_normal((300, 10))
     x = sp.csr_array(X) if sparse else X
     weight = np.arange(300.0)

@@ -1,30 +1,30 @@
-"""Several models that learn parts of the rows side by side: to a command they are one model (`--jobs`)."""
+"""Several models that learn parts of the rows in parallel. Commands use them as one model (`--jobs`)."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from robustfd._jobs import side_by_side
 from robustfd.online import progress
 from robustfd.sketch.merging import merge
 
+MOST_MOVED = 2**17  # entries of a sketch that is moved for a block of about a megabyte of text
+
 
 class Team:
-    """A model that is split into parts; row i, counted since then, is for part i modulo their number.
+    """A model that is split into parts. Row i, counted since the split, goes to part i modulo the number of parts.
 
-    Whenever it is saved the parts are merged and split again. So a pass that went on from a checkpoint makes the same
+    Saving merges the parts and splits the model again. So a pass that was resumed from a checkpoint makes the same
     model as one that wrote the checkpoint and was not stopped.
     """
 
     def __init__(self, model: Any, jobs: int):
-        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="robustfd-job")
-        self._jobs, self._rows = jobs, 0
+        self._jobs, self._rows, self._all_rows = jobs, 0, 0
         self._parts = model.split(jobs)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the parts have in common: parameters, classes, features."""
-        if name == "_parts":  # there are none yet
+        if name == "_parts":  # not set yet
             raise AttributeError(name)
         for part in self._parts:
             if hasattr(part, name):
@@ -32,24 +32,24 @@ class Team:
         raise AttributeError(f"{type(self._parts[0]).__name__} has no attribute {name}")
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, **more: Any) -> None:
-        """Let each part learn its rows."""
-        n = X.shape[0]
-
-        def learn(part: Any, begin: int) -> None:
-            rows = slice(begin, None, self._jobs)
-            weight = None if sample_weight is None else sample_weight[rows]
-            if begin < n and (weight is None or weight.any() or part.__sklearn_is_fitted__()):
-                part.partial_fit(X[rows], None if y is None else y[rows], sample_weight=weight, **more)
-
-        begins = [(i - self._rows) % self._jobs for i in range(self._jobs)]
-        if "classes" in more:  # in the first call of each part
+        """Let each part learn its rows, in threads or in processes, whichever is faster."""
+        n, d = X.shape
+        if "classes" in more:  # every part needs them in its first call
             known = next((part.classes_ for part in self._parts if hasattr(part, "classes_")), None)
             more["classes"] = known if more["classes"] is None else more["classes"]
-        self._each(learn, zip(self._parts, begins, strict=True))
-        self._rows += n
+        work = []
+        for i, part in enumerate(self._parts):
+            rows = slice((i - self._rows) % self._jobs, None, self._jobs)
+            some = (each if each is None else each[rows] for each in (X, y, sample_weight))
+            work.append((part, *some, more))
+        self._rows, self._all_rows = self._rows + n, self._all_rows + n
+        self._parts = side_by_side(_learn, work, processes=self._gains_by_processes(d))
 
-    def _each(self, work: Callable[..., Any], arguments: Any) -> list[Any]:
-        return [done.result() for done in [self._pool.submit(work, *each) for each in arguments]]
+    def _gains_by_processes(self, d: int) -> bool:
+        """Return whether processes are faster than threads, although parts move to them and back with every block."""
+        part = self._parts[0]
+        gains = getattr(part, "_gains_by_processes", None)
+        return gains is not None and d * part.sketch_size <= MOST_MOVED and gains(self._all_rows)
 
     @property
     def progressive_(self) -> Any:
@@ -59,7 +59,7 @@ class Team:
         return {name: table[name] for name in begun[0].progressive_}
 
     def merged(self) -> Any:
-        """Return the model of all rows so far; the parts go on as they are."""
+        """Return the model of all rows so far. The parts do not change."""
         whole = merge(self._parts)
         whole.__dict__.pop("_share", None)
         return whole
@@ -70,20 +70,22 @@ class Team:
         whole.save(path, **more)
         self._parts, self._rows = whole.split(self._jobs), 0
 
-    def close(self) -> Any:
-        """End the threads; return the model of all rows."""
-        self._pool.shutdown()
-        return self.merged()
+
+def _learn(part: Any, x: Any, y: Any, weight: Any, more: dict[str, Any]) -> Any:
+    """Return the part after its rows, of which there may be none."""
+    if x.shape[0] and (weight is None or weight.any() or part.__sklearn_is_fitted__()):
+        part.partial_fit(x, y, sample_weight=weight, **more)
+    return part
 
 
 def in_parts(model: Any, jobs: int) -> Any:
-    """Return the model, or what stands for it if there is more than one job."""
+    """Return the model itself for one job, and a team of its parts for more."""
     return Team(model, jobs) if jobs > 1 else model
 
 
 def as_one(model: Any) -> Any:
-    """Return the model that a team has learnt; any other as it is."""
-    return model.close() if isinstance(model, Team) else model
+    """Return the merged model of a team; return any other model as it is."""
+    return model.merged() if isinstance(model, Team) else model
 
 
 __all__ = ["Team", "as_one", "in_parts"]

@@ -39,7 +39,7 @@ class Plan:
         else:
             self._begin = clone(estimator)
         if self._splits and self.before is None:
-            self._begin = self._begin.split(self.partitions)[0]  # all are the same
+            self._begin = self._begin._some_parts(self.partitions, [0])[0]  # all are the same
         self._seed: int | None = None
         if isinstance(estimator, BaseSketch) and hasattr(estimator, "random_state"):
             self._seed = _seed_of(estimator.random_state)
@@ -55,7 +55,7 @@ class Plan:
     def part(self, i: int) -> Any:
         """Return the model that partition i begins with."""
         if self._splits and self.before is not None:
-            return self._begin.split(self.partitions)[i]
+            return self._begin._some_parts(self.partitions, [i])[0]
         model = copy.copy(self._begin)
         if self._seed is not None:  # random numbers of its own
             model.random_state = seed_of_part(self._seed, i)
@@ -90,7 +90,8 @@ class Plan:
         """Return the model of a node whose partitions have no rows."""
         span = self.fan_in**level
         first, last = node * span, min((node + 1) * span, self.partitions)
-        return merge([self.part(i) for i in range(first, last)]) if self._splits else self.part(first)
+        parts = range(first, last) if self._splits else range(first, first + 1)
+        return merge([self.part(i) for i in parts])
 
     def finish(self, model: Any) -> Any:
         """Return the model of the root as the user gets it."""

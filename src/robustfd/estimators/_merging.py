@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,8 +26,8 @@ class MergingEstimator:
         """Take in what another model, with as many features, has learnt, without changing arrays in place."""
 
     @abstractmethod
-    def _split_states(self: Any, k: int) -> list[dict[str, Any]]:
-        """Return what the states are in each of k parts, by the names of attributes."""
+    def _split_states(self: Any, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the states of some of k parts, by the names of attributes."""
 
     def _take_share(self: Any, share: float) -> None:
         """Take over the share of the prior of a part that has seen no rows."""
@@ -79,15 +80,18 @@ class MergingEstimator:
         -------
         list of k models
         """
-        k = check_integer("k", k, 1)
-        parts = [copy.copy(self) for _ in range(k)]
+        return self._some_parts(check_integer("k", k, 1), range(k))
+
+    def _some_parts(self: Any, k: int, which: Sequence[int]) -> list[Any]:
+        """Return those of the models of `split(k)` that have these numbers, in time for these only."""
+        parts = [copy.copy(self) for _ in which]
         if not self.__sklearn_is_fitted__():
             self._check_parameters()
             for part in parts:
                 part._share = getattr(self, "_share", 1.0) / k
             return parts
         self._after(anew=False)  # raises if parameters were changed
-        for i, (part, states) in enumerate(zip(parts, self._split_states(k), strict=True)):
+        for i, part, states in zip(which, parts, self._split_states(k, which), strict=True):
             part.__dict__.update(states)
             part._progress = progress.fraction(self._progress, k, i)
             part._share = getattr(self, "_share", 1.0) / k

@@ -32,7 +32,8 @@ from robustfd.sketch.merging import merge
 Floats = NDArray[np.float64]
 UNWEIGHTED, ONE = 1.0, np.array([1.0])  # the weight of most single rows, and as an array that nobody writes to
 
-FEWEST_ROWS = 4096  # of a job; fewer rows are not worth merging
+FEWEST_ROWS = 4096  # of a part; models of fewer rows lose accuracy when they are merged
+LEAST_WORK = 2**20  # entries times outputs of a part; with less, merging costs more time than is gained
 
 
 class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass=ABCMeta):
@@ -122,8 +123,13 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                 )
             x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
         orders = after._orders(len(y)) if whole else (None,)
-        jobs = max(min(jobs, len(y) // FEWEST_ROWS), 1)
+        jobs = max(min(jobs, len(y) // FEWEST_ROWS, after._work(x) // LEAST_WORK), 1)
         return self._become(after, x, y, weight, begun=not anew, orders=orders, jobs=jobs)
+
+    def _work(self, x: Any) -> int:
+        """Return how much work rows are: their entries, times the number of outputs that learn from them."""
+        classes = len(getattr(self, "classes_", ()))
+        return int(x.nnz if sp.issparse(x) else x.size) * (classes if classes > 2 else 1)
 
     def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
         """Return the weights of rows, times those of their classes if the estimator has any."""

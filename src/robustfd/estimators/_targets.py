@@ -31,8 +31,9 @@ class OnlineClassifier(OnlineEstimator):
             Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
             0 is left out.
         n_jobs : int, optional
-            How many parts of the rows are learnt side by side, in threads, and merged; -1 for as many as there are
-            cores. A part has 4096 rows at least. The model is nearly as good as that of one pass, and not the same.
+            Number of parts of the rows that are learned in parallel, in threads, and merged; -1 for the number of
+            cores. A part has at least 4096 rows and 1,048,576 entries, counted once for each class if there are more
+            than two. The model is nearly as good as that of one pass, but not the same.
 
         Returns
         -------
@@ -167,8 +168,9 @@ class OnlineRegressor(OnlineEstimator):
             Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
             0 is left out.
         n_jobs : int, optional
-            How many parts of the rows are learnt side by side, in threads, and merged; -1 for as many as there are
-            cores. A part has 4096 rows at least. The model is nearly as good as that of one pass, and not the same.
+            Number of parts of the rows that are learned in parallel, in threads, and merged; -1 for the number of
+            cores. A part has at least 4096 rows and 1,048,576 entries, counted once for each class if there are more
+            than two. The model is nearly as good as that of one pass, but not the same.
 
         Returns
         -------

@@ -1,7 +1,7 @@
 """What the classifier and the regressor with nothing to tune share: the model, its rows, merging and files."""
 
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -199,9 +199,8 @@ class UntunedEstimator(OnlineEstimator):
         if self.__sklearn_is_fitted__() and share > 0:
             self._model = untuned_merging.with_more_prior(self._model, share)
 
-    def _split_states(self, k: int) -> list[dict[str, Any]]:
-        parts: list[dict[str, Any]] = [{"_model": model} for model in untuned_merging.split(self._model, k)]
-        return parts
+    def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"_model": model} for model in untuned_merging.split(self._model, k, which)]
 
     def _merge_states(self, other: Any) -> None:
         here, there, width = self._join_features(other)

@@ -1,6 +1,7 @@
 """The paper's online Newton learner, RFD-SON, under the interface of scikit-learn."""
 
 import copy
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, Self
 
@@ -111,8 +112,8 @@ class _RFDSON(OnlineEstimator):
         vote = progress.vote([self.n_samples_seen_, other.n_samples_seen_])
         self._states = [one.merged(two, vote) for one, two in zip(self._states, other._states, strict=True)]
 
-    def _split_states(self, k: int) -> list[dict[str, Any]]:
-        return [{"_states": [state.fraction(k, i) for state in self._states]} for i in range(k)]
+    def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"_states": [state.fraction(k, i) for state in self._states]} for i in which]
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         return [state.pack() for state in self._states]

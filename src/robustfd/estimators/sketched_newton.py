@@ -1,5 +1,6 @@
 """Online classification and regression with nothing to tune: experts side by side, mixed by what they earn."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -154,8 +155,8 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         super()._merge_states(other)
         self._calibration = self._calibration + other._calibration
 
-    def _split_states(self, k: int) -> list[dict[str, Any]]:
-        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k)]
+    def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
+        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k, which)]
 
     def _loss_name(self) -> str:
         return "log loss"

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.linalg.blas import dgemm
 
+from robustfd.linalg import unlocked
 from robustfd.linalg.eigen import largest_eigenpairs
 from robustfd.linalg.rules import gram_noise, shrink, svd_noise
 
@@ -167,8 +167,8 @@ def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
     """Return wx x + wb b for C-ordered x and b, with one result array and no temporary of its size."""
     if len(wx) == 0:
         return np.zeros((0, x.shape[1]))
-    # BLAS thinks in columns, so this is (x' wx' + b' wb')' and no large array is copied on the way in.
-    out = dgemm(1.0, x.T, np.ascontiguousarray(wx).T)
+    out = np.empty((len(wx), x.shape[1]))
+    unlocked.add_product(out, wx, x, keep=0.0)
     if len(b):
-        out = dgemm(1.0, b.T, np.ascontiguousarray(wb).T, beta=1.0, c=out, overwrite_c=1)
-    return np.asarray(out.T)
+        unlocked.add_product(out, wb, b)
+    return out

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dormqr, dsterf, dsytrd
+from scipy.linalg.lapack import dormqr
 
 from robustfd._compile import carray, compiled, compiled_routine, entry, loops
-from robustfd.linalg import lapack
+from robustfd.linalg import lapack, unlocked
 from robustfd.linalg.lapack import GEJSV, ORMTR, PSTRF, SYEVD, SYTRD, F, L, N, U, V, at, call, gemm, view
 from robustfd.linalg.tridiagonal import EPS as EPS
 from robustfd.linalg.tridiagonal import LANES, largest_values, tridiagonalise, turn_back, twisted_vectors
@@ -67,9 +67,9 @@ def all_eigenpairs(a: Floats) -> tuple[Floats, Floats]:
 
 
 def _by_inverse_iteration(a: Floats, k: int) -> tuple[Floats, Floats] | None:
-    """Return the pairs, or None if they are not good enough; `a`, in columns, is overwritten."""
+    """Return the pairs, or None if they are not good enough; `a`, in Fortran order, is overwritten."""
     n = len(a)
-    reflectors, diagonal, off_diagonal, tau, _ = dsytrd(a, lower=1, lwork=64 * n, overwrite_a=1)
+    reflectors, diagonal, off_diagonal, tau = unlocked.tridiagonalise(a)
     form, z = np.vstack([diagonal, np.append(off_diagonal, 0.0)]), np.empty((n, k))
     values = _form_values(form, k + 1)
     if values is None:
@@ -98,8 +98,8 @@ def _form_values(form: Floats, count: int) -> Floats | None:
         values = np.empty(count)
         if _largest_values(form, values, np.empty(n + 9 * (count + LANES))):
             return values
-    values, info = dsterf(form[0], form[1, :-1])
-    return None if info != 0 else np.asarray(values[::-1])
+    found = unlocked.tridiagonal_values(form[0], form[1, :-1])
+    return None if found is None else found[::-1]
 
 
 _twisted_vectors, _largest_values = entry(twisted_vectors), entry(largest_values)

@@ -124,11 +124,11 @@ def gemm(
 def routines() -> NDArray[np.int64]:
     """Return the addresses, in the order of their names above."""
     names = ("dsytrd", "dormtr", "dsyevd", "dpstrf", "dgejsv")
-    addresses = [_address_of(cython_blas, "dgemm"), *(_address_of(cython_lapack, name) for name in names)]
+    addresses = [address_of(cython_blas, "dgemm"), *(address_of(cython_lapack, name) for name in names)]
     return np.array(addresses, dtype=np.int64)
 
 
-def _address_of(module: ModuleType, name: str) -> int:
+def address_of(module: ModuleType, name: str) -> int:
     """Return where a routine is that scipy offers to Cython."""
     capsule = ctypes.py_object(module.__pyx_capi__[name])
     kind = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))(capsule)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
 
 from robustfd._compile import compiled
+from robustfd.linalg import unlocked
 
 Floats = NDArray[np.float64]
 
@@ -18,8 +18,7 @@ def gram(x: Any) -> Floats:
     # Columns that many rows share (every text has some) are cheaper as a dense product.
     common = np.flatnonzero(counts > max(x.shape[0] // 8, 8))
     dense = columns[:, common].toarray(order="F")
-    # One triangle only; BLAS's upper one in columns is our lower one in rows.
-    out = dsyrk(1.0, dense, lower=0).T if len(common) else np.zeros((x.shape[0], x.shape[0]))
+    out = unlocked.gram(dense) if len(common) else np.zeros((x.shape[0], x.shape[0]))
     starts, stops = columns.indptr[:-1].astype(np.int64), columns.indptr[1:].astype(np.int64)
     stops[common] = starts[common]
     _add_gram(starts, stops, columns.indices.astype(np.int64), columns.data, out)

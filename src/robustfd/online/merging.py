@@ -1,6 +1,7 @@
 """Learners that merge: what several have learnt of parts of the rows becomes one learner, and one becomes several."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from robustfd._guard import guarded_pair
@@ -46,9 +47,12 @@ class MergingLearner:
 
     def split(self: Any, k: int) -> list[Any]:
         """Return k learners with the same weights, each with the k-th part of the rows; merged they are this one."""
-        k = check_integer("k", k, 1)
-        parts = [copy.copy(self) for _ in range(k)]
-        for i, part in enumerate(parts):
+        return self._some_parts(check_integer("k", k, 1), range(k))
+
+    def _some_parts(self: Any, k: int, which: Sequence[int]) -> list[Any]:
+        """Return those of the learners of `split(k)` that have these numbers, in time for these only."""
+        parts = [copy.copy(self) for _ in which]
+        for i, part in zip(which, parts, strict=True):
             if self.__sklearn_is_fitted__():
                 part._state = self._state.fraction(k, i)
                 part._progress = progress.fraction(self._progress, k, i)

@@ -11,7 +11,9 @@ these rows over. Splitting divides what adds up, so merging gives back what ther
 """
 
 import copy
+from collections.abc import Sequence
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,19 +35,17 @@ from robustfd.online.untuned_units import Part, common_features, common_targets,
 Floats = NDArray[np.float64]
 
 
-def split(state: UntunedState, k: int) -> list[UntunedState]:
-    """Return k states that know the same, each with the k-th part of the rows and of the prior.
+def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedState]:
+    """Return some of k states with the same weights, each with the k-th part of the rows and of the prior.
 
-    Of a state that still has its first rows, the first part has them all.
+    If the state still has its first rows, part 0 has them all.
     """
-    share = state.share / k
     if is_young(state):
-        parts = [_fresh(state, share) for _ in range(k)]
-        parts[0] = _with_rows(parts[0], state)
-        return parts
+        parts = [_fresh(state, state.share / k) for _ in which]
+        return [_with_rows(part, state) if i == 0 else part for i, part in zip(which, parts, strict=True)]
     whole = _copy(state)
     _settle(whole)
-    return [_fraction(whole, k, i) for i in range(k)]
+    return [_fraction(whole, k, i) for i in which]
 
 
 def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
@@ -55,7 +55,6 @@ def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
     """
     d, share = max(one.d, two.d, d), min(one.share + two.share, 1.0)
     new = _merged(one, two, d, share)
-    new.aside = [copy.deepcopy(rows) for state in (one, two) for rows in state.aside] + new.aside
     if new.aside and is_whole(new.share):
         _learn_aside(new)
     return new
@@ -65,7 +64,7 @@ def _learn_aside(state: UntunedState) -> None:
     """Learn the rows that were set aside; the experts begin nearer to equal shares, since these rows are to decide."""
     x, y, weight = joined(state.aside)
     state.aside = []
-    order = np.array(sorted(range(len(y)), key=lambda i: _key(x, y, weight, i)))
+    order = np.array(sorted(range(len(y)), key=_keys(x, y, weight).__getitem__))
     x = sp.csr_array(tuple(x), shape=(len(y), state.d)) if isinstance(x, CsrRows) else _padded(x, state.d)
     mix = state.experts.mix
     for share in (mix.share, mix.plain):
@@ -73,20 +72,30 @@ def _learn_aside(state: UntunedState) -> None:
     state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
 
 
-def _key(x: Any, y: Floats, weight: Floats, i: int) -> bytes:
-    """Return by what row i comes before others: as good as random, and the same wherever the row was."""
+def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
+    """Return the key of each row that rows are sorted by: as good as random, and the same wherever the row was."""
     if isinstance(x, CsrRows):
-        part = slice(int(x.indptr[i]), int(x.indptr[i + 1]))
-        values, columns = x.data[part], x.indices[part]
-        values, columns = values[values != 0], columns[values != 0]
+        live = x.data != 0
+        ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
+        columns, values = x.indices[live], x.data[live]
     else:
-        columns = x[i].nonzero()[0].astype(np.int32)
-        values = x[i, columns]
-    return sha256(columns.tobytes() + values.tobytes() + y[i].tobytes() + weight[i].tobytes()).digest()
+        rows, columns = x.nonzero()
+        ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
+        columns, values = columns.astype(np.int32), x[rows, columns]
+    # One copy of all bytes, since a row at a time would take most of the time of a merge.
+    of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
+    i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
+    keys = []
+    for row, (start, stop) in enumerate(pairwise(ends)):
+        key = sha256(of_columns[i * start : i * stop])
+        for part in (of_values[v * start : v * stop], a[n * row : n * (row + 1)], b[w * row : w * (row + 1)]):
+            key.update(part)
+        keys.append(key.digest())
+    return keys
 
 
 def _merged(one: UntunedState, two: UntunedState, d: int, share: float) -> UntunedState:
-    """Return the state of what both have learnt, without the rows that they set aside."""
+    """Return the state of what both have learnt, with the rows that they set aside."""
     if is_young(one) and is_young(two):
         first, second = sorted((one, two), key=_order)  # the same whichever is called one
         return _with_rows(_with_rows(_fresh(one, share, d), first), second)
@@ -160,8 +169,8 @@ def is_young(state: UntunedState) -> bool:
 
 
 def _copy(state: UntunedState) -> UntunedState:
-    """Return an independent copy."""
-    new = copy.deepcopy(state)
+    """Return an independent copy. Rows set aside never change, so they are shared: a merge need not copy them."""
+    new = copy.deepcopy(state, {id(state.aside): list(state.aside)})
     table, weights = state.experts.features.table, state.experts.weights
     mine = (
         feature_stats.aligned(len(table), table.dtype),
@@ -258,6 +267,7 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     new.first, new.seen = (FIRST if n.sum() >= FIRST else 0), int(n.sum())
     new.entries, new.gain = max(one.entries, two.entries), max(one.gain, two.gain)
     new.form, new.size, new.look_at = one.form, one.size, one.look_at + two.look_at
+    new.aside = [*one.aside, *two.aside]
     features = common_features(
         [state.experts.features for state in states], share / np.array([s.share for s in states])
     )

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -35,6 +35,7 @@ from robustfd.sketch import snapshot
 from robustfd.sketch._rows import Floats, Queue, Rows, Unread
 
 BLOCK = 2**20  # entries of a dense block of rows
+FEWEST_ROWS = 4096  # of a part; with fewer, merging costs more than is gained
 EPS32 = float(np.finfo(np.float32).eps)
 LEARNT = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")  # attributes
 LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
@@ -75,6 +76,10 @@ class View:
             v = self.form()
         object.__setattr__(self, "form", lambda: v)  # what it was made of need not be kept
         return v
+
+
+def _sketch_part(part: "BaseSketch", x: Any, weight: Floats) -> "BaseSketch":
+    return part._learn(x, weight, anew=True)
 
 
 def padded(values: Floats, count: int) -> Floats:
@@ -190,8 +195,10 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         sample_weight : array of shape (n,), optional
             A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
         n_jobs : int, optional
-            How many parts of the rows are sketched side by side, in threads, and merged; -1 for as many as there are
-            cores. Certificates hold for the whole. Not for sketches of rows that fade or leave.
+            Number of parts of the rows that are sketched in parallel and merged; -1 for the number of cores. A part has
+            at least 4096 rows. Parts of 131,072 rows or more in all run in processes if the sketch is one of the
+            frequent-directions family, where threads would wait for each other; otherwise in threads. The result is
+            the same. The certificate holds for all rows. Sketches of rows that fade or leave a window have no parts.
 
         Returns
         -------
@@ -201,20 +208,20 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return self._learn(X, sample_weight, anew=True) if jobs == 1 else self._learn_in_parts(X, sample_weight, jobs)
 
     def _learn_in_parts(self, X: Any, sample_weight: Any, jobs: int) -> Self:
-        """Sketch parts of the rows side by side, and merge them."""
+        """Sketch parts of the rows in parallel, and merge them."""
         self._check_parameters()
-        parts = clone(self).split(jobs)
+        self._some_parts(jobs, ())  # raises if the rows have an order
         x = check_rows(copy.copy(self), X, reset=True)
         weight = check_weights(sample_weight, x.shape[0])
+        jobs = max(min(jobs, x.shape[0] // FEWEST_ROWS), 1)
+        parts = clone(self).split(jobs)
         cuts = np.linspace(0, x.shape[0], jobs + 1).astype(int)
         some = [slice(*each) for each in pairwise(cuts) if weight[slice(*each)].any()]
         if len(some) < 2:
             return self._learn(X, sample_weight, anew=True)
 
-        def learn(part: Self, rows: slice) -> Self:
-            return part._learn(x[rows], weight[rows], anew=True)
-
-        level = side_by_side(learn, zip(parts, some, strict=False))
+        work = [(part, x[rows], weight[rows]) for part, rows in zip(parts, some, strict=False)]
+        level = side_by_side(_sketch_part, work, processes=self._gains_by_processes(x.shape[0]))
         while len(level) > 1:  # an odd one out goes up a level as it is
             merged = side_by_side(lambda one, two: one.merge(two), zip(level[::2], level[1::2], strict=False))
             level = merged + level[2 * len(merged) :]
@@ -222,6 +229,10 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         check_rows(names, X, reset=True)  # the names of columns
         self.__dict__ = vars(names) | {name: value for name, value in vars(level[0]).items() if name in LEARNT}
         return self
+
+    def _gains_by_processes(self, n: int) -> bool:
+        """Return whether parts of n rows are sketched faster in processes than in threads."""
+        return False
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
@@ -492,12 +503,15 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
         Those that draw random numbers draw different ones. Rows that fade or leave come in an order and have no parts.
         """
-        k = check_integer("k", k, 1)
+        return self._some_parts(check_integer("k", k, 1), range(k))
+
+    def _some_parts(self, k: int, which: Sequence[int]) -> list[Self]:
+        """Return those of the sketches of `split(k)` that have these numbers, in time for these only."""
         self._check_parameters()
         if self.decay != 1.0 or hasattr(self, "window"):
             raise ValueError("Rows that fade or leave come in an order: they cannot be sketched in parts side by side.")
-        parts = [copy.copy(self), *(clone(self) for _ in range(k - 1))]
-        for i, part in enumerate(parts):
+        parts = [clone(self) if i else copy.copy(self) for i in which]
+        for i, part in zip(which, parts, strict=True):
             if hasattr(self, "random_state"):
                 part.random_state = seed_of_part(self.random_state, i)
         return parts

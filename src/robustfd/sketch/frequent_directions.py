@@ -11,6 +11,8 @@ from robustfd.sketch._base import BaseSketch, View, unit_rows
 from robustfd.sketch._engine import Engine, State
 from robustfd.sketch._rows import Queue, Unread
 
+MANY_ROWS = 2**17  # from which on it pays to start processes: threads wait for the lock between the steps of a shrink
+
 
 class _FrequentDirections(BaseSketch):
     """The engine's public face; a member says how many values a shrink takes from, and how it is read."""
@@ -49,6 +51,9 @@ class _FrequentDirections(BaseSketch):
 
     def _start(self, d: int) -> State:
         return self._state_type.empty(d, self.center)
+
+    def _gains_by_processes(self, n: int) -> bool:
+        return n >= MANY_ROWS
 
     def _absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         return self._engine().absorb(state, queue)

@@ -89,8 +89,8 @@ def fit(estimator: Any, df: Any, **options: Any) -> Any:
 def partial_fit(estimator: Any, df: Any, **options: Any) -> Any:
     """Return a new model that has learnt the rows after those that the estimator has learnt before.
 
-    Parameters and result are those of `fit`. A learner goes on from its weights in every partition, and so this is also
-    how to pass over rows again. Every task splits all of it and takes its part, which is for models of moderate size.
+    Parameters and result are those of `fit`. A learner continues from its weights in every partition. So this is also
+    how to pass over rows again. Each worker receives the model once, and each task makes its part of it.
     """
     return _fit(estimator, df, anew=False, **options)
 
