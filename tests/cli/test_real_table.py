@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.cli._talk import as_options
+from robustfd.cli._errors import as_options
 
 
 def write_table(path, n=300, seed=0, labels=True):
@@ -84,7 +84,7 @@ def test_others_say_what_to_do_about_gaps(run, tmp_path, arguments):
     assert done.status == 1 and "is missing (--missing zero" in done.err
     assert "--drop" in done.err and "--on-error skip" in done.err
     done = run(arguments[0], table, *arguments[1:], "--missing", "nan", "-o", tmp_path / "m.rfd")
-    assert done.status == 2 and "--missing nan is for the learner newton" in done.err
+    assert done.status == 2 and "--missing nan needs the learner newton" in done.err
 
 
 def test_compare_takes_gaps_too(run, tmp_path):

@@ -40,10 +40,10 @@ def test_going_on_with_a_table_keeps_its_columns_and_what_was_said(run, tmp_path
 @pytest.mark.parametrize(
     "more, said",
     [
-        (("--task", "regression"), "--task regression is not what"),
-        (("--learner", "rfdson"), "--learner rfdson is not what"),
-        (("-m", "5"), "-m 5 is not what"),
-        (("--classes", "1,2"), "--classes 1,2 is not what"),
+        (("--task", "regression"), "--task regression does not match"),
+        (("--learner", "rfdson"), "--learner rfdson does not match"),
+        (("-m", "5"), "-m 5 does not match"),
+        (("--classes", "1,2"), "--classes 1,2 does not match"),
         (("--features", "20"), "--features and --from"),
     ],
 )
@@ -57,7 +57,7 @@ def test_files_that_a_model_cannot_go_on_with_are_refused(run, halves, tmp_path)
     assert run("train", halves / "a.svm", "-o", halves / "one.rfd").status == 0
     (tmp_path / "other.svm").write_text("1 1:1\n3 1:2\n")
     done = run("train", tmp_path / "other.svm", "--from", halves / "one.rfd", "-o", tmp_path / "two.rfd")
-    assert done.status == 1 and "a label 3" in done.err and "knows the classes -1, 1" in done.err
+    assert done.status == 1 and "a label 3" in done.err and "not one of the classes -1, 1" in done.err
     (tmp_path / "other.csv").write_text("a,y\n1,1\n2,-1\n")
     done = run("train", tmp_path / "other.csv", "--from", halves / "one.rfd", "-o", tmp_path / "two.rfd")
     assert done.status == 1 and "layout" in done.err

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from robustfd._lazy import lazily
-from robustfd.streams._base import Block, Position, Stream, StreamError, Survey
-from robustfd.streams._items import is_table
-from robustfd.streams._names import namer
+from robustfd.streams._base import Block, Position, Stream, Survey
+from robustfd.streams._errors import StreamError
 from robustfd.streams._open import FORMATS, open_stream
+from robustfd.streams._python_rows import is_table
+from robustfd.streams.feature_names import namer
 
 if TYPE_CHECKING:
     from robustfd.streams.frames import TableEncoder

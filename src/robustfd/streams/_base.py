@@ -9,19 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams._checksum import Checksum
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
-from robustfd.streams._seen_names import SeenNames
-
-BLOCK_BYTES = 1 << 20
-MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
-DEFAULT_BITS = 18  # for named features: as many columns as Vowpal Wabbit has
-MOST_BITS = 30
-MOST_COLUMNS = 2**31 - 1  # that indices of 32 bits can have
-EXAMPLES = 10  # of what was skipped
-
-
-class StreamError(ValueError):
-    """Rows that cannot be read: the message has the file, the line and what is wrong with it."""
+from robustfd.streams.feature_names import namer
+from robustfd.streams.limits import BLOCK_BYTES, EXAMPLES, MOST_LABELS
+from robustfd.streams.seen_names import SeenNames
 
 
 def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
@@ -185,8 +177,6 @@ class Stream(ABC):
 
     def feature_name(self, column: int) -> str:
         """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
-        from robustfd.streams._names import namer  # of layouts, which begin with this module
-
         return namer(self.layout)(column)
 
     @abstractmethod
@@ -219,7 +209,7 @@ class Stream(ABC):
                 if not left and str(checksum) != start.checksum:
                     raise StreamError(
                         f"{self._names()} was changed: the first {start.rows} rows are not those that were read "
-                        "before. Bring the old content back, or start anew, without the position or the checkpoint."
+                        "before. Restore the old content, or start over without the position or the checkpoint."
                     )
                 if not block.X.shape[0]:
                     continue

@@ -8,7 +8,7 @@ import numpy as np
 from robustfd._compile import compiled
 from robustfd.streams._hash import column_and_sign
 from robustfd.streams._layout import DATE, NUMBER, TEXT, TIME
-from robustfd.streams._pyarrow import pa, pc, pcsv
+from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
 _MISSING = pa.array(
     pcsv.ConvertOptions().null_values

@@ -18,9 +18,9 @@ from robustfd.streams._columns import (
     with_empty,
 )
 from robustfd.streams._layout import NUMBER, Layout
-from robustfd.streams._pyarrow import pa, pc
-from robustfd.streams._seen_names import SeenNames
 from robustfd.streams._times import parts
+from robustfd.streams.pyarrow_modules import pa, pc
+from robustfd.streams.seen_names import SeenNames
 
 _WHAT_TO_DO = "missing='zero' takes it for 0, drop=[{!r}] leaves the column out, on_error='skip' such rows"
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from robustfd._compile import compiled
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
+from robustfd.streams._errors import StreamError
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
 
 _BY_PARTS = ("vw", "jsonl", "python")  # of which blocks have the entries of each group, because names are hashed
 _PRIME = 16777619  # of FNV: products have the columns that Vowpal Wabbit makes of those of their factors

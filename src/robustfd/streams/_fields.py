@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams._columns import converted, looks
-from robustfd.streams._pyarrow import pa, pc, pcsv
 from robustfd.streams._records import BEGIN, END, FIELDS, blank, fields_of, last_end, records
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
 WIDE = 1024  # columns, above which nothing may take long for each of them
 TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())

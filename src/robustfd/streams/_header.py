@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams._columns import looks
-from robustfd.streams._pyarrow import pa
+from robustfd.streams.pyarrow_modules import pa
 
 _IN_ORDER = 8  # numbers 0, 1, 2, ..., so many of them, are no chance
 

@@ -8,9 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams import _parse
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, Survey, finite_rows
+from robustfd.streams._base import Block, Position, Stream, Survey, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
 
 
 class Parsed(NamedTuple):

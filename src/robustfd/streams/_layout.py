@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
-from robustfd.streams._seen_names import SeenName
+from robustfd.streams._errors import StreamError
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
+from robustfd.streams.seen_names import SeenName
 
 MOST_VALUES = 100_000  # of text, for which there is a column each
 

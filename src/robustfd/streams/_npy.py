@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import StreamError
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import damage
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream, StreamError
+from robustfd.streams._base import Position, Stream
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import undamaged
+from robustfd.streams.limits import BLOCK_BYTES, MOST_BITS
 
 # Format: the class that reads it, and which options it has.
 _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")

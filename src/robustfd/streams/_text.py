@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.streams._base import Position, StreamError
+from robustfd.streams._base import Position
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input, damage
 
 LONGEST_LINE = 1 << 28

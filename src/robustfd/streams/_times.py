@@ -6,7 +6,7 @@ import numpy as np
 
 from robustfd.streams._columns import as_codes, cast_where_it_fits, is_missing, kind_of, plain
 from robustfd.streams._layout import DATE, TEXT, TIME
-from robustfd.streams._pyarrow import pa, pc
+from robustfd.streams.pyarrow_modules import pa, pc
 
 _DAY = 86_400_000_000  # microseconds
 _TIME_OF_DAY = r"\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import MOST_COLUMNS, Block, Position, Stream, StreamError, about_row, finite_rows
+from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import place
 from robustfd.streams._npy import Items, as_floats
 from robustfd.streams._text import undamaged
+from robustfd.streams.limits import MOST_COLUMNS
 
 
 class NpyStream(Stream):

@@ -7,14 +7,15 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from robustfd.streams._base import Position, StreamError, about_row
+from robustfd.streams._base import Position, about_row
 from robustfd.streams._columns import kind_of
 from robustfd.streams._convert import Piece
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import TEXT, places_of
-from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
 from robustfd.streams._text import undamaged
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import ipc, named_errors, pa, pq
 from robustfd.streams.table import Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import Position, StreamError
+from robustfd.streams._base import Position
 from robustfd.streams._columns import kind_of
 from robustfd.streams._convert import Piece
+from robustfd.streams._errors import StreamError
 from robustfd.streams._fields import TEXT_FIELD, WIDE, Fields
 from robustfd.streams._header import decided, is_header, is_number
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import NUMBER, TEXT
-from robustfd.streams._pyarrow import pa
 from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
 from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
+from robustfd.streams.pyarrow_modules import pa
 from robustfd.streams.table import Schema, TableStream
 
 _HEAD = 1 << 20  # bytes that tell the types of columns, whatever block_bytes is

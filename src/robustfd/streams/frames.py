@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from robustfd._validation import check_choice
-from robustfd.streams._base import Block, Position, StreamError, about_row
+from robustfd.streams._base import Block, Position, about_row
 from robustfd.streams._columns import as_codes, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
-from robustfd.streams._items import is_pandas, is_table
+from robustfd.streams._errors import StreamError
 from robustfd.streams._layout import (
     DATE,
     KINDS,
@@ -23,8 +23,9 @@ from robustfd.streams._layout import (
     listed,
     too_many_values,
 )
-from robustfd.streams._pyarrow import named_errors, pa
+from robustfd.streams._python_rows import is_pandas, is_table
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import named_errors, pa
 
 _NAME = "The table"
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from robustfd.streams._base import Block, Position, Stream, Survey, about_row, finite_rows
 from robustfd.streams._crossing import crossing_of
-from robustfd.streams._names import namer
+from robustfd.streams.feature_names import namer
 
 
 def _not_infinite(x: Any) -> Any:

@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.feature_extraction import FeatureHasher
 
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, finite_rows
+from robustfd.streams._base import Block, Position, Stream, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
-from robustfd.streams._items import labels_of
+from robustfd.streams._python_rows import labels_of
 from robustfd.streams._text import Chunk, chunks, shown, undamaged
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
 from robustfd.streams.python import hashed_rows
 
 NO_LABEL = "it has no label"

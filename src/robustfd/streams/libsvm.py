@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams import _parse, _scan
-from robustfd.streams._base import MOST_LABELS, Position, Survey
+from robustfd.streams._base import Position, Survey
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._indexed import IndexedTextStream, Parsed
 from robustfd.streams._text import Chunk, chunks
+from robustfd.streams.limits import MOST_LABELS
 
 
 class LibsvmStream(IndexedTextStream):

@@ -8,18 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
-from robustfd.streams._base import (
-    DEFAULT_BITS,
-    MOST_BITS,
-    MOST_COLUMNS,
-    Block,
-    Position,
-    Stream,
-    StreamError,
-    about_row,
-    finite_rows,
-)
-from robustfd.streams._items import labels_of, pair, rows_of
+from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
+from robustfd.streams._errors import StreamError
+from robustfd.streams._python_rows import labels_of, pair, rows_of
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
 
 _Found = tuple[tuple[str, int], int, Block, dict[int, str]]  # (name, first row), rows, these, what is wrong with which
 _END = object()

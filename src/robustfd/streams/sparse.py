@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.streams._base import MOST_COLUMNS, Block, Position, Stream, StreamError, about_row, finite_rows
+from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._npy import Items, as_floats
 from robustfd.streams._text import undamaged
+from robustfd.streams.limits import MOST_COLUMNS
 
 _PARTS = ("shape", "indptr", "indices", "data")
 

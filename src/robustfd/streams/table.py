@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from robustfd.streams._base import Block, Position, Stream, StreamError
+from robustfd.streams._base import Block, Position, Stream
 from robustfd.streams._columns import as_codes, can_be, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import (
     KINDS,
@@ -24,7 +25,7 @@ from robustfd.streams._layout import (
     places_of,
     too_many_values,
 )
-from robustfd.streams._pyarrow import named_errors, pa
+from robustfd.streams.pyarrow_modules import named_errors, pa
 
 
 class Schema(NamedTuple):

@@ -9,11 +9,12 @@ import scipy.sparse as sp
 from sklearn.utils import murmurhash3_32
 
 from robustfd.streams import _parse, _parse_vw
-from robustfd.streams._base import DEFAULT_BITS, Block, Position, Survey, finite_rows
+from robustfd.streams._base import Block, Position, Survey, finite_rows
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._indexed import IndexedTextStream, Parsed
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks
+from robustfd.streams.limits import DEFAULT_BITS
 
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 # The head of a line: numbers, a tag that is next to the bar or has a quote in front, and the bar.

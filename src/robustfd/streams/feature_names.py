@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from robustfd.streams._base import MOST_COLUMNS, StreamError
+from robustfd.streams._errors import StreamError
 from robustfd.streams._layout import Layout, hashed_name
-from robustfd.streams._seen_names import SeenName
+from robustfd.streams.limits import MOST_COLUMNS
+from robustfd.streams.seen_names import SeenName
 
 
 def with_names(layout: dict[str, Any], seen: Mapping[int, SeenName]) -> dict[str, Any]:

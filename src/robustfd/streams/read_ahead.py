@@ -11,7 +11,7 @@ _SECONDS = 0.2  # Windows delivers no signal to a thread that waits for longer
 _Found = tuple[Block, Position] | BaseException | None  # None is the end
 
 
-class Ahead:
+class ReadAhead:
     """An iterator of the blocks of a stream, each with the position after it; while one is used the next is read.
 
     At most one block is read that nobody has asked for yet. The stream itself says how far the reading is, so its own
@@ -26,7 +26,7 @@ class Ahead:
         self._thread = Thread(target=_read, args=(stream, self._asked, self._found), name="robustfd-ahead", daemon=True)
         self._over = False
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "ReadAhead":
         self._thread.start()
         self._asked.put(True)
         return self

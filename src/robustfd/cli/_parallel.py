@@ -1,4 +1,4 @@
-"""Several models that learn parts of the rows side by side: to a command they are one model (`--jobs`)."""
+"""A model that learns parts of the rows in parallel threads (`--jobs`). Commands use it as one model."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +10,11 @@ from robustfd.online import progress
 from robustfd.sketch.merging import merge
 
 
-class Team:
-    """A model that is split into parts; row i, counted since then, is for part i modulo their number.
+class ParallelModel:
+    """A model split into parts. Row i, counted since the split, goes to part i modulo the number of parts.
 
-    Whenever it is saved the parts are merged and split again. So a pass that went on from a checkpoint makes the same
-    model as one that wrote the checkpoint and was not stopped.
+    Saving merges the parts and splits the result again. So a pass that resumes from a checkpoint makes the same model
+    as a pass that wrote the checkpoint and continued.
     """
 
     def __init__(self, model: Any, jobs: int):
@@ -23,8 +23,8 @@ class Team:
         self._parts = model.split(jobs)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the parts have in common: parameters, classes, features."""
-        if name == "_parts":  # there are none yet
+        """Return an attribute that all parts share: parameters, classes, features."""
+        if name == "_parts":  # not set yet, while the object is being made
             raise AttributeError(name)
         for part in self._parts:
             if hasattr(part, name):
@@ -32,7 +32,7 @@ class Team:
         raise AttributeError(f"{type(self._parts[0]).__name__} has no attribute {name}")
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, **more: Any) -> None:
-        """Let each part learn its rows."""
+        """Learn rows, each part its own."""
         n = X.shape[0]
 
         def learn(part: Any, begin: int) -> None:
@@ -42,24 +42,24 @@ class Team:
                 part.partial_fit(X[rows], None if y is None else y[rows], sample_weight=weight, **more)
 
         begins = [(i - self._rows) % self._jobs for i in range(self._jobs)]
-        if "classes" in more:  # in the first call of each part
+        if "classes" in more:  # each part needs them in its own first call
             known = next((part.classes_ for part in self._parts if hasattr(part, "classes_")), None)
             more["classes"] = known if more["classes"] is None else more["classes"]
-        self._each(learn, zip(self._parts, begins, strict=True))
+        self._run(learn, zip(self._parts, begins, strict=True))
         self._rows += n
 
-    def _each(self, work: Callable[..., Any], arguments: Any) -> list[Any]:
-        return [done.result() for done in [self._pool.submit(work, *each) for each in arguments]]
+    def _run(self, work: Callable[..., Any], arguments: Any) -> list[Any]:
+        return [future.result() for future in [self._pool.submit(work, *each) for each in arguments]]
 
     @property
     def progressive_(self) -> Any:
         """The progress of all parts together."""
-        begun = [part for part in self._parts if part.__sklearn_is_fitted__()]
-        table: Any = progress.table(reduce(progress.joined, [part._progress for part in begun]))
-        return {name: table[name] for name in begun[0].progressive_}
+        fitted = [part for part in self._parts if part.__sklearn_is_fitted__()]
+        table: Any = progress.table(reduce(progress.joined, [part._progress for part in fitted]))
+        return {name: table[name] for name in fitted[0].progressive_}
 
     def merged(self) -> Any:
-        """Return the model of all rows so far; the parts go on as they are."""
+        """Return the model of all rows so far; the parts stay as they are."""
         whole = merge(self._parts)
         whole.__dict__.pop("_share", None)
         return whole
@@ -76,14 +76,16 @@ class Team:
         return self.merged()
 
 
-def in_parts(model: Any, jobs: int) -> Any:
-    """Return the model, or what stands for it if there is more than one job."""
-    return Team(model, jobs) if jobs > 1 else model
+def parallel(model: Any, jobs: int) -> Any:
+    """Return the model, or a `ParallelModel` if there is more than one job."""
+    return ParallelModel(model, jobs) if jobs > 1 else model
 
 
-def as_one(model: Any) -> Any:
-    """Return the model that a team has learnt; any other as it is."""
-    return model.close() if isinstance(model, Team) else model
+def merged(model: Any) -> Any:
+    """Return the merged model of all rows so far; a model that is not parallel unchanged."""
+    return model.merged() if isinstance(model, ParallelModel) else model
 
 
-__all__ = ["Team", "as_one", "in_parts"]
+def close(model: Any) -> Any:
+    """Return the merged model and end its threads; a model that is not parallel unchanged."""
+    return model.close() if isinstance(model, ParallelModel) else model

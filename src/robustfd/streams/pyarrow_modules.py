@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from robustfd.streams._base import StreamError
+from robustfd.streams._errors import StreamError
 
 try:
     import pyarrow as pa

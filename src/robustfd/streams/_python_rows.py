@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.streams._base import Block, StreamError
+from robustfd.streams._base import Block
+from robustfd.streams._errors import StreamError
 from robustfd.streams._npy import as_floats
 
 
