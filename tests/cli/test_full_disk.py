@@ -332,7 +332,7 @@ def test_a_checkpoint_of_an_older_version_has_no_checksum(warm, whole, folder, c
     old, text = (folder / "kept").read_bytes(), (folder / "rows.svm").read_bytes()
     (folder / "rows.svm").write_bytes(text[3:])
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "no line that begins at byte", "it was changed")
+    assert_failed(done, "no line that starts at byte", "it was changed")
     (folder / "rows.svm").write_bytes(text)
     (folder / "kept").write_bytes(old)
     goes_on(warm, whole, folder, command)

@@ -128,9 +128,9 @@ def test_losses_that_make_no_sense_are_refused(run, svm, tmp_path, more, said):
 @pytest.mark.parametrize(
     "said, spelt",
     [
-        ("missing='zero' takes it for 0, drop=['a b'] leaves", "--missing zero takes it for 0, --drop a b leaves"),
+        ("missing='zero' reads it as 0, drop=['a b'] ignores", "--missing zero reads it as 0, --drop a b ignores"),
         ("hash_bits must be at most 30, got 40.", "--hash-bits must be at most 30, got 40."),
-        ("n_features=12 are wanted.", "--features 12 are wanted."),
+        ("expected n_features=12.", "expected --features 12."),
         (
             "Leave it out (drop=, or columns= for those to keep).",
             "Leave it out (--drop, or --columns for those to keep).",

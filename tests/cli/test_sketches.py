@@ -123,7 +123,7 @@ def test_a_header_of_numbers_is_said_and_can_be_overruled(run, tmp_path):
     path.write_text("0,1,2,3,y\n" + "".join(f"{k / 7},{k},{-k},{k % 3},{k % 2}\n" for k in range(5)))
     seen = run("sketch", path, "-o", output, "--json")
     assert (seen.json["rows"], seen.json["features"]) == (5, 5)
-    assert "the first line is taken for names of columns (--no-header" in seen.err
+    assert "the first line is read as column names. Use --no-header" in seen.err
     told = run("sketch", path, "-o", output, "--json", "--no-header", "--hash-bits", 3)
     assert (told.json["rows"], told.json["features"]) == (6, 12)
     assert "first line" not in told.err

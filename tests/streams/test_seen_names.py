@@ -82,7 +82,7 @@ def test_names_may_come_from_anybody(names):
     layout = {"kind": "vw", "hash_bits": 18, "names": names}
     if names == []:
         layout["names"] = ["x"]
-    with pytest.raises(StreamError, match="no names of features"):
+    with pytest.raises(StreamError, match="not names of features"):
         namer(layout)
 
 

@@ -25,7 +25,7 @@ Files = Annotated[
     list[str],
     READ,
     typer.Argument(
-        metavar="FILES...",
+        metavar="FILES",
         help="LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz files; - is standard input.",
         show_default=False,
     ),
@@ -41,13 +41,15 @@ TableOutput = Annotated[
     _option("-o", "--output", help="Output file: .csv, .tsv or .parquet. Default: CSV on standard output."),
 ]
 SketchSize = Annotated[
-    int, typer.Option("-m", "--sketch-size", min=2, help="Rows of the sketch. More rows are more accurate.")
+    int,
+    typer.Option("-m", "--sketch-size", metavar="ROWS", min=2, help="Rows of the sketch. More rows are more accurate."),
 ]
 AutoSketchSize = Annotated[
     int | None,
     _option(
         "-m",
         "--sketch-size",
+        metavar="ROWS",
         min=2,
         help="Rows of the sketch. Default: the exact matrix for few features, 50 rows for many.",
     ),
@@ -58,9 +60,12 @@ Jobs = Annotated[
         "-j", "--jobs", metavar="N", help="Process N parts of the rows in parallel and merge them; -1 uses all cores."
     ),
 ]
-TaskOption = Annotated[Task, _option(help="Default: decided by the labels.")]
+TaskOption = Annotated[
+    Task, _option(metavar="TASK", help="classification or regression. Default: decided by the labels.")
+]
 Classes = Annotated[
-    str | None, _option(help="All labels, separated by commas. Saves the extra pass that collects them.")
+    str | None,
+    _option(metavar="A,B,...", help="All labels, separated by commas. Saves the extra pass that collects them."),
 ]
 
 
@@ -72,7 +77,14 @@ def _input(*names: str, help: str, metavar: str | None = None) -> Any:
 class InputOptions:
     """How to read the input files."""
 
-    format: Annotated[Format, _input("--format", help="Default: detected by file name or content.")] = Format.auto
+    format: Annotated[
+        Format,
+        _input(
+            "--format",
+            help="libsvm, vw, jsonl, csv, parquet, arrow, npy or npz. Default: detected by file name or content.",
+            metavar="FORMAT",
+        ),
+    ] = Format.auto
     target: Annotated[str | None, _input("--target", help="Column of labels, by name or number.", metavar="COLUMN")] = (
         None
     )
@@ -89,7 +101,8 @@ class InputOptions:
         str | None, _input("--columns", help="Columns to use as features, separated by commas.", metavar="A,B,...")
     ] = None
     categories: Annotated[
-        Categories | None, _input("--categories", help="Encoding of text columns. Default: hash.")
+        Categories | None,
+        _input("--categories", help="Encoding of text columns: hash (default) or onehot.", metavar="HOW"),
     ] = None
     hash_bits: Annotated[
         int | None, _input("--hash-bits", help="Hash named features into 2^BITS columns.", metavar="BITS")
@@ -114,7 +127,11 @@ class InputOptions:
     ] = None
     missing: Annotated[
         Missing | None,
-        _input("--missing", help="Missing numbers. Default: nan where the learner supports it, else error."),
+        _input(
+            "--missing",
+            help="Missing numbers: error, zero or nan. Default: nan where the learner supports it, else error.",
+            metavar="HOW",
+        ),
     ] = None
     interactions: Annotated[
         str | None,
@@ -125,7 +142,12 @@ class InputOptions:
         ),
     ] = None
     on_error: Annotated[
-        OnError, _input("--on-error", help="Rows that cannot be read: stop with an error, or skip and count them.")
+        OnError,
+        _input(
+            "--on-error",
+            help="Rows that cannot be read: raise an error (default), or skip and count them.",
+            metavar="HOW",
+        ),
     ] = OnError.stop
 
 
@@ -138,7 +160,7 @@ class ConsoleOptions:
         False
     )
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print tracebacks of errors.", rich_help_panel="Console")
+        bool, typer.Option("-v", "--verbose", help="Print more, and tracebacks of errors.", rich_help_panel="Console")
     ] = False
 
 

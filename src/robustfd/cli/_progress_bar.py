@@ -18,16 +18,17 @@ Figures = Callable[[], dict[str, str]]  # what a command shows next to the bar, 
 
 
 class ProgressBar:
-    """Rows and bytes read, time left, and the figures of a command. Shown only in a terminal."""
+    """Rows read, speed, time left, and the figures of a command. Shown only in a terminal."""
 
     def __init__(self, stream: Stream, console: ConsoleOptions):
         self._updated, self._started, self._first = 0.0, time.monotonic(), stream.position
         total = stream.bytes_total
-        done = (BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
-        left = (TextColumn("left"), TimeRemainingColumn(compact=True)) if total else ()
+        # The line has to fit into 80 columns.
+        done = (BarColumn(bar_width=12), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
+        clock = (TimeRemainingColumn(compact=True), TextColumn("left")) if total else (TimeElapsedColumn(),)
         errors = error_console(console)
         self._progress = Progress(
-            *done, TextColumn("{task.fields[rows]}"), TextColumn("{task.fields[speed]}"), TimeElapsedColumn(), *left,
+            *done, TextColumn("{task.fields[rows]}"), TextColumn("{task.fields[speed]}"), *clock,
             TextColumn("{task.fields[figures]}"), console=errors, transient=True,
             disable=console.quiet or not errors.is_terminal,
         )  # fmt: skip
@@ -52,8 +53,6 @@ class ProgressBar:
             return
         self._updated, seconds = now, max(now - self._started, 1e-9)
         speed = f"{(position.rows - self._first.rows) / seconds:,.0f} rows/s"
-        if position.stored:
-            speed += f"  {(position.stored - self._first.stored) / seconds / 1e6:,.1f} MB/s"
         text = "  ".join(f"{name} {value}" for name, value in figures().items())
         self._progress.update(
             self._task, completed=position.stored, rows=f"{position.rows:,} rows", speed=speed, figures=text

@@ -12,9 +12,7 @@ from robustfd.cli._options import ConsoleOptions, Output
 Parts = Annotated[
     list[Path],
     READ,
-    typer.Argument(
-        metavar="FILES...", help="Files from `robustfd sketch`, or from `robustfd train`.", show_default=False
-    ),
+    typer.Argument(metavar="FILES", help="Files from `robustfd sketch`, or from `robustfd train`.", show_default=False),
 ]
 
 

@@ -23,7 +23,9 @@ def sketch(
     output: Output,
     *,
     sketch_size: SketchSize = 50,
-    method: Annotated[Method, typer.Option(help="Sketching method.")] = Method.rfd,
+    method: Annotated[
+        Method, typer.Option(metavar="NAME", help=f"Sketching method: {', '.join(Method)}.")
+    ] = Method.rfd,
     center: Annotated[bool, typer.Option("--center", help="Subtract the mean: for covariances and PCA.")] = False,
     alpha0: Annotated[float, typer.Option(min=0.0, help="Start from this multiple of the identity.")] = 0.0,
     decay: Annotated[float, typer.Option(help="Multiply the sketch of earlier rows by this before each row.")] = 1.0,

@@ -32,13 +32,15 @@ def train(
     *,
     task: TaskOption = Task.auto,
     learner: Annotated[
-        Learner, typer.Option(help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019.")
+        Learner,
+        typer.Option(metavar="NAME", help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."),
     ] = Learner.newton,
     sketch_size: Annotated[
         int | None,
         typer.Option(
             "-m",
             "--sketch-size",
+            metavar="ROWS",
             min=0,
             help="Rows of the sketch, 0 for none. Default: chosen during training.",
             show_default=False,
@@ -46,7 +48,11 @@ def train(
     ] = None,
     loss: Annotated[
         Loss,
-        typer.Option(help="Loss of a regression: huber resists outliers, absolute fits medians, poisson fits counts."),
+        typer.Option(
+            metavar="LOSS",
+            help="Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or "
+            "poisson (fits counts).",
+        ),
     ] = Loss.squared,
     quantile: Annotated[
         float | None,

@@ -1,4 +1,4 @@
-"""Files, pipes, iterators and tables as blocks of rows: `for X, y in open_stream("rows.svm")`."""
+"""Files, pipes, iterables and tables as streams of blocks of rows: `for X, y in open_stream("rows.svm")`."""
 
 from typing import TYPE_CHECKING
 
@@ -17,4 +17,4 @@ __all__ = [
     "open_stream",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazily(__name__, {"frames": ("TableEncoder",)})  # it needs pyarrow
+__getattr__, __dir__ = lazily(__name__, {"frames": ("TableEncoder",)})  # which needs pyarrow

@@ -1,4 +1,4 @@
-"""A stream that is read by a second thread, one block ahead of whoever uses the blocks."""
+"""A stream that a second thread reads, one block ahead of the caller."""
 
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
@@ -6,52 +6,53 @@ from threading import Thread
 
 from robustfd.streams._base import Block, Position, Stream
 
-_SECONDS = 0.2  # Windows delivers no signal to a thread that waits for longer
+_SECONDS = 0.2  # on Windows a thread that waits without a timeout gets no signals
 
-_Found = tuple[Block, Position] | BaseException | None  # None is the end
+_Item = tuple[Block, Position] | BaseException | None  # None marks the end
 
 
 class ReadAhead:
-    """An iterator of the blocks of a stream, each with the position after it; while one is used the next is read.
+    """An iterator over the blocks of a stream, each with the position after it. It reads one block ahead.
 
-    At most one block is read that nobody has asked for yet. The stream itself says how far the reading is, so its own
-    `position` is ahead too. An error of the stream is raised when its turn comes, behind the blocks before it.
+    The `position` of the stream itself is ahead too. An error of the stream is raised after the blocks before it.
 
-    Leaving the context ends the thread. If it waits for input that may never come, it is left to end with the process.
+    Leaving the context ends the thread. A thread that waits for input that never comes ends with the process.
     """
 
     def __init__(self, stream: Stream):
-        self._asked: SimpleQueue[bool] = SimpleQueue()  # True for one more block, False to end
-        self._found: SimpleQueue[_Found] = SimpleQueue()
-        self._thread = Thread(target=_read, args=(stream, self._asked, self._found), name="robustfd-ahead", daemon=True)
-        self._over = False
+        self._requests: SimpleQueue[bool] = SimpleQueue()  # True requests a block, False ends the thread
+        self._found: SimpleQueue[_Item] = SimpleQueue()
+        self._thread = Thread(
+            target=_read, args=(stream, self._requests, self._found), name="robustfd-ahead", daemon=True
+        )
+        self._ended = False
 
     def __enter__(self) -> "ReadAhead":
         self._thread.start()
-        self._asked.put(True)
+        self._requests.put(True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asked.put(False)
+        self._requests.put(False)
 
     def __iter__(self) -> Iterator[tuple[Block, Position]]:
         return self
 
     def __next__(self) -> tuple[Block, Position]:
-        if self._over:
+        if self._ended:
             raise StopIteration
         found = self._wait()
         if isinstance(found, tuple):
-            self._asked.put(True)
+            self._requests.put(True)
             return found
-        self._over = True
+        self._ended = True
         self._thread.join()
         if found is not None:
             raise found
         raise StopIteration
 
-    def _wait(self) -> _Found:
-        """Return what the thread has read; a signal may end the waiting."""
+    def _wait(self) -> _Item:
+        """Return the next item from the thread. A signal can interrupt the wait."""
         while True:
             try:
                 return self._found.get(timeout=_SECONDS)
@@ -59,10 +60,10 @@ class ReadAhead:
                 continue
 
 
-def _read(stream: Stream, asked: "SimpleQueue[bool]", found: "SimpleQueue[_Found]") -> None:
-    """Read a block whenever one is asked for, until there is none."""
+def _read(stream: Stream, requests: "SimpleQueue[bool]", found: "SimpleQueue[_Item]") -> None:
+    """Read a block for each request, until the stream ends."""
     blocks = iter(stream)
-    while asked.get():
+    while requests.get():
         try:
             block = next(blocks, None)
         except BaseException as error:
