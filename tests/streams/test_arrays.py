@@ -62,7 +62,7 @@ def test_labels_of_whole_numbers(put):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"target": 4}, "4 is not a column"), ({"columns": ["x"]}, "'x' is not a column"), ({"columns": []}, "leave no features"),
+    ({"target": 4}, "4 is not a column"), ({"columns": ["x"]}, "'x' is not a"), ({"columns": []}, "leave no features"),
     ({"columns": [1, 1]}, "twice"), ({"columns": [1], "target": 1}, "twice"), ({"hash_bits": 3}, "does not apply"),
     ({"layout": {"kind": "table"}}, "not a layout"),
     ({"layout": {"kind": "npy", "columns": [1, 1], "width": 4}}, "not a layout"),
