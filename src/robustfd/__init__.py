@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Which room each public name is in.
-_HOMES = {
+# The public names, by the package that defines them.
+_NAMES = {
     "_container": ("SnapshotError", "load"),
     "estimators": (
         "MahalanobisDetector",
@@ -65,7 +65,7 @@ _HOMES = {
         "TwoSidedFrequentDirections",
     ),
 }
-_ROOMS = ("datasets", "estimators", "linalg", "online", "sketch", "streams")
+_SUBPACKAGES = ("datasets", "estimators", "linalg", "online", "sketch", "streams")
 
 __all__ = [
     "AdaGrad",
@@ -99,4 +99,4 @@ __all__ = [
     "spectral_optimum",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES, rooms=_ROOMS, extras=("river", "distributed"))
+__getattr__, __dir__ = lazily(__name__, _NAMES, subpackages=_SUBPACKAGES, extras=("river", "distributed"))

@@ -1,4 +1,4 @@
-"""`python -m robustfd` is the command `robustfd`."""
+"""`python -m robustfd` runs the command line."""
 
 from robustfd.cli import script
 

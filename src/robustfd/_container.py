@@ -1,8 +1,8 @@
 """Snapshots: sketches and learners as bytes and back. The layout is documented in docs/snapshot-format.md.
 
 A snapshot is a safetensors file. Its metadata holds the version of this format, the name of the class, a JSON
-document of parameters and scalars, and a SHA-256 over all of it and the tensors. Nothing is pickled and nothing in a
-file is ever run. What is in the document and which tensors there are is the business of each class, see `Saved`.
+document of parameters and scalars, and a SHA-256 over all of it and the tensors. Nothing is pickled, and loading never
+runs code from a file. Each class decides the content of its document and its tensors, see `Saved`.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from robustfd._guard import Guarded
 VERSION = 1
 LARGEST_HEADER = 100_000_000  # bytes; safetensors refuses to read a larger one
 _KEYS = ("robustfd", "kind", "document", "sha256")
-_DTYPES = {  # as safetensors calls them
+_DTYPES = {  # numpy's names and those of safetensors
     "<f8": "F64", "<f4": "F32", "<f2": "F16", "<i8": "I64", "<i4": "I32", "<i2": "I16", "|i1": "I8",
     "<u8": "U64", "<u4": "U32", "<u2": "U16", "|u1": "U8", "|b1": "BOOL",
 }  # fmt: skip
@@ -38,135 +38,176 @@ class SnapshotError(ValueError):
 
 
 class Saved(Guarded):
-    """What can be saved and loaded: subclasses say what is kept of them, beside their parameters."""
+    """An object that can be saved and loaded. Subclasses define what is saved in addition to their parameters.
+
+    Each subclass in robustfd registers its name as a kind of snapshot when it is defined.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("robustfd."):  # a file must not name a class of anybody else
+        if cls.__module__.startswith("robustfd."):  # a file must not name a class from outside
             _kinds[cls.__name__] = cls
 
     get_params: Callable[..., dict[str, Any]]
 
     def _pack(self) -> tuple[Document, Tensors]:
-        """Return what JSON can hold, and arrays; nothing is changed."""
+        """Return the state as a JSON document and arrays; the object stays unchanged."""
         raise NotImplementedError
 
     def _unpack(self, document: Document, tensors: Tensors) -> None:
-        """Become what was packed, out of nothing but the parameters; any error means that it makes no sense.
+        """Restore a packed state. The object has its parameters and nothing else. Raise any error on bad content.
 
-        The arrays may be kept and changed. Both come from anybody: sizes are compared with them before memory is
-        taken, and everything that compiled loops use as an index is looked at.
+        The arrays may be kept and changed. Document and arrays are untrusted: check sizes before allocating memory, and
+        check everything that compiled loops use as an index.
         """
         raise NotImplementedError
 
     def _saved_params(self) -> Document:
-        """Return the parameters as JSON can hold them."""
+        """Return the parameters as a JSON document."""
         return plain(self.get_params(deep=False))
 
     @classmethod
     def _from_params(cls, params: Document) -> Self:
-        """Return an object with the parameters that were saved."""
+        """Return a new object with saved parameters."""
         return cls(**params)
 
     def _parts(self, notes: Document | None = None) -> list[Any]:
         if _kinds.get(type(self).__name__) is not type(self):
-            raise TypeError(f"Only robustfd's own sketches and learners can be saved, and {type(self)!r} is none.")
+            raise TypeError(f"Only robustfd's own sketches and learners can be saved, got {type(self)!r}.")
         document, tensors = self._pack()
         document = {"params": self._saved_params(), **document}
         return seal(type(self).__name__, document if notes is None else {**document, "notes": notes}, tensors)
 
     def to_bytes(self) -> bytes:
-        """Return a snapshot: the exact state in the format of docs/snapshot-format.md."""
+        """Return a snapshot of the exact state, in the format of docs/snapshot-format.md."""
         return b"".join(self._parts())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Return what a snapshot holds; raise `SnapshotError` if it is damaged or of another class."""
+        """Return the object in a snapshot; raise `SnapshotError` if it is damaged or of another class."""
         return cls._from_bytes(data)[0]
 
     @classmethod
     def _from_bytes(cls, data: bytes) -> tuple[Self, Document]:
-        """Return what a snapshot holds, and its notes."""
+        """Return the object in a snapshot, and its notes."""
         kind, text, tensors = unseal(data)
         found = _find(kind)
         if found is None:
-            raise SnapshotError(f"The snapshot holds a {kind!r}, which this version of robustfd does not know.")
+            raise SnapshotError(f"The snapshot holds a {kind!r}, which this version of robustfd does not have.")
         if not issubclass(found, cls):
             raise SnapshotError(f"The snapshot holds a {kind}, not a {cls.__name__}.")
         try:
             document = json.loads(text)
             notes = document.pop("notes", {})
             if not isinstance(notes, dict):
-                raise TypeError("notes are no object")
+                raise TypeError("notes must be an object")
             result = found._from_params(document.pop("params"))
             with np.errstate(all="ignore"):
                 result._unpack(document, tensors)
-        except Exception as error:  # a file with a right checksum but senseless content: made by hand
+        except Exception as error:  # the checksum is right but the content is not: a file made by hand
             raise SnapshotError(f"The snapshot does not make sense: {error}") from error
         return result, notes
 
     def save(self, path: Any, *, notes: dict[str, Any] | None = None) -> None:
-        """Write a snapshot to a file; a crash on the way leaves an old file of that name as it was.
+        """Write a snapshot to a file. If writing fails, an existing file of that name stays unchanged.
 
         Parameters
         ----------
         path : str or path
+            The file to write.
         notes : dict, optional
-            Anything that JSON can hold, kept in the file beside the snapshot: see `load_with_notes`.
+            A JSON document to store with the snapshot, see `load_with_notes`.
         """
         write(path, self._parts(notes))
 
 
-_kinds: dict[str, type[Saved]] = {}
+_kinds: dict[str, type[Saved]] = {}  # the classes that have been imported, by name
+# The packages that define the other classes. They are imported when a file needs them.
+_PACKAGES = {
+    "robustfd.sketch": (
+        "CompensativeFrequentDirections", "DiagonalFrequentDirections", "ExactSecondMoment", "FrequentDirections",
+        "GreedySketch", "OjaSketch", "ParameterizedFrequentDirections", "RandomProjectionSketch",
+        "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
+    ),
+    "robustfd.online": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
+    "robustfd.estimators": (
+        "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
+        "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
+    ),
+}  # fmt: skip
 
 
 def load(path: Any) -> Any:
-    """Return the sketch or the learner that was saved to a file.
+    """Return the sketch, learner or estimator that was saved to a file.
 
-    Raise `SnapshotError` if it is damaged, foreign or too new. Loading reads numbers and never runs anything that is
-    in the file, so that files from anybody can be opened.
+    Loading reads numbers and never runs code from the file, so untrusted files are safe to open.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to read.
+
+    Returns
+    -------
+    object
+        An object of the class that was saved.
+
+    Raises
+    ------
+    SnapshotError
+        If the file is damaged, is not a snapshot, or has a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from robustfd import FrequentDirections, load
+    >>> path = Path(tempfile.mkdtemp()) / "sketch.rfd"
+    >>> FrequentDirections(sketch_size=4).fit([[1.0, 2.0], [3.0, 4.0]]).save(path)
+    >>> load(path).n_samples_seen_
+    2
     """
     return load_with_notes(path)[0]
 
 
 def load_with_notes(path: Any) -> tuple[Any, dict[str, Any]]:
-    """Return as `load` does, and the notes that were handed to `save`; these may come from anybody."""
+    """Return the object in a file, and the notes that were given to `save`. The notes are untrusted."""
     return Saved._from_bytes(read(path))
 
 
 def parameters_as_json(thing: Saved) -> str:
-    """Return the class and the parameters of what can be saved, without any rows."""
+    """Return the class and the parameters of an object as JSON, without its state."""
     return json.dumps({"kind": type(thing).__name__, "params": thing._saved_params()})
 
 
 def without_rows(text: str) -> Any:
-    """Return what `parameters_as_json` was called with, before its first row."""
+    """Return a new object of the class and with the parameters of `parameters_as_json`."""
     document = json.loads(text)
     found = _find(document["kind"])
     if found is None:
-        raise ValueError(f"This version of robustfd does not know a {document['kind']!r}.")
+        raise ValueError(f"This version of robustfd does not have a {document['kind']!r}.")
     return found._from_params(document["params"])
 
 
 def _find(kind: str) -> type[Saved] | None:
-    """Return the class of this name, if there is one; the module that it lives in may not be imported yet."""
-    package = import_module("robustfd")
-    if kind not in _kinds and kind in package.__all__:
-        getattr(package, kind)
+    """Return the class of this name, or None. Import the package that defines it if necessary."""
+    package = next((package for package, kinds in _PACKAGES.items() if kind in kinds), None)
+    if kind not in _kinds and package is not None:
+        getattr(import_module(package), kind)  # the class registers itself
     return _kinds.get(kind)
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON can hold them."""
+    """Return parameters as plain numbers, strings, booleans and None."""
     values = {name: _plain_value(value) for name, value in params.items()}
     for name, value in values.items():
         if not isinstance(value, bool | int | float | str | None):
-            raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds plain numbers and strings only.")
+            raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds only plain numbers and strings.")
     return values
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a number as Python's own: other kinds of real numbers are learnt with as floats."""
+    """Return a number as an int or a float."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -175,7 +216,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def check_names(names: Any, d: int) -> None:
-    """Raise unless these are the names of d features, or none."""
+    """Raise unless these are the names of d features, or an empty list."""
     if not isinstance(names, list) or len(names) not in (0, d) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"feature_names must be {d} strings or none")
 
@@ -184,14 +225,14 @@ def check_names(names: Any, d: int) -> None:
 
 
 def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
-    """Return a snapshot as buffers that follow each other."""
+    """Return a snapshot as a list of buffers, in order."""
     arrays = {}
     for name, value in tensors.items():
         arrays[name] = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<")).reshape(value.shape)
     meta = {"robustfd": str(VERSION), "kind": kind, "document": json.dumps(document)}
     meta["sha256"] = digest(meta, arrays)
     header: dict[str, Any] = {"__metadata__": meta}
-    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # so that all are aligned
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # which aligns all of them
     for name in order:
         start, end = end, end + arrays[name].nbytes
         header[name] = {
@@ -202,12 +243,12 @@ def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > LARGEST_HEADER:
-        raise ValueError(f"Parameters and names of features take {len(text)} bytes; the format has room for 100 MB.")
+        raise ValueError(f"Parameters and feature names take {len(text)} bytes; the format allows 100 MB.")
     return [len(text).to_bytes(8, "little"), text, *(_bytes_of(arrays[name]) for name in order)]
 
 
 def unseal(data: Any) -> tuple[str, str, Tensors]:
-    """Return kind, document and tensors after everything that can be wrong with a file as such has been ruled out."""
+    """Return kind, document and tensors of a snapshot; raise unless the file is intact."""
     if isinstance(data, bytearray | memoryview):
         data = bytes(data)
     try:
@@ -252,7 +293,7 @@ def _bytes_of(value: Any) -> Any:
 
 
 def write(path: Any, parts: Iterable[Any]) -> None:
-    """Write buffers to a file so that at any moment the file is either the old one or the new one, whole."""
+    """Write buffers to a file. At any moment the file is complete, either the old one or the new one."""
     with replacing(path) as file:
         for part in parts:
             file.write(part)
@@ -260,13 +301,13 @@ def write(path: Any, parts: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Any) -> Iterator[Any]:
-    """Yield a binary file that takes the place of the one of this name when all is written, or never."""
+    """Yield a binary file that replaces the file of this name when it is complete, and never before."""
     named, path = path, Path(os.path.realpath(os.fsdecode(path)))  # a link stays a link
     if path.is_dir():
         raise IsADirectoryError(f"Cannot save to {str(named)!r}: it is a directory.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Cannot save to {str(named)!r}: there is no directory {str(path.parent)!r}.")
-    if path.exists() and not path.is_file():  # a device or a pipe: whoever may replace it would wreck the system
+    if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
         with open(path, "wb") as file:
             yield file
         return
@@ -283,7 +324,7 @@ def replacing(path: Any) -> Iterator[Any]:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    with contextlib.suppress(OSError):  # not every system lets a directory be synced
+    with contextlib.suppress(OSError):  # not every system can sync a directory
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

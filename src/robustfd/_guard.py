@@ -1,7 +1,7 @@
-"""One thread at a time inside a model: every public method and property takes the lock of its object.
+"""One thread at a time inside a model: every public method and property acquires the lock of its object.
 
-Classes get this by inheriting from `Guarded`, not method by method, so that a new method cannot forget it. Different
-objects have different locks, and compiled loops do not hold the lock of the interpreter: they run side by side.
+Classes inherit this from `Guarded`, so a new method cannot forget it. Different objects have different locks, and
+compiled loops release Python's global lock, so different models run in parallel.
 """
 
 import copy
@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-SPECIAL = ("__getstate__",)  # what pickle, copy and joblib read an object by
+SPECIAL = ("__getstate__",)  # used by pickle, copy and joblib
 
 
 def guarded(method: Method) -> Method:
-    """Return the method so that it holds the lock of its object while it runs."""
+    """Return the method wrapped so that it holds the lock of its object while it runs."""
 
     @functools.wraps(method)
     def locked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         lock = self._lock
-        lock.acquire()  # half the time of `with`
+        lock.acquire()  # takes half the time of `with`
         try:
             return method(self, *args, **kwargs)
         finally:
@@ -32,15 +32,15 @@ def guarded(method: Method) -> Method:
 
 
 def guards_itself(method: Method) -> Method:
-    """Return a method that takes the lock in its own lines: for single rows the call of a wrapper takes long."""
+    """Mark a method that acquires the lock itself. A wrapper would be slow for single rows."""
     method._guarded = True  # type: ignore[attr-defined]
     return method
 
 
 def guarded_pair(method: Method) -> Method:
-    """Return a method that takes another object so that it gets a copy of that: of two locks it holds one at a time.
+    """Wrap a method that uses a second object: it gets a copy of it, and never holds two locks at once.
 
-    Holding both, `a.merge(b)` and `b.merge(a)` would wait for each other.
+    With two locks, `a.merge(b)` and `b.merge(a)` in two threads would deadlock.
     """
     locked = guarded(method)
 
@@ -52,26 +52,26 @@ def guarded_pair(method: Method) -> Method:
 
 
 class _Locked:
-    """The place of the lock. It is a slot, and so neither a part of `vars` nor of what is copied or pickled."""
+    """Storage of the lock, in a slot, so that it is neither in `vars` nor copied or pickled."""
 
     __slots__ = ("_lock",)
     _lock: Any
 
 
 class Guarded(_Locked):
-    """An object that many threads may use: calls on it take turns."""
+    """An object that several threads may use: its methods run one at a time."""
 
-    __slots__ = ()  # scikit-learn refuses to pickle what says that it has slots
+    __slots__ = ()  # scikit-learn refuses to pickle classes with slots
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
-        self._lock = threading.RLock()  # it may be taken again: public methods call each other
+        self._lock = threading.RLock()  # reentrant, because public methods call each other
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # else it would be that of __new__
+        cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # otherwise it would be that of __new__
         for name in dir(cls):
             if name in SPECIAL or not name.startswith("_"):
                 found = inspect.getattr_static(cls, name)
@@ -83,7 +83,7 @@ class Guarded(_Locked):
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
             object.__setattr__(self, name, value)
-        else:  # a parameter: it waits for the rows that are being learnt
+        else:  # a parameter: wait until a running method has finished
             with self._lock:
                 object.__setattr__(self, name, value)
 

@@ -1,36 +1,46 @@
-"""Public names of a package, each imported when it is first asked for: nobody waits for what they do not use."""
+"""Public names of a package, each imported on first use, so that importing the package is fast."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-Homes = Mapping[str, Sequence[str]]
-
 
 def lazily(
-    package: str, homes: Homes, *, rooms: Sequence[str] = (), extras: Sequence[str] = ()
+    package: str,
+    modules: Mapping[str, Sequence[str]],
+    *,
+    subpackages: Sequence[str] = (),
+    extras: Sequence[str] = (),
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package.
 
-    `homes` says which names the modules of the package have, and `rooms` which modules are names themselves. Those of
-    `extras` are too, but `dir` does not list them: they need an extra, and who looks at every name may not have it.
+    Parameters
+    ----------
+    package : str
+        The name of the package.
+    modules : dict of str to sequence of str
+        The public names that each module of the package defines.
+    subpackages : sequence of str
+        Subpackages that are attributes of the package.
+    extras : sequence of str
+        Subpackages with optional dependencies. `dir` does not list them, because importing them may fail.
     """
-    where = {name: home for home, names in homes.items() for name in names}
+    where = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
-        if name in rooms or name in extras:
+        if name in subpackages or name in extras:
             return import_module(f"{package}.{name}")
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             value = getattr(import_module(f"{package}.{where[name]}"), name)
-        except AttributeError as error:  # `from package import name` would say that there is no such name
+        except AttributeError as error:  # which `from package import name` would report as a missing name
             raise ImportError(f"{package}.{name} could not be imported: {error}") from error
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *where, *rooms})
+        return sorted({*vars(sys.modules[package]), *where, *subpackages})
 
     return get, names

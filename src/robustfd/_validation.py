@@ -1,4 +1,4 @@
-"""Checks of what users hand in; every error names the argument, its value and what would be right."""
+"""Checks of user input. Every error names the argument, its value and the values that are allowed."""
 
 import numbers
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_
         raise TypeError(f"{name} must be a number in {span}, got {value!r}.")
     try:
         value = float(value)
-    except OverflowError:  # a whole number or a fraction can be larger than any float
+    except OverflowError:  # integers and fractions can be larger than any float
         raise ValueError(f"{name} must be in {span}, got a number that is too large for a float.") from None
     if not np.isfinite(value) or value < low or value > high or (open_low and value == low):
         raise ValueError(f"{name} must be in {span}, got {value}.")
@@ -35,18 +35,18 @@ def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise unless value is one of the choices."""
-    plain = value.item() if isinstance(value, np.generic) else value  # numpy's own True and "auto" will do
+    plain = value.item() if isinstance(value, np.generic) else value  # numpy's True and "auto" count too
     if not any(type(plain) is type(choice) and plain == choice for choice in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
 def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
-    """Return x as a numeric 2-d array or a canonical CSR matrix of floats, its values not yet checked.
+    """Return x as a numeric 2-d array or a canonical CSR matrix of floats. Its values are not checked.
 
-    With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, also if x is then
-    refused: hand in a copy of what must stay as it was. Without, x is compared with them.
+    With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, even if x is then rejected:
+    pass a copy of an estimator that must not change. Without `reset`, x is compared with them.
     """
-    # Plain rows of the known width: validate_data would find nothing, in ten times the time.
+    # For plain rows of the right width, validate_data would take ten times as long and find nothing.
     if not reset and type(x) is np.ndarray and x.dtype in (np.float32, np.float64) and x.ndim == 2:  # noqa: SIM102
         if x.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_"):
             return x
@@ -56,7 +56,7 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
         reset=reset,
         accept_sparse="csr",
         dtype="numeric",
-        ensure_all_finite=False,  # looked at block by block, on the way into the sketch
+        ensure_all_finite=False,  # checked block by block when rows enter the sketch
         ensure_min_samples=int(reset),
     )
     if not sp.issparse(x):
@@ -64,13 +64,13 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     if x.dtype not in (np.float32, np.float64):
         x = x.astype(np.float64)
     if not x.has_canonical_format:
-        x = x.copy()  # the caller's matrix is not ours to sort
+        x = x.copy()  # do not sort the caller's matrix
         x.sum_duplicates()
     return x
 
 
 def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
-    """Return n non-negative weights, all 1 if None was given."""
+    """Return n non-negative weights, all 1 for None."""
     if sample_weight is None:
         return np.ones(n)
     weight = np.asarray(sample_weight)
@@ -91,14 +91,14 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
 
 
 def check_same_params(what: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
-    """Raise unless parameters of two objects that are to be merged are the same; `what` is what these are."""
+    """Raise unless two objects to be merged have the same parameters. `what` is their plural noun for the message."""
     for name in one:
         if one[name] != two[name]:
             raise ValueError(f"Cannot merge {what} of different {name}: {one[name]!r} here, {two[name]!r} there.")
 
 
 def check_same_features(what: str, one: Any, two: Any) -> None:
-    """Raise unless the features of two objects that are to be merged are the same, by number and by name."""
+    """Raise unless two objects to be merged have the same number and names of features."""
     for name in ("n_features_in_", "feature_names_in_"):
         here, there = (np.asarray(getattr(each, name, "none")) for each in (one, two))
         if not np.array_equal(here, there):
@@ -106,7 +106,7 @@ def check_same_features(what: str, one: Any, two: Any) -> None:
 
 
 def check_times(times: Any, n: int) -> NDArray[np.float64]:
-    """Return n finite times that do not go backwards."""
+    """Return n finite times in ascending order."""
     clock = np.asarray(times)
     if clock.dtype.kind not in "biuf":
         raise ValueError(f"times must be {n} numbers, such as seconds, got an array of {clock.dtype}: {times!r:.60}.")

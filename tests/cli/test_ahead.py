@@ -10,9 +10,9 @@ import time
 import pytest
 
 from robustfd._container import load_with_notes
-from robustfd.cli._learning import Report
+from robustfd.cli import _training
 from robustfd.streams import open_stream
-from robustfd.streams._base import BLOCK_BYTES
+from robustfd.streams.limits import BLOCK_BYTES
 from tests.cli.conftest import ROOT
 
 BLOCK = 2000  # bytes
@@ -40,15 +40,15 @@ def slowly(monkeypatch):
     """The learner gives the reading of the next block all the time it may want, and then does something."""
 
     def make(also):
-        count, learn = [], Report.learn
+        count, learn = [], _training.learn_block
 
-        def patched(self, block, classes):
-            learn(self, block, classes)
+        def patched(model, block, classes):
+            learn(model, block, classes)
             count.append(len(block.y))
             time.sleep(0.02)
             also(len(count))
 
-        monkeypatch.setattr(Report, "learn", patched)
+        monkeypatch.setattr(_training, "learn_block", patched)
         return count
 
     return make
@@ -71,7 +71,7 @@ def test_a_stop_keeps_what_was_learnt_and_not_what_was_read(run, svm, tmp_path, 
     assert f"stopped after {ends[2]:,} rows" in done.err and kept_rows(kept) == ends[2]
     slowly(lambda block: None)
     done = run("train", svm, "-o", model, *TRAIN, "--checkpoint", kept, "--resume")
-    assert done.status == 0 and f"Going on from row {ends[2]:,}" in done.err
+    assert done.status == 0 and f"Continuing from row {ends[2]:,}" in done.err
     assert model.read_bytes() == whole.read_bytes()
     assert not reading()
 
@@ -96,7 +96,7 @@ def test_rows_that_cannot_be_read_end_it_after_those_before_them(run, svm, tmp_p
     count = slowly(lambda block: None)
     done = run("train", svm, "-o", tmp_path / "model", *TRAIN, "--checkpoint", tmp_path / "kept")
     assert done.status == 1 and f"line {bad + 1}" in done.err
-    assert f"the {ends[2]:,} rows before is in" in done.err
+    assert f"holds the {ends[2]:,} rows before" in done.err
     assert sum(count) == kept_rows(tmp_path / "kept") == ends[2]
     assert not reading()
 

@@ -264,7 +264,7 @@ def test_three_classes_from_a_pipe_another_seed_and_fewer_settings():
         (None, (), 1, "No such file"),
         ("1 1:1\n-1 1:x\n", (), 1, "line 2"),
         ("1 1:1\n-1 1:2\n", ("--test", "0.99"), 1, "too few"),
-        ("1 1:1\n1 1:2\n", (), 2, "one label only"),
+        ("1 1:1\n1 1:2\n", (), 2, "only one label"),
         ("1 1:1\n-1 1:2\n", ("--classes", "1,2"), 1, "label -1"),
         ("1 1:1\n-1 1:2\n", ("--plot", "x.txt"), 2, ".png, "),
         ("1 1:1\n-1 1:2\n", ("--plot", "nowhere/x.png"), 1, "no directory"),

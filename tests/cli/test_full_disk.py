@@ -40,7 +40,7 @@ def half(warm, folder, command):
     done = warm.run(folder, *command, "-o", "model", *KEPT)
     (folder / "rows.svm").write_bytes(text)
     assert done.status == 1 and "line 501" in done.err
-    assert "rows before is in kept" in done.err
+    assert "kept holds the" in done.err
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def command(request):
 def goes_on(warm, whole, folder, command):
     """Assert that the checkpoint in a folder is a good one: gone on from, it makes the model it should."""
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert done.status == 0 and "Going on from row" in done.err, done.err
+    assert done.status == 0 and "Continuing from row" in done.err, done.err
     assert (folder / "model").read_bytes() == (whole / command[0]).read_bytes()
     assert not (folder / "kept").exists()
 
@@ -126,7 +126,9 @@ def test_a_full_disk_when_a_checkpoint_is_due(warm, whole, folder, command, kept
     (disk.path / "kept").write_bytes(kept)
     disk.fill()
     resume = (*command, "-o", "model", "--checkpoint", "disk/kept", "--every", "1", "--resume")
-    assert_failed(warm.run(folder, *resume), "disk/kept could not be written: No space left", "The one before")
+    assert_failed(
+        warm.run(folder, *resume), "disk/kept could not be written: No space left", "An earlier checkpoint is unchanged"
+    )
     assert (disk.path / "kept").read_bytes() == kept
     disk.free()
     assert warm.run(folder, *resume).status == 0
@@ -136,7 +138,7 @@ def test_a_full_disk_when_a_checkpoint_is_due(warm, whole, folder, command, kept
 
 def test_a_file_too_large_when_a_checkpoint_is_due(warm, whole, folder, command, kept):
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume", largest_file=SMALL)
-    assert_failed(done, "kept could not be written: File too large", "The one before")
+    assert_failed(done, "kept could not be written: File too large", "An earlier checkpoint is unchanged")
     assert (folder / "kept").read_bytes() == kept
     goes_on(warm, whole, folder, command)
 
@@ -151,12 +153,12 @@ def test_a_full_disk_at_the_end_and_a_checkpoint_elsewhere(warm, whole, folder, 
     disk.fill()
     done = warm.run(folder, *command, "-o", "disk/model", "--checkpoint", "kept")
     assert_failed(
-        done, "disk/model could not be written: No space left on device", "All rows are in the checkpoint kept"
+        done, "disk/model could not be written: No space left on device", "The checkpoint kept holds all rows"
     )
     assert not (disk.path / "model").exists()
     disk.free()
     done = warm.run(folder, *command, "-o", "disk/model", "--checkpoint", "kept", "--resume")
-    assert done.status == 0 and "Going on from row 1,000" in done.err
+    assert done.status == 0 and "Continuing from row 1,000" in done.err
     assert (disk.path / "model").read_bytes() == (whole / command[0]).read_bytes()
 
 
@@ -181,7 +183,7 @@ def test_an_old_model_stays_when_the_new_one_cannot_be_written(warm, folder, com
 def test_nowhere_to_write_at_the_end_but_an_old_checkpoint(warm, whole, folder, command, kept):
     resume = (*command, "-o", "model", "--checkpoint", "kept", "--resume")  # the next checkpoint is not due
     done = warm.run(folder, *resume, largest_file=SMALL)
-    assert_failed(done, "model could not be written", "The checkpoint kept is as it was")
+    assert_failed(done, "model could not be written", "The checkpoint kept is unchanged")
     assert (folder / "kept").read_bytes() == kept
     goes_on(warm, whole, folder, command)
 
@@ -259,8 +261,8 @@ def test_a_folder_that_may_only_be_read(warm, folder, command):
     else:
         (folder / "there").chmod(0o500)
     try:
-        assert_failed(warm.run(folder, *command, "-o", "there/model"), "there cannot be written to")
-        assert_failed(warm.run(folder, *command, "-o", "model", "--checkpoint", "there/kept"), "cannot be written to")
+        assert_failed(warm.run(folder, *command, "-o", "there/model"), "there is not writable")
+        assert_failed(warm.run(folder, *command, "-o", "model", "--checkpoint", "there/kept"), "is not writable")
     finally:
         if mounted:
             subprocess.run(["umount", "-l", folder / "there"], check=True)
@@ -300,7 +302,7 @@ def test_rows_that_were_read_before_are_others(warm, whole, folder, command, kep
     text = (folder / "rows.svm").read_bytes()
     (folder / "rows.svm").write_bytes(b"\n".join(EDITS[edit](text.split(b"\n"))))
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "rows.svm was changed", "rows are not those that were read before", "start anew")
+    assert_failed(done, "rows.svm was changed", "rows are not those that were read before", "start over")
     assert (folder / "kept").read_bytes() == kept and not (folder / "model").exists()
     (folder / "rows.svm").write_bytes(text)
     goes_on(warm, whole, folder, command)
@@ -330,7 +332,7 @@ def test_a_checkpoint_of_an_older_version_has_no_checksum(warm, whole, folder, c
     old, text = (folder / "kept").read_bytes(), (folder / "rows.svm").read_bytes()
     (folder / "rows.svm").write_bytes(text[3:])
     done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "no line that begins at byte", "it was changed")
+    assert_failed(done, "no line that starts at byte", "it was changed")
     (folder / "rows.svm").write_bytes(text)
     (folder / "kept").write_bytes(old)
     goes_on(warm, whole, folder, command)
@@ -375,7 +377,7 @@ def test_the_second_input_vanishes_while_the_first_is_read(warm, folder, command
             break
         (folder / "kept").unlink(missing_ok=True)  # it had opened the second one already: again
     assert_failed(job, "more.svm: No such file or directory.")
-    assert "What was learnt of the 1,000 rows before is in kept." in job.err
+    assert "The checkpoint kept holds the 1,000 rows before the error." in job.err
     assert warm.run(folder, *both, "-o", "model", *KEPT, "--resume").status == 0
     assert (folder / "model").read_bytes() == (folder / "both").read_bytes()
 
@@ -442,7 +444,7 @@ def test_the_checkpoint_of_another_job(warm, whole, folder):
         assert_failed(done, "kept was made with", words, status=2)
     (folder / "kept").write_bytes((whole / "train").read_bytes())
     done = warm.run(folder, *TRAIN, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "kept is no checkpoint; it holds a SketchedNewtonClassifier", status=2)
+    assert_failed(done, "kept is not a checkpoint; it holds a SketchedNewtonClassifier", status=2)
     (folder / "kept").write_bytes(content)
     assert_failed(warm.run(folder, *TRAIN, "-o", "model", *KEPT), "Add --resume", status=2)
     assert (folder / "kept").read_bytes() == content

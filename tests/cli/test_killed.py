@@ -117,13 +117,13 @@ def test_asked_to_stop_it_finishes_the_block_and_says_how_to_go_on(warm, whole, 
             break
         (folder / "kept").unlink(missing_ok=True)  # it was quicker than the signal: again
     assert job.status == 128 + signum, job.err
-    assert f"stopped after {rows_kept(folder):,} rows, which kept keeps" in job.err
-    assert "The same command with --resume goes on from there." in job.err
+    assert f"stopped after {rows_kept(folder):,} rows, which kept holds" in job.err
+    assert "Run the same command with --resume to continue." in job.err
     assert not (folder / "model").exists() and not parts(folder) and "Traceback" not in job.err
     refused = warm.run(folder, *JOBS[name], "-o", "model", *KEPT)
     assert refused.status == 2 and "Add --resume" in refused.err
     done = warm.run(folder, *JOBS[name], "-o", "model", *KEPT, "--resume")
-    assert done.status == 0 and "Going on from row" in done.err
+    assert done.status == 0 and "Continuing from row" in done.err
     assert (folder / "model").read_bytes() == (whole / f"{name}.whole").read_bytes()
     assert not (folder / "kept").exists()
 
@@ -190,7 +190,7 @@ def test_asked_to_stop_while_it_waits_for_rows(warm, whole, folder, feed, name, 
     until(lambda: _sleeps(job.pid), job)
     job.kill(signum)
     assert job.wait().status == 128 + signum, job.err
-    assert "goes on from there" in job.err and "Traceback" not in job.err
+    assert "--resume to continue" in job.err and "Traceback" not in job.err
     assert 0 < rows_kept(folder) <= 750 + 10
     done = warm.run(folder, *command, "--resume", stdin="rows.svm")  # all again, which begins with what was read
     assert done.status == 0, done.err
@@ -225,4 +225,4 @@ def test_a_stop_without_a_checkpoint_says_that_nothing_was_kept(warm, folder, fe
     until(lambda: _sleeps(job.pid), job)
     job.kill(signal.SIGTERM)
     assert job.wait().status == 143
-    assert "Nothing was kept: --checkpoint FILE would" in job.err
+    assert "Nothing was saved; --checkpoint FILE would" in job.err

@@ -75,7 +75,7 @@ def test_several_classes(run, rows, tmp_path):
     done, model = trained(run, path, tmp_path, "--json")
     assert model.classes_.tolist() == done.json["classes"] == [0, 1, 2, 3]
     text = run("evaluate", tmp_path / "model.rfd", path).out
-    assert "taken for" in text
+    assert "by true class (down)" in text
     shown = run("inspect", tmp_path / "model.rfd", "-k", 3, "--json").json
     assert set(shown["weights"]) == {"0", "1", "2", "3"}
 
@@ -123,7 +123,7 @@ def test_features_that_the_model_does_not_know_are_left_out_and_counted(run, svm
     trained(run, svm, tmp_path)
     done = run("predict", tmp_path / "model.rfd", "-", stdin=b"1 1:1 99:5\n1 1:1\n")
     lines = done.out.splitlines()
-    assert lines[1] == lines[2] and "left out 1 entries" in done.err
+    assert lines[1] == lines[2] and "dropped 1 entries" in done.err
 
 
 def test_lines_that_cannot_be_read_end_it_or_are_skipped(run, svm, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.cli._talk import as_options
+from robustfd.cli._errors import as_options
 
 
 def write_table(path, n=300, seed=0, labels=True):
@@ -84,7 +84,7 @@ def test_others_say_what_to_do_about_gaps(run, tmp_path, arguments):
     assert done.status == 1 and "is missing (--missing zero" in done.err
     assert "--drop" in done.err and "--on-error skip" in done.err
     done = run(arguments[0], table, *arguments[1:], "--missing", "nan", "-o", tmp_path / "m.rfd")
-    assert done.status == 2 and "--missing nan is for the learner newton" in done.err
+    assert done.status == 2 and "--missing nan needs the learner newton" in done.err
 
 
 def test_compare_takes_gaps_too(run, tmp_path):
@@ -128,9 +128,9 @@ def test_losses_that_make_no_sense_are_refused(run, svm, tmp_path, more, said):
 @pytest.mark.parametrize(
     "said, spelt",
     [
-        ("missing='zero' takes it for 0, drop=['a b'] leaves", "--missing zero takes it for 0, --drop a b leaves"),
+        ("missing='zero' reads it as 0, drop=['a b'] ignores", "--missing zero reads it as 0, --drop a b ignores"),
         ("hash_bits must be at most 30, got 40.", "--hash-bits must be at most 30, got 40."),
-        ("n_features=12 are wanted.", "--features 12 are wanted."),
+        ("expected n_features=12.", "expected --features 12."),
         (
             "Leave it out (drop=, or columns= for those to keep).",
             "Leave it out (--drop, or --columns for those to keep).",

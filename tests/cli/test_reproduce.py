@@ -87,7 +87,7 @@ def test_a_whole_run_and_its_report(tmp_path):
     assert code == 0
     mine = len(list((tmp_path / "cells" / "error").iterdir()))
     damaged = kept[0].parent.name == "error"
-    assert f"{mine} cells ({mine - damaged} of them from before)" in err
+    assert f"{mine} cells ({mine - damaged} of them from earlier runs)" in err
 
 
 def test_the_data_sets_that_are_not_at_hand(tmp_path):
@@ -126,7 +126,7 @@ def test_a_killed_run_continues(tmp_path):
     assert len(list(cells.glob("*.json"))) == before
     code, _, err = call(*command[:-1], "0")
     assert code == 0
-    assert f"({before} of them from before)" in err
+    assert f"({before} of them from earlier runs)" in err
 
 
 @pytest.mark.parametrize("package, extra", [("typer", "robustfd[cli]"), ("matplotlib", "robustfd[reproduce]")])

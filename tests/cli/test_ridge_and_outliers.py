@@ -33,7 +33,7 @@ def test_ridge_writes_the_weights_by_name(run, tmp_path):
 def test_ridge_needs_labels_that_are_numbers(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,red\n2,blue\n")
     done = run("ridge", tmp_path / "t.csv")
-    assert done.status == 2 and "are no numbers" in done.err
+    assert done.status == 2 and "needs numbers as labels" in done.err
     (tmp_path / "t.csv").write_text("a,b\n1,2\n2,3\n")
     done = run("ridge", tmp_path / "t.csv")
     assert done.status == 2 and "--target" in done.err

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import robustfd
 from robustfd import SketchedPCA
-from robustfd.cli.sketch import METHODS
+from robustfd.cli._sketches import METHODS
 
 
 def same(one, two):
@@ -123,7 +123,7 @@ def test_a_header_of_numbers_is_said_and_can_be_overruled(run, tmp_path):
     path.write_text("0,1,2,3,y\n" + "".join(f"{k / 7},{k},{-k},{k % 3},{k % 2}\n" for k in range(5)))
     seen = run("sketch", path, "-o", output, "--json")
     assert (seen.json["rows"], seen.json["features"]) == (5, 5)
-    assert "the first line is taken for names of columns (--no-header" in seen.err
+    assert "the first line is read as column names. Use --no-header" in seen.err
     told = run("sketch", path, "-o", output, "--json", "--no-header", "--hash-bits", 3)
     assert (told.json["rows"], told.json["features"]) == (6, 12)
     assert "first line" not in told.err
@@ -158,10 +158,10 @@ def test_a_window_of_time(run, timed, rows, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--time", "when"], "add --window"),
-        (["--window", 40, "--method", "fd"], "leave out --method"),
-        (["--window", 40, "--decay", 0.5], "leave out --method and --decay"),
-        (["--window", 40, "--time", "when", "--target", "f1"], "cannot be given together"),
+        (["--time", "when"], "--time when needs --window"),
+        (["--window", 40, "--method", "fd"], "cannot be combined with --method or --decay"),
+        (["--window", 40, "--decay", 0.5], "cannot be combined with --method or --decay"),
+        (["--window", 40, "--time", "when", "--target", "f1"], "cannot be combined"),
         (["--window", -1], "window must be in"),
         (["--window", 40, "--time", "f1"], "times goes backwards"),
     ],
@@ -187,4 +187,4 @@ def test_files_of_estimators_are_read_as_their_sketches(run, svm, rows, tmp_path
     scores = np.loadtxt(tmp_path / "pc.csv", delimiter=",", skiprows=1)[:, -2:]
     np.testing.assert_allclose(scores, whole.transform(X)[:, :2], atol=1e-8)
     done = run("inspect", tmp_path / "both.rfd")
-    assert done.status == 2 and "holds a SketchedPCA; a file that `robustfd train` wrote is needed" in done.err
+    assert done.status == 2 and "holds a SketchedPCA. Give a file that `robustfd train` wrote" in done.err

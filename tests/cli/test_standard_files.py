@@ -55,12 +55,12 @@ def test_a_checkpoint_that_is_a_link_to_nothing_yet(warm, tmp_path):
     assert warm.run(tmp_path, *command, "-o", "model", *kept).status == 1
     assert link.is_symlink() and [each.name for each in folder.iterdir()] == ["kept"]
     done = warm.run(tmp_path, *command, "-o", "model", *kept, "--on-error", "skip")
-    assert done.status == 0 and "Going on from row" in done.err
+    assert done.status == 0 and "Continuing from row" in done.err
     assert link.is_symlink() and list(folder.iterdir()) == []
     assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.parametrize("target, words", [("kept", "leads back to itself"), ("nowhere/kept", "There is no directory")])
+@pytest.mark.parametrize("target, words", [("kept", "link to itself"), ("nowhere/kept", "There is no directory")])
 def test_a_checkpoint_that_is_a_link_to_nowhere(run, svm, tmp_path, target, words):
     (tmp_path / "kept").symlink_to(tmp_path / target)
     for option in ("--checkpoint", "-o"):

@@ -32,7 +32,7 @@ def test_training_from_libsvm_text_imports_nothing_heavy(svm, tmp_path):
 
 AFTER = """
 import sys
-from robustfd.cli._light import import_scikit_learn
+from robustfd.cli._fast_import import import_scikit_learn
 import_scikit_learn()
 assert "pandas" not in sys.modules
 import numpy as np, scipy.stats, pandas

@@ -5,6 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
+from robustfd.cli._learners import LearnerOptions
+from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
+from robustfd.cli._training import Trainer
 from tests.cli.text import libsvm_text
 
 
@@ -40,10 +43,10 @@ def test_going_on_with_a_table_keeps_its_columns_and_what_was_said(run, tmp_path
 @pytest.mark.parametrize(
     "more, said",
     [
-        (("--task", "regression"), "--task regression is not what"),
-        (("--learner", "rfdson"), "--learner rfdson is not what"),
-        (("-m", "5"), "-m 5 is not what"),
-        (("--classes", "1,2"), "--classes 1,2 is not what"),
+        (("--task", "regression"), "--task regression does not match"),
+        (("--learner", "rfdson"), "--learner rfdson does not match"),
+        (("-m", "5"), "-m 5 does not match"),
+        (("--classes", "1,2"), "--classes 1,2 does not match"),
         (("--features", "20"), "--features and --from"),
     ],
 )
@@ -57,7 +60,7 @@ def test_files_that_a_model_cannot_go_on_with_are_refused(run, halves, tmp_path)
     assert run("train", halves / "a.svm", "-o", halves / "one.rfd").status == 0
     (tmp_path / "other.svm").write_text("1 1:1\n3 1:2\n")
     done = run("train", tmp_path / "other.svm", "--from", halves / "one.rfd", "-o", tmp_path / "two.rfd")
-    assert done.status == 1 and "a label 3" in done.err and "knows the classes -1, 1" in done.err
+    assert done.status == 1 and "a label 3" in done.err and "not one of the classes -1, 1" in done.err
     (tmp_path / "other.csv").write_text("a,y\n1,1\n2,-1\n")
     done = run("train", tmp_path / "other.csv", "--from", halves / "one.rfd", "-o", tmp_path / "two.rfd")
     assert done.status == 1 and "layout" in done.err
@@ -83,3 +86,55 @@ def test_rows_held_out_are_in_no_checkpoint(run, svm, tmp_path):
     more = ("--holdout", "0.25", "--checkpoint", tmp_path / "c")
     done = run("train", svm, *more, "-o", tmp_path / "m.rfd")
     assert done.status == 2 and "--holdout and --checkpoint" in done.err
+
+
+class Recorder:
+    """An observer that records what a trainer reports."""
+
+    def __init__(self):
+        self.events, self.models = [], set()
+
+    def resumed(self, model):
+        self.events.append(("resumed", model.n_samples_seen_))
+
+    def task_decided(self, task, classes):
+        self.events.append((task, None if classes is None else classes.tolist()))
+
+    def figures(self, model):
+        return {}
+
+    def block_learned(self, model, console):
+        self.models.add(id(model))
+        self.events.append(("learned", model.n_samples_seen_))
+
+    def finished(self, model):
+        self.models.add(id(model))
+        self.events.append(("finished", model.n_samples_seen_))
+
+
+def test_the_learner_loop_prints_nothing_and_reports_to_its_observer(svm, tmp_path, capfd):
+    recorder = Recorder()
+    trainer = Trainer([str(svm)], LearnerOptions(), InputOptions())
+    model = trainer.train(tmp_path / "m.rfd", CheckpointOptions(), ConsoleOptions(), recorder)
+    assert recorder.events == [("classification", [-1, 1]), ("learned", 400), ("finished", 400)]
+    assert recorder.models == {id(model)}  # there is one model, and one owner of it
+    assert capfd.readouterr() == ("", "")
+    again = Recorder()
+    Trainer([str(svm)], LearnerOptions(), InputOptions(), start=tmp_path / "m.rfd").train(
+        tmp_path / "n.rfd", CheckpointOptions(), ConsoleOptions(), again
+    )
+    assert again.events == [("resumed", 400), ("learned", 800), ("finished", 800)]
+
+
+@pytest.mark.parametrize("task", ["auto", "classification"])
+def test_too_many_labels_are_numbers_or_an_error(run, tmp_path, task):
+    (tmp_path / "numbers.svm").write_text("".join(f"{k} 1:{k % 7}\n" for k in range(1500)))
+    done = run("train", tmp_path / "numbers.svm", "--task", task, "-o", tmp_path / "m.rfd")
+    if task == "auto":
+        assert done.status == 0 and "regression: labels are numbers" in done.err
+    else:
+        assert done.status == 2 and "more than 1000 different labels" in done.err
+    (tmp_path / "text.jsonl").write_text("".join(f'{{"y": "t{k}", "x": {k % 7}}}\n' for k in range(1500)))
+    done = run("train", tmp_path / "text.jsonl", "--task", task, "-o", tmp_path / "t.rfd")
+    said = "A regression needs numbers as labels" if task == "auto" else "more than 1000 different labels"
+    assert done.status == 2 and said in done.err

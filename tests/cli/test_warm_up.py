@@ -83,7 +83,7 @@ def test_nothing_is_compiled_afterwards(tmp_path):
 
 
 def test_what_cannot_be_kept_is_said_with_what_to_set(run, monkeypatch):
-    monkeypatch.setattr(warm_up, "uses", lambda folder: iter(()))
+    monkeypatch.setattr(warm_up, "workloads", lambda folder: iter(()))
     monkeypatch.setattr(_compile._watch, "reason", "no locator available")
     done = run("warm-up", "--json")
     assert done.status == 1

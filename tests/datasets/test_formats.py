@@ -118,7 +118,7 @@ def test_damaged_copy_is_an_error(put, suffix, change):
         (b"<html>not found</html>\n", "is not what it should be"),
         (b"", "is not what it should be|should have 12 x 9"),
         (b"+1 1:1 2:2\n", "should have 12 x 9 values and 12 labels; found 1 x 9 and 1"),
-        (b"+1 1:1 10:2\n", "is not what it should be: real-sim, line 1: there is an index beyond the last"),
+        (b"+1 1:1 10:2\n", "is not what it should be: real-sim, line 1: there is an index above the last"),
         (b"+3 1:1\n", "There is a label 3; those published are -1, 1"),
     ],
 )

@@ -83,16 +83,16 @@ def test_columns_by_name_and_number_in_the_order_asked_for(put):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"target": "z"}, "'z' is no column; there are 'a', 'b', 'c'"),
-    ({"target": 3}, "3 is no column"),
-    ({"columns": ["a", "z"]}, "'z' is no column"),
-    ({"columns": [True]}, "True is no column"),
+    ({"target": "z"}, "'z' is not a column; there are 'a', 'b', 'c'"),
+    ({"target": 3}, "3 is not a column"),
+    ({"columns": ["a", "z"]}, "'z' is not a column"),
+    ({"columns": [True]}, "True is not a column"),
     ({"columns": ["a"], "target": "a"}, "has the target in it"),
     ({"columns": []}, "no column of features"),
     ({"columns": ["a", 0]}, "two columns 'a'"),
     ({"delimiter": "::"}, "delimiter must be"),
     ({"categories": "onehot", "hash_bits": 3}, "give one of them only"),
-    ({"n_features": 4}, "There are 3 features, and n_features=4 are wanted"),
+    ({"n_features": 4}, "There are 3 features, expected n_features=4"),
 ])  # fmt: skip
 def test_arguments_that_make_no_sense(put, options, message):
     with pytest.raises(ValueError, match=message):
@@ -169,7 +169,7 @@ def long_head(tmp_path_factory):
     ("1,x,0\n1,x,0,5\n", 200_003, "4 fields instead of 3"),
     ("1,x,0\nabc,x,0\n", 200_003, "the column 'a' should be a number: 'abc,x,0'"),
     ('1,"two\nlines",0\nabc,x,0\n', 200_004, "the column 'a' should be a number"),
-    (",x,0\n", 200_002, "the column 'a' is missing (missing='zero' takes it for 0, drop=['a'] leaves"),
+    (",x,0\n", 200_002, "the column 'a' is missing (missing='zero' reads it as 0, drop=['a'] ignores"),
     ("nan,x,0\n", 200_002, "the column 'a' is missing"),
     ("1e999,x,0\n", 200_002, "the column 'a' is not finite"),
     ("1,x,\n", 200_002, "the target, column 'y', is missing"),
@@ -269,7 +269,7 @@ def test_a_layout_finds_columns_by_name(put):
     stream = open_stream(put(SMALL), target="y", categories="onehot", missing="zero")
     layout = json.loads(json.dumps(stream.layout))
     other = put("job,more,age\nd,5,7\nnew,5,8\n", "other.csv")
-    with pytest.raises(StreamError, match="line 3: the column 'job' has a value that is new"):
+    with pytest.raises(StreamError, match="line 3: the column 'job' has a new value"):
         read(other, layout=layout)
     dropping = open_stream(other, layout=layout, unseen="drop")
     x, y = rows_of(dropping)
@@ -279,7 +279,7 @@ def test_a_layout_finds_columns_by_name(put):
     assert dropping.layout == layout
     with pytest.raises(StreamError, match="has no column 'age'; its columns are 'job', 'x'"):
         open_stream(put("job,x\nd,1\n", "third.csv"), layout=layout)
-    with pytest.raises(ValueError, match="columns=.* and a layout"):
+    with pytest.raises(ValueError, match="columns=.* cannot be combined with a layout"):
         open_stream(other, layout=layout, columns=["age"])
 
 
@@ -310,9 +310,9 @@ def test_cut_short(put):
     rng = np.random.default_rng(0)
     text = "a,b\n" + "".join(f"{x},{y}\n" for x, y in rng.standard_normal((2000, 2)))
     path = put(gzip.compress(text.encode())[:-100], "rows.csv.gz")
-    with pytest.raises(StreamError, match="rows.csv.gz is damaged or cut short"):
+    with pytest.raises(StreamError, match="rows.csv.gz is damaged or truncated"):
         read(path)
-    with pytest.raises(StreamError, match="rows.csv.gz is damaged or cut short"):
+    with pytest.raises(StreamError, match="rows.csv.gz is damaged or truncated"):
         read(put(gzip.compress(text.encode())[:15], "rows.csv.gz"))
 
 
@@ -331,7 +331,7 @@ def test_a_header_of_numbers_is_told_by_the_columns_below(put, text, header):
     path = put(text)
     stream = open_stream(path, hash_bits=3, missing="zero")
     assert rows_of(stream)[0].shape[0] == len(text.splitlines()) - header
-    assert f"{path}: the first line is taken for {'names' if header else 'a row'}" in stream.remarks[0]
+    assert f"{path}: the first line is read as {'column names' if header else 'a row'}" in stream.remarks[0]
 
 
 @pytest.mark.parametrize("header", [True, False])

@@ -196,7 +196,7 @@ SMALL = pd.DataFrame({"n": [1.0, 2.0], "t": ["u", "v"], "d": pd.to_datetime(["20
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"new": [1, 2]}, "a column that was not there at first, 'new'; there were 'd', 'n', 't'"),
+    ({"new": [1, 2]}, "an unexpected column 'new'; expected are 'd', 'n', 't'"),
     ({"n": ["x", "y"]}, "the column 'n' is now a text .*; it was a number"),
     ({"t": [1, 2]}, "the column 't' is now a number .*; it was a text"),
     ({"d": [1, 2]}, "the column 'd' is now a number .*; it was a date"),
@@ -240,7 +240,7 @@ def test_missing_numbers_can_be_refused():
     frame = pd.DataFrame({"n": [1.0, None]})
     encoder = TableEncoder(TableEncoder.learn(frame).layout, missing="error")
     with pytest.raises(
-        StreamError, match=r"row 1 .*'n' is missing \(missing='zero' takes it for 0, drop=\['n'\] leaves"
+        StreamError, match=r"row 1 .*'n' is missing \(missing='zero' reads it as 0, drop=\['n'\] ignores"
     ):
         encoder.encode(frame)
 

@@ -153,7 +153,7 @@ def test_weights_and_tags_stay_with_their_rows(tmp_path):
 
 
 @pytest.mark.parametrize("wrong, message", [
-    (["a"], "two names"), (["abc"], "two names"), (["a:"], "no column 'a'"), ([":abc"], "two names"),
+    (["a"], "must be pairs"), (["abc"], "must be pairs"), (["a:"], "no column 'a'"), ([":abc"], "must be pairs"),
     (["nothing:x"], "no column 'nothing'"),
 ])  # fmt: skip
 def test_bad_pairs(table, wrong, message):

@@ -213,9 +213,9 @@ def test_numbers_as_names_have_their_last_bits_as_column(put):
 
 
 @pytest.mark.parametrize("text, line, reason", [
-    ("1 1:2\nx 1:2\n", 2, "begin with a label"),
+    ("1 1:2\nx 1:2\n", 2, "start with a label"),
     ("1 1:2\n\n# c\n1 a:2\n", 4, "whole number as index; names of features"),
-    ("1 1:2\n1 0:2\n", 2, "there is an index 0"), ("1 1:2\n1 9:2\n", 2, r"beyond the last feature \(8 features\)"),
+    ("1 1:2\n1 0:2\n", 2, "there is an index 0"), ("1 1:2\n1 9:2\n", 2, r"above the last feature \(8 features\)"),
     ("1 1:x\n", 1, "value of a feature should be a number"), ("1 1:2\n1 1:\n", 2, "should be a number"),
     ("1 1:1e999\n", 1, "not finite"), ("1e999 1:1\n", 1, "not finite"), ("1 1:nan\n", 1, "should be a number"),
     ("1 5000000000:1\n", 1, r"above 2\^31"), ("1 1:2:3\n", 1, "should be a number"),
@@ -265,7 +265,7 @@ def test_cut_short(put, compress):
     text = "".join(f"1 1:{x}\n" for x in rng.standard_normal(5000))
     for name in ("rows.svm", "rows.gz"):
         path = put(compress(text.encode())[:-50], name)
-        with pytest.raises(StreamError, match=f"{name} is damaged or cut short"):
+        with pytest.raises(StreamError, match=f"{name} is damaged or truncated"):
             read(path, n_features=1)
 
 
@@ -313,7 +313,7 @@ def test_open_files_stay_open(put):
         assert rows_of(stream)[0].shape == (3000, 9)
         del stream
         assert not file.closed
-    with open(put(TEXT)) as file, pytest.raises(TypeError, match="open it in binary"):
+    with open(put(TEXT)) as file, pytest.raises(TypeError, match="Open it in binary"):
         open_stream(file)
 
 

@@ -56,7 +56,7 @@ def test_lists_can_be_read_again_and_generators_not():
     with pytest.raises(ValueError, match="can be read only once"):
         once.survey()
     rows_of(once)
-    with pytest.raises(StreamError, match="no rows, or they were read before"):
+    with pytest.raises(StreamError, match="no rows, or they have already been read"):
         rows_of(once)
 
 
@@ -96,9 +96,9 @@ def test_a_position_in_the_middle_of_a_block():
 
 
 @pytest.mark.parametrize("source, message", [
-    ([], "The iterable has no rows"), ([X, X[:, 1:]], r"Block 1 \(from 0\) has 3 columns, and should have 4"),
+    ([], "The iterable has no rows"), ([X, X[:, 1:]], r"Block 1 \(from 0\) has 3 columns, expected 4"),
     ([X[0]], "of shape"), ([np.array([["a"]])], "<U1"), ([(X, Y[1:])], r"30 rows, and labels of the shape \(29,\)"),
-    ([[[1, 2], [3]]], "no array of rows"), ([pd.DataFrame({"a": ["x"]})], "TableEncoder"), ([(X, Y), X], "have labels"),
+    ([[[1, 2], [3]]], "not an array"), ([pd.DataFrame({"a": ["x"]})], "TableEncoder"), ([(X, Y), X], "have labels"),
     ([None], "of shape"),
 ])  # fmt: skip
 def test_what_is_no_block(source, message):
@@ -111,7 +111,7 @@ def test_what_is_no_source():
         open_stream(3)
     with pytest.raises(ValueError, match="hash_bits=3 is for rows as dicts"):
         open_stream([X], hash_bits=3)
-    with pytest.raises(ValueError, match="target='y' means nothing for python"):
+    with pytest.raises(ValueError, match="target='y' does not apply to python"):
         open_stream([X], target="y")
 
 
@@ -158,14 +158,14 @@ def test_layouts():
     layout = open_stream([X]).layout
     assert layout == {"kind": "python", "n_features": 4}
     same(read([X], layout=layout), (X, None))
-    with pytest.raises(StreamError, match="has 3 columns, and should have 4"):
+    with pytest.raises(StreamError, match="has 3 columns, expected 4"):
         read([X[:, :3]], layout=layout)
     with pytest.raises(StreamError, match="is for blocks, and these are rows as dicts"):
         open_stream(ROWS, layout=layout)
     with pytest.raises(ValueError, match="is for rows as dicts, and these are blocks"):
         open_stream([X], layout={"kind": "python", "hash_bits": 3})
     for wrong in ({"kind": "table"}, {"kind": "python"}, {"kind": "python", "n_features": True}):
-        with pytest.raises(StreamError, match="no layout"):
+        with pytest.raises(StreamError, match="not a layout"):
             open_stream([X], layout=wrong)
 
 

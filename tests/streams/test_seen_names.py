@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from robustfd import load
-from robustfd.cli._models import load_model
-from robustfd.streams import StreamError, _seen_names, namer, open_stream
-from robustfd.streams._names import names_in, signer, with_names, without_names
-from robustfd.streams._seen_names import SeenNames
+from robustfd.cli._models import load_file
+from robustfd.streams import StreamError, namer, open_stream, seen_names
+from robustfd.streams.feature_names import names_in, signer, with_names, without_names
+from robustfd.streams.seen_names import SeenNames
 
 
 def read(path, **options):
@@ -60,8 +60,8 @@ def test_tables(tmp_path):
 
 
 def test_long_text_is_sampled_and_there_are_not_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(_seen_names, "WHOLE", 1000)
-    monkeypatch.setattr(_seen_names, "SAMPLE", 200)
+    monkeypatch.setattr(seen_names, "WHOLE", 1000)
+    monkeypatch.setattr(seen_names, "SAMPLE", 200)
     path = tmp_path / "rows.vw"
     path.write_text("".join(f"1 |w usual rare{i}\n" for i in range(2000)))
     stream = open_stream(path, hash_bits=18, block_bytes=4000)
@@ -69,7 +69,7 @@ def test_long_text_is_sampled_and_there_are_not_too_many(tmp_path, monkeypatch):
     list(stream)
     found = {each.name for each in stream.seen_names.names.values()}
     assert "w^usual" in found and 50 < len(found) < 1000
-    monkeypatch.setattr(_seen_names, "MOST_NAMES", 30)
+    monkeypatch.setattr(seen_names, "MOST_NAMES", 30)
     stream.seen_names = SeenNames()
     list(stream)
     assert len(stream.seen_names.names) == 30
@@ -82,7 +82,7 @@ def test_names_may_come_from_anybody(names):
     layout = {"kind": "vw", "hash_bits": 18, "names": names}
     if names == []:
         layout["names"] = ["x"]
-    with pytest.raises(StreamError, match="no names of features"):
+    with pytest.raises(StreamError, match="not names of features"):
         namer(layout)
 
 
@@ -107,7 +107,7 @@ def test_inspect_shows_them_with_the_sign_that_they_have(tmp_path):
     more = tmp_path / "more.vw"
     more.write_text("1 |w word1 new\n-1 |w word20 other\n")
     robustfd("train", more, "--from", tmp_path / "m.rfd", "-o", tmp_path / "m2.rfd")
-    names = {each.name for each in names_in(load_model(tmp_path / "m2.rfd")[1]).values()}
+    names = {each.name for each in names_in(load_file(tmp_path / "m2.rfd").layout).values()}
     assert {"w^new", "w^other", "w^word20", "w^word39"} <= names
 
 
@@ -116,7 +116,7 @@ def test_merged_sketches_have_the_names_of_both(tmp_path):
         (tmp_path / f"{name}.vw").write_text(f"1 |w {word} both\n-1 |w both\n")
         robustfd("sketch", tmp_path / f"{name}.vw", "--hash-bits", 10, "-o", tmp_path / f"{name}.rfd")
     robustfd("merge", tmp_path / "a.rfd", tmp_path / "b.rfd", "-o", tmp_path / "ab.rfd")
-    _, layout = load_model(tmp_path / "ab.rfd")
+    layout = load_file(tmp_path / "ab.rfd").layout
     assert {each.name for each in names_in(layout).values()} == {"w^one", "w^two", "w^both"}
     assert without_names(layout) == {"kind": "vw", "hash_bits": 10}
     assert load(tmp_path / "ab.rfd").n_samples_seen_ == 4

@@ -185,7 +185,7 @@ def test_layouts_that_are_none(put, change):
 
 
 def test_a_layout_that_is_no_object(put):
-    with pytest.raises(StreamError, match="is no layout"):
+    with pytest.raises(StreamError, match="is not a layout"):
         open_stream(put({"a": [1.0]}), layout=[1])
 
 

@@ -205,13 +205,13 @@ def test_tags(put):
 
 
 @pytest.mark.parametrize("line, reason", [
-    ("1 1:2", r"no \| in front"), ("one | 1", "in front of"), ("1 2 0 4 | 1", "in front of"),
+    ("1 1:2", r"no \| before"), ("one | 1", "before"), ("1 2 0 4 | 1", "before"),
     ("1 -2 | 1", "importance"),
-    ("1 1 0.5 | 1", "can only be 0"), ("1 | a", "number without a namespace"), ("1 |a 1", "without a namespace"),
-    ("1 | 0", "there is a feature 0"), ("1 | 9", r"beyond the last feature \(8 features\)"), ("1 | 1:x", "a number"),
+    ("1 1 0.5 | 1", "must be 0"), ("1 | a", "number without a namespace"), ("1 |a 1", "without a namespace"),
+    ("1 | 0", "there is a feature 0"), ("1 | 9", r"above the last feature \(8 features\)"), ("1 | 1:x", "a number"),
     ("1 | 1:", "a number"), ("1 |:2 1", "name of a namespace"), ("1 |a:x 1", "a number"), ("1 | 1:1e999", "finite"),
-    ("1e999 | 1", "finite"), ("1 | 5000000000", r"above 2\^31"), ("nan | 1", "in front of"), ("1 inf | 1", "in front"),
-    ("1:0.5 | 1", "in front of"), ("shared | 1", "in front of"),
+    ("1e999 | 1", "finite"), ("1 | 5000000000", r"above 2\^31"), ("nan | 1", "before"), ("1 inf | 1", "before"),
+    ("1:0.5 | 1", "before"), ("shared | 1", "before"),
 ])  # fmt: skip
 def test_bad_lines(put, line, reason):
     path = put(f"1 | 8\n\n{line}\n0 | 1\n")

@@ -1,4 +1,4 @@
-"""The command `robustfd`: one file a command. Needs the extra `cli`."""
+"""The command line `robustfd`, one module per command. Needs the extra `cli`."""
 
 import os
 import sys
@@ -7,26 +7,24 @@ from typing import Annotated, NoReturn
 
 __all__ = ["main", "script"]
 
-# In the order of the help, by panel.
+# Commands by panel of the help, in order.
 _COMMANDS = {
     "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
-    "The paper": ("reproduce",),
-    "The installation": ("warm-up",),
+    "Paper": ("reproduce",),
+    "Installation": ("warm-up",),
 }
-
-
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def script() -> NoReturn:
-    """Run the command line as a process of its own, and leave at once.
+    """Run the command line as a process, and exit without Python's usual cleanup.
 
-    All is written by then, and to take down what numba and LLVM have built takes a sixth of a second. Python could not
-    take down a thread that waits for standard input either.
+    All output is written by then. The cleanup of numba and LLVM takes a sixth of a second, and a thread that waits for
+    standard input would block it.
     """
     if sys.argv[1:2] == ["train"] and not any(name in os.environ for name in _THREADS):
-        # The matrices of a learner are small: threads of BLAS would wait for one another, and for the one that reads.
+        # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
         main()
@@ -58,25 +56,24 @@ def main() -> None:
         no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
-    shown = Annotated[bool, typer.Option("--version", help="Show the version.")]
-    about.__annotations__["version"] = shown
+    about.__annotations__["version"] = Annotated[bool, typer.Option("--version", help="Print the version.")]
     app.callback(epilog=EPILOG, invoke_without_command=True)(about)
-    asked = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
+    wanted = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
     for panel, names in _COMMANDS.items():
-        for name in names if not asked else asked.intersection(names):  # the others need not be made
+        for name in wanted.intersection(names) if wanted else names:  # without importing the other commands
             module = name.replace("-", "_")
             app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{module}"), module))
     try:
         app()
-    except OSError as error:  # commands speak of theirs themselves; this is the help, or the version
+    except OSError as error:  # from printing the help or the version; commands handle their own errors
         print(f"robustfd: Standard output could not be written: {error.strerror}.", file=sys.stderr)
         sys.exit(1)
 
 
 EPILOG = (
-    "Results go to standard output, everything else to standard error. Exit status: 0 done; 1 failed (data that cannot "
-    "be read, a full disk, a damaged file); 2 wrong usage; 130 or 143 stopped by a signal, after the checkpoint was "
-    "written."
+    "Results go to standard output, everything else to standard error. Exit status: 0 success; 1 failure (data that "
+    "cannot be read, a full disk, a damaged file); 2 wrong usage; 130 or 143 stopped by a signal, after saving the "
+    "checkpoint."
 )
 
 

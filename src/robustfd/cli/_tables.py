@@ -1,74 +1,59 @@
-"""Tables that are written block by block: CSV, TSV or Parquet, as the name of the file says."""
+"""Tables written block by block: CSV, TSV or Parquet, by the suffix of the file."""
 
 import contextlib
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from robustfd._container import replacing
-from robustfd.cli._talk import naming
+from robustfd.cli._errors import write_errors
+from robustfd.cli._files import open_output
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 
-
-@contextlib.contextmanager
-def writing(path: Path | None) -> Iterator[Any]:
-    """Yield a binary file that gets its name when all is written; standard output if there is no path."""
-    if path is None or str(path) == "-":
-        if sys.stdout is None:
-            raise OSError("Standard output is closed.")
-        yield sys.stdout.buffer
-        with naming("Standard output"):
-            sys.stdout.buffer.flush()
-        return
-    with replacing(path) as file:
-        yield file
-        with naming(path):
-            file.flush()
+WriteColumns = Callable[[dict[str, Any]], None]  # writes some rows, given as {column name: values}
 
 
 @contextlib.contextmanager
-def table_writer(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function that writes columns, {name: values}, of some rows; the first call says which there are."""
+def table_writer(path: Path | None) -> Iterator[WriteColumns]:
+    """Yield a function that writes rows. Its first call decides the columns."""
     suffix = ".csv" if path is None or str(path) == "-" else path.suffix
     if suffix not in SUFFIXES:
-        raise ValueError(f"{path} should end with one of {', '.join(SUFFIXES)}, which says what to write.")
-    with writing(path) as file, contextlib.ExitStack() as closing:
+        raise ValueError(f"The name of {path} must end with one of {', '.join(SUFFIXES)}, which selects the format.")
+    with open_output(path) as file, contextlib.ExitStack() as closing:
         if suffix == ".parquet":
             write = _parquet_writer(file, closing)
         else:
             write = csv_writer(file, "\t" if suffix == ".tsv" else ",")
 
-        def write_named(columns: dict[str, Any]) -> None:
-            with naming("Standard output" if path is None else path):
+        def write_columns(columns: dict[str, Any]) -> None:
+            with write_errors("Standard output" if path is None else path):
                 write(columns)
 
-        yield write_named
+        yield write_columns
 
 
-def csv_writer(file: Any, delimiter: str = ",") -> Callable[[dict[str, Any]], None]:
-    """Return a function that writes columns as text, numbers with all their digits, names first."""
-    named = False
+def csv_writer(file: Any, delimiter: str = ",") -> WriteColumns:
+    """Return a function that writes rows as CSV: a header first, numbers with all digits."""
+    has_header = False
 
     def write(columns: dict[str, Any]) -> None:
-        nonlocal named
+        nonlocal has_header
         text = io.StringIO()
         lines = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        if not named:
+        if not has_header:
             lines.writerow(columns)
-            named = True
+            has_header = True
         lines.writerows(zip(*(values.tolist() for values in columns.values())))
         file.write(text.getvalue().encode())
 
     return write
 
 
-def _parquet_writer(file: Any, closing: contextlib.ExitStack) -> Callable[[dict[str, Any]], None]:
-    """Return a function that writes columns as Parquet."""
-    from robustfd.streams._pyarrow import pa, pq
+def _parquet_writer(file: Any, closing: contextlib.ExitStack) -> WriteColumns:
+    """Return a function that writes rows as Parquet."""
+    from robustfd.streams.pyarrow_modules import pa, pq
 
     writer: Any = None
 

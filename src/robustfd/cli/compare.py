@@ -1,4 +1,4 @@
-"""`robustfd compare`: learners side by side on the user's own files."""
+"""`robustfd compare`: several learners on the user's own files."""
 
 import time
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import WRITE
-from robustfd.cli._parameters import Files, Reading, Talk, command
-from robustfd.cli.train import Task
+from robustfd.cli._command import command
+from robustfd.cli._file_use import WRITE
+from robustfd.cli._options import Classes, ConsoleOptions, Files, InputOptions, Task, TaskOption
 
 QUESTION = "Do I need tuning on my data?"
 
@@ -17,70 +17,70 @@ QUESTION = "Do I need tuning on my data?"
 def compare(
     files: Files,
     *,
-    task: Annotated[Task, typer.Option(help="By default what the labels tell.")] = Task.auto,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="All labels, with commas between them; saves the pass that finds them.", show_default=False),
-    ] = None,
-    test: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of rows that are held out.")] = 0.3,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides which rows are held out.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Every second setting only.")] = False,
+    task: TaskOption = Task.auto,
+    classes: Classes = None,
+    test: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.3,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of rows to hold out.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Try only every second setting.")] = False,
     plot: Annotated[
         Path | None,
         WRITE,
-        typer.Option(help="Draw the comparison to this file: .png, .svg, .pdf, ...", show_default=False),
+        typer.Option(metavar="FILE", help="Plot the comparison to this file.", show_default=False),
     ] = None,
-    reading: Reading,
-    talk: Talk,
+    inputs: InputOptions,
+    console: ConsoleOptions,
 ) -> None:
-    """Do I need tuning on my data? Learners with nothing to tune beside tuned ones, in one pass over FILES.
+    """Compare learners that need no tuning with tuned ones on FILES, in one pass: do I need tuning on my data?
 
     SketchedNewton and RFDSON, as `train` makes them, have nothing to tune. FD-SON, AdaGrad, gradient descent and
-    scikit-learn's SGD have one setting each, of which 5 values are tried, each a model of its own. To suit these
-    values such learners get an intercept, and features scaled by what was seen of them so far: standardised, or
-    divided by their largest size if rows are sparse. For RFDSON and for these, what is missing counts as the mean, or
-    as 0 if rows are sparse. More than two classes are learnt one against the rest. Targets of a regression are
-    standardised for all learners by the first rows. SGD cannot judge row by row and does so a few rows at a time, at
-    most 128.
+    scikit-learn's SGD have one setting each. Five values of it are tried, each with its own model. These learners get
+    an intercept and scaled features: standardised, or divided by the largest absolute value so far if rows are sparse.
+    For RFDSON and the tuned learners, a missing value counts as the mean, or as 0 if rows are sparse. More than two
+    classes are learned one against the rest. Targets of a regression are standardised for all learners by the first
+    rows. SGD predicts a few rows at a time, at most 128; all others predict row by row.
 
-    The progressive error is over all rows that are learnt, each judged before. The test error is that of the models
-    after the last row, on rows held out: a random share, at most 20,000 rows and 50 MB. Errors are shares of rows, or
-    roots of mean squares.
+    The progressive error is over all training rows, each predicted before it is learned. The test error is that of the
+    final models on held-out rows: a random share, at most 20,000 rows and 50 MB. Errors are shares of rows, or roots of
+    mean squares.
 
-    SketchedNewton is held against the setting of least progressive error. The answer is "no" if its error is at most
-    5 % above (or, for classes, within two standard errors), "a little" up to 25 %, else "yes": by progressive error and
-    by test error, and the worse one counts. That best setting is picked afterwards, which flatters it.
+    SketchedNewton is compared with the setting that has the lowest progressive error. The answer is "no" if its error
+    is at most 5 % larger (or, for classes, within two standard errors), "a little" up to 25 %, else "yes". Progressive
+    error and test error are both compared, and the worse answer counts. The best setting is chosen in hindsight, which
+    favours the tuned learners.
     """
-    from robustfd.cli._figures import drawn, require_picture, save
-    from robustfd.cli._learning import decide_task, known_classes, no_labels, open_labelled
-    from robustfd.cli._pass import Bar, report_losses
-    from robustfd.cli._talk import columns, say, tell
+    from robustfd.cli._console import log, print_result, text_table
+    from robustfd.cli._files import open_labelled, require_labels
+    from robustfd.cli._labels import decide_task, survey_labels
+    from robustfd.cli._plots import require_plot, save_figure, try_to_draw
+    from robustfd.cli._progress_bar import blocks_with_progress
     from robustfd.comparison.comparison import Comparison
     from robustfd.comparison.verdict import verdict
 
-    began = time.monotonic()
+    started = time.monotonic()
     if plot is not None:
-        require_picture(plot)
-    stream = open_labelled(files, reading)
-    labels, comparison, weighted = known_classes(stream, task, classes), None, False
-    with Bar(stream, talk) as bar:
-        for block in stream:
-            if block.y is None:
-                raise no_labels(files, stream)
-            if comparison is None:
-                chosen, labels = decide_task(task, labels if labels is not None else block.y)
-                comparison = Comparison(labels, stream.n_features, share=test, seed=seed, quick=quick)
-            comparison.add(block.X, block.y)
-            weighted = weighted or block.weight is not None
-            bar.moved(stream.position, comparison.shown)
-    report_losses(stream, talk)
+        require_plot(plot)
+    stream = open_labelled(files, inputs)
+    chosen, labels = survey_labels(stream, str(task), classes)
+    comparison: Comparison | None = None
+    weighted = False
+
+    def figures() -> dict[str, str]:
+        return {} if comparison is None else comparison.shown()
+
+    for block in blocks_with_progress(stream, console, figures):
+        require_labels(block, files, stream)
+        if comparison is None:
+            chosen, labels = decide_task(chosen, block.y if labels is None else labels)
+            comparison = Comparison(labels, stream.n_features, share=test, seed=seed, quick=quick)
+        comparison.add(block.X, block.y)
+        weighted = weighted or block.weight is not None
     if weighted:
-        say(talk, "Rows have weights, which are not used here: all rows count alike.")
+        log(console, "Weights of rows are ignored here: all rows count the same.")
     if comparison is None:
         raise ValueError("There are no rows to learn from.")
     learners = comparison.learners()
     for name, why in comparison.left_out.items():
-        say(talk, f"{name} is left out: {why}")
+        log(console, f"{name} is left out: {why}")
     counts = {"rows": stream.rows_read, "learnt": comparison.rows, "held_out": comparison.holdout.rows}
     answer = verdict(
         learners, comparison.runs[0][0].name, comparison.rows, comparison.holdout.rows, shares=labels is not None
@@ -88,20 +88,21 @@ def compare(
     result: dict[str, Any] = {
         "task": chosen, **({} if labels is None else {"classes": labels}), **counts, "features": stream.n_features,
         "error": "root of the mean square" if labels is None else "share of rows", "seed": seed,
-        "seconds": time.monotonic() - began,
+        "seconds": time.monotonic() - started,
     }  # fmt: skip
     if plot is not None:
         from robustfd.comparison.figure import draw_comparison
 
-        if drawn(lambda: save(draw_comparison(learners, result), plot), plot):
+        if try_to_draw(lambda: save_figure(draw_comparison(learners, result), plot), plot):
             result["file"] = str(plot)
     result |= {"learners": learners, "left_out": comparison.left_out, "verdict": answer}
-    tell(talk, result, *tables(learners), columns(QUESTION, [[each] for each in (answer["words"], *answer["remarks"])]))
+    remarks = text_table(QUESTION, [[each] for each in (answer["words"], *answer["remarks"])])
+    print_result(console, result, *tables(learners), remarks)
 
 
 def tables(learners: list[dict[str, Any]]) -> list[Any]:
-    """Return each learner at its best, and what its setting changes."""
-    from robustfd.cli._talk import columns
+    """Return a table of each learner at its best setting, and one of the effect of the setting."""
+    from robustfd.cli._console import text_table
 
     at_best = [
         (each["learner"], f"{each['setting']} {each['value']:g}" if each["setting"] else "nothing to tune",
@@ -118,14 +119,14 @@ def tables(learners: list[dict[str, Any]]) -> list[Any]:
                 *(error(spread[which]) for which in ("best", "default", "median", "worst")),
                 f"{sum(trial['seconds'] for trial in each['settings']):.3g}",
             ))  # fmt: skip
-    heads = ("learner", "setting", "progressive error", "test error", "µs/row", "seconds")
+    headers = ("learner", "setting", "progressive error", "test error", "µs/row", "seconds")
     more = ("learner", "setting", "tried", "best", "default", "median", "worst", "seconds")
     return [
-        columns("Each learner at its best setting", at_best, *heads, left=2),
-        columns("Progressive error over the settings that were tried", changes, *more, left=2),
+        text_table("Each learner at its best setting", at_best, *headers, left=2),
+        text_table("Progressive error over the settings that were tried", changes, *more, left=2),
     ]
 
 
 def error(value: float) -> str:
-    """Return an error as a table shows it."""
+    """Return an error as text for a table."""
     return f"{value:.4g}" if value < float("inf") else "diverged"

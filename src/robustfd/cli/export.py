@@ -1,4 +1,4 @@
-"""`robustfd export`: the numbers of a sketch or a model, for other programs."""
+"""`robustfd export`: the arrays of a sketch or a model, for other programs."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,39 +6,40 @@ from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import WRITE, refuse_overlaps
-from robustfd.cli._parameters import Talk, command
-from robustfd.cli.info import Model
+from robustfd.cli._command import command
+from robustfd.cli._file_use import WRITE, refuse_overlaps
+from robustfd.cli._options import ConsoleOptions, SavedFile
 
 To = StrEnum("To", ["npz", "csv"])
 
 
 @command
 def export(
-    file: Model,
+    file: SavedFile,
     *,
-    to: Annotated[To, typer.Option(help="numpy's .npz of all arrays, or CSV of the sketch or the weights.")] = To.npz,
+    to: Annotated[To, typer.Option(help="All arrays as .npz, or the sketch or the weights as CSV.")] = To.npz,
     output: Annotated[
         Path | None,
         WRITE,
-        typer.Option("-o", "--output", help="By default FILE with the other ending.", show_default=False),
+        typer.Option("-o", "--output", help="Output file. Default: FILE with the new suffix.", show_default=False),
     ] = None,
-    talk: Talk,
+    console: ConsoleOptions,
 ) -> None:
-    """Write what is in FILE as arrays: B, alpha, singular values, mean; or weights, intercept and classes."""
+    """Write the arrays in FILE: B, alpha, singular values and mean, or weights, intercept and classes."""
     import numpy as np
 
-    from robustfd.cli._models import column_names, load_model, require_folder
-    from robustfd.cli._tables import csv_writer, writing
-    from robustfd.cli._talk import tell
+    from robustfd.cli._console import print_result
+    from robustfd.cli._files import open_output, require_writable
+    from robustfd.cli._models import column_names, load_file
+    from robustfd.cli._tables import csv_writer
 
-    model, layout = load_model(file)
+    model, layout, *_ = load_file(file)
     output = output or file.with_suffix(f".{to}")
-    refuse_overlaps([file], {"--output": output})  # it may be the default
-    require_folder(output)
+    refuse_overlaps([file], {"--output": output})  # again, because it may be the default
+    require_writable(output)
     arrays = arrays_of(model)
     if to == To.npz:
-        with writing(output) as stream:
+        with open_output(output) as stream:
             np.savez(stream, **arrays)
     else:
         main, lead = ("sketch", []) if "sketch" in arrays else ("coef", ["intercept"])
@@ -46,10 +47,10 @@ def export(
         rows = np.atleast_2d(arrays[main])
         if lead:
             rows = np.hstack([np.atleast_1d(arrays["intercept"])[:, None], rows])
-        heads = lead + [name(column) for column in range(rows.shape[1] - len(lead))]
-        with writing(output) as stream:
-            csv_writer(stream)(dict(zip(heads, rows.T)))
-    tell(talk, {"file": str(output)} | {name: list(value.shape) for name, value in arrays.items()})
+        headers = lead + [name(column) for column in range(rows.shape[1] - len(lead))]
+        with open_output(output) as stream:
+            csv_writer(stream)(dict(zip(headers, rows.T)))
+    print_result(console, {"file": str(output)} | {name: list(value.shape) for name, value in arrays.items()})
 
 
 def arrays_of(model: Any) -> dict[str, Any]:
@@ -59,7 +60,6 @@ def arrays_of(model: Any) -> dict[str, Any]:
     from robustfd.cli._models import is_sketch, sketch_of
 
     model = model if hasattr(model, "coef_") else sketch_of(model)
-
     names = ("sketch", "alpha", "singular_values", "error_bound", "squared_norm", "mean")
     if not is_sketch(model):
         names = ("coef", "intercept", "offset", "classes", "weights", "alpha")

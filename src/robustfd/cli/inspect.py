@@ -1,56 +1,57 @@
-"""`robustfd inspect`: the features of a model by name, those that matter most first."""
+"""`robustfd inspect`: the features of a model by name, the most important first."""
 
 from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._parameters import Talk, command
-from robustfd.cli.predict import Model
+from robustfd.cli._command import command
+from robustfd.cli._options import ConsoleOptions, ModelFile
 
 
 @command
 def inspect(
-    model: Model,
+    model: ModelFile,
     *,
-    top: Annotated[int, typer.Option("-k", "--top", min=1, help="How many features of each class.")] = 20,
-    talk: Talk,
+    top: Annotated[int, typer.Option("-k", "--top", min=1, help="Number of features per class.")] = 20,
+    console: ConsoleOptions,
 ) -> None:
-    """Show the features that matter most to MODEL, its rows and errors so far, and the spectrum of its sketch.
+    """Show the most important features of MODEL, its progressive errors, and the spectrum of its sketch.
 
-    The effect of a feature is what it usually adds to a prediction: its weight times its usual size, less its mean if
-    it is seldom 0, and the share of rows where it is not 0. Features of RFDSON are ranked by weight.
+    The effect of a feature is its typical contribution to a prediction: its weight times its typical size. The mean is
+    subtracted from features that are rarely 0, and the effect of others is scaled by the share of rows where they are
+    not 0. Features of RFDSON are ranked by weight.
     """
     import numpy as np
 
-    from robustfd.cli._learning import about_learner
-    from robustfd.cli._models import column_names, load_model
-    from robustfd.cli._talk import columns, tell
-    from robustfd.streams._names import signer
+    from robustfd.cli._console import print_result, text_table
+    from robustfd.cli._learners import learner_summary
+    from robustfd.cli._models import column_names, load_file
+    from robustfd.streams.feature_names import signer
 
-    learner, layout = load_model(model, "learner")
-    result, tables, name = about_learner(learner), [], column_names(learner, layout)
-    sign = signer(layout or {})  # a feature of the sign -1 has weight and effect turned round
+    learner, layout, *_ = load_file(model, "learner")
+    result, tables = learner_summary(learner), []
     result |= {"weights": {}, "spectrum": {}}
     effects = by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}
+    name, sign = column_names(learner, layout), signer(layout or {})
     for label, weights in by_output(learner, learner.coef_).items():
         rows = []
         for column in largest(effects.get(label, weights), top):
-            known = column < len(weights)
-            called = (
-                name(column) if known else f"{name(int(learner.missing_columns_[column - len(weights)]))} is missing"
-            )
+            # Hashing flips the sign of some features. Their weights and effects are shown for the original values.
             effect = {"effect": sign(column) * float(effects[label][column])} if effects else {}
-            weight = sign(column) * float(weights[column]) if known else None
-            rows.append({"feature": called, **effect, "weight": weight})
+            if column < len(weights):
+                feature, weight = name(column), sign(column) * float(weights[column])
+            else:
+                feature, weight = f"{name(int(learner.missing_columns_[column - len(weights)]))} is missing", None
+            rows.append({"feature": feature, **effect, "weight": weight})
         result["weights"][label] = rows
         cells = [["" if each is None else each for each in row.values()] for row in rows]
-        tables.append(columns(f"Features{of(label)}", cells, *(rows[0] if rows else ("feature",))))
+        tables.append(text_table(f"Features{of(label)}", cells, *(rows[0] if rows else ("feature",))))
     spectra = np.atleast_2d(learner.singular_values_)
     for label, values in zip(result["weights"] if len(spectra) > 1 else [""], spectra):
         result["spectrum"][label] = values.tolist()
         text = "  ".join(f"{value:.4g}" for value in values if value > 0) or "none yet"
-        tables.append(columns(f"Singular values of the sketch{of(label)}", [[text]]))
-    tell(talk, result, *tables)
+        tables.append(text_table(f"Singular values of the sketch{of(label)}", [[text]]))
+    print_result(console, result, *tables)
 
 
 def of(label: str) -> str:
@@ -59,7 +60,7 @@ def of(label: str) -> str:
 
 
 def by_output(learner: Any, values: Any) -> dict[str, Any]:
-    """Return weights or effects of features by what they speak for: a class, or nothing if there is one output."""
+    """Return weights or effects of features by class; the class is "" for a regression."""
     import numpy as np
 
     values = np.atleast_2d(values)
@@ -70,7 +71,7 @@ def by_output(learner: Any, values: Any) -> dict[str, Any]:
 
 
 def largest(weights: Any, count: int) -> Any:
-    """Return the columns of the weights of largest size, none that are 0."""
+    """Return the columns of the weights with the largest absolute values, without zeros."""
     import numpy as np
 
     order = np.argsort(-np.abs(weights), kind="stable")[:count]

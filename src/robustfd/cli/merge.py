@@ -1,50 +1,46 @@
-"""`robustfd merge`: sketches, or models, of parts of the rows into one of all."""
+"""`robustfd merge`: sketches or models of parts of the rows, merged into one."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from robustfd.cli._guard import READ
-from robustfd.cli._parameters import Output, Talk, command
+from robustfd.cli._command import command
+from robustfd.cli._file_use import READ
+from robustfd.cli._options import ConsoleOptions, Output
 
 Parts = Annotated[
     list[Path],
     READ,
-    typer.Argument(
-        metavar="FILES...", help="Files that `robustfd sketch` wrote, or `robustfd train`.", show_default=False
-    ),
+    typer.Argument(metavar="FILES", help="Files from `robustfd sketch`, or from `robustfd train`.", show_default=False),
 ]
 
 
 @command
-def merge(parts: Parts, output: Output, *, talk: Talk) -> None:
-    """Merge sketches, or models, of parts of the rows into one of all of them; certificates of sketches add up."""
-    from robustfd.cli._learning import about_learner
-    from robustfd.cli._models import is_sketch, load_model_and_notes, require_folder, sketch_of
-    from robustfd.cli._talk import tell
-    from robustfd.cli.sketch import summary
+def merge(parts: Parts, output: Output, *, console: ConsoleOptions) -> None:
+    """Merge sketches or models of parts of the rows into one of all rows. Certified errors of sketches add up."""
+    from robustfd.cli._console import print_result
+    from robustfd.cli._files import require_writable
+    from robustfd.cli._learners import learner_summary
+    from robustfd.cli._models import is_sketch, load_file, sketch_of
+    from robustfd.cli._sketches import sketch_summary
     from robustfd.sketch.merging import merge as merged
-    from robustfd.streams._names import names_in, with_names, without_names
+    from robustfd.streams.feature_names import names_in, with_names, without_names
 
-    require_folder(output)
-    models: list[Any] = []
-    layouts: list[dict[str, Any] | None] = []
-    said: list[Any] = []  # about empty fields
-    for path in parts:
-        model, layout, notes = load_model_and_notes(path)
-        if models and type(model) is not type(models[0]):
-            raise ValueError(f"{path} holds a {type(model).__name__}, and {parts[0]} a {type(models[0]).__name__}.")
-        models.append(model)
-        layouts.append(layout)
-        said.append(notes.get("missing"))
-        if without_names(layout or {}) != without_names(layouts[0] or {}) or said[-1] != said[0]:
+    require_writable(output)
+    loaded = [load_file(path) for path in parts]
+    first = loaded[0]
+    for path, each in zip(parts, loaded):
+        if type(each.model) is not type(first.model):
+            kinds = type(each.model).__name__, type(first.model).__name__
+            raise ValueError(f"{path} holds a {kinds[0]}, and {parts[0]} a {kinds[1]}.")
+        same_columns = without_names(each.layout or {}) == without_names(first.layout or {})
+        if not same_columns or each.missing != first.missing:
             raise ValueError(f"{path} has other columns than {parts[0]}: they were read differently.")
-    result = merged(models)
-    layout = layouts[0]
-    for other in layouts[1:]:
-        layout = layout and with_names(layout, names_in(other or {}))
-    result.save(output, notes={"layout": layout} | ({} if said[0] is None else {"missing": said[0]}))
-    inner = sketch_of(result)
-    about = summary(inner) if is_sketch(inner) else about_learner(result)
-    tell(talk, about | {"files": len(models), "file": str(output)})
+    result, layout = merged([each.model for each in loaded]), first.layout
+    for each in loaded[1:]:
+        layout = layout and with_names(layout, names_in(each.layout or {}))
+    result.save(output, notes={"layout": layout} | ({} if first.missing is None else {"missing": first.missing}))
+    sketch = sketch_of(result)
+    summary = sketch_summary(sketch) if is_sketch(sketch) else learner_summary(result)
+    print_result(console, summary | {"files": len(loaded), "file": str(output)})

@@ -1,17 +1,18 @@
-"""`robustfd pca`: rows of files along the principal components that a sketch knows."""
+"""`robustfd pca`: rows of files projected onto the principal components of a sketch."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from robustfd.cli._guard import READ
-from robustfd.cli._parameters import Files, Reading, TableOutput, Talk, command
+from robustfd.cli._command import command
+from robustfd.cli._file_use import READ
+from robustfd.cli._options import ConsoleOptions, Files, InputOptions, TableOutput
 
 Sketch = Annotated[
     Path,
     READ,
-    typer.Argument(metavar="SKETCH", help="Made by `robustfd sketch --center` or SketchedPCA.", show_default=False),
+    typer.Argument(metavar="SKETCH", help="File from `robustfd sketch --center` or SketchedPCA.", show_default=False),
 ]
 
 
@@ -20,38 +21,41 @@ def pca(
     sketch: Sketch,
     files: Files,
     *,
-    components: Annotated[int, typer.Option("-k", "--components", min=1, help="How many components.")] = 10,
+    components: Annotated[int, typer.Option("-k", "--components", min=1, help="Number of components.")] = 10,
     output: TableOutput = None,
-    reading: Reading,
-    talk: Talk,
+    inputs: InputOptions,
+    console: ConsoleOptions,
 ) -> None:
-    """Write the rows of FILES as k numbers each: along the first principal components of SKETCH."""
+    """Project the rows of FILES onto the first k principal components of SKETCH, and write the k scores of each row."""
     import numpy as np
 
-    from robustfd.cli._models import load_model, open_like
-    from robustfd.cli._pass import report_losses
+    from robustfd.cli._console import log, print_result
+    from robustfd.cli._files import open_for_model, report_skipped
+    from robustfd.cli._models import load_file
     from robustfd.cli._tables import table_writer
-    from robustfd.cli._talk import say, tell
 
-    model, layout = load_model(sketch, "sketch")
-    directions, mean, variances, bound = principal(model, components)
+    model, layout, *_ = load_file(sketch, "sketch")
+    directions, mean, variances, bound = principal_components(model, components)
     if mean is None:
-        say(talk, f"{sketch} was made without --center: components go through the origin, not through the mean.")
-    stream = open_like(files, reading, model, layout)
+        log(console, f"{sketch} was made without --center: components go through the origin, not through the mean.")
+    stream = open_for_model(files, inputs, model, layout)
     shift = np.zeros(len(directions)) if mean is None else directions @ mean
     with table_writer(output) as write:
         for block in stream:
             scores = np.asarray(block.X @ directions.T) - shift
             columns: dict[str, Any] = {f"pc{k + 1}": scores[:, k] for k in range(len(directions))}
             write(columns if block.y is None else {"target": block.y, **columns})
-    report_losses(stream, talk)
+    report_skipped(stream, console)
     if output is not None:
         result = {"rows": stream.rows_read, "components": len(directions), "file": str(output)}
-        tell(talk, result | {"explained_variance": variances, "explained_variance_error_bound": bound})
+        print_result(console, result | {"explained_variance": variances, "explained_variance_error_bound": bound})
 
 
-def principal(model: Any, k: int) -> tuple[Any, Any, Any, float]:
-    """Return the first k directions, the entry of largest size positive in each, mean, variances and their bound."""
+def principal_components(model: Any, k: int) -> tuple[Any, Any, Any, float]:
+    """Return the first k directions, the mean, the explained variances and their error bound.
+
+    The sign of a direction is such that its entry of largest absolute value is positive.
+    """
     import numpy as np
 
     from robustfd.cli._models import sketch_of

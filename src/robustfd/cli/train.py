@@ -1,4 +1,4 @@
-"""`robustfd train`: a linear model of files, learnt in one pass."""
+"""`robustfd train`: a linear model from files, learned in one pass."""
 
 import time
 from enum import StrEnum
@@ -7,10 +7,20 @@ from typing import Annotated
 
 import typer
 
-from robustfd.cli._guard import READ, WRITE
-from robustfd.cli._parameters import Files, Jobs, Keeping, Output, Reading, Talk, command
+from robustfd.cli._command import command
+from robustfd.cli._file_use import READ, WRITE
+from robustfd.cli._options import (
+    CheckpointOptions,
+    Classes,
+    ConsoleOptions,
+    Files,
+    InputOptions,
+    Jobs,
+    Output,
+    Task,
+    TaskOption,
+)
 
-Task = StrEnum("Task", ["auto", "classification", "regression"])
 Learner = StrEnum("Learner", ["newton", "rfdson"])
 Loss = StrEnum("Loss", ["squared", "huber", "absolute", "quantile", "poisson"])
 
@@ -20,38 +30,39 @@ def train(
     files: Files,
     output: Output,
     *,
-    task: Annotated[Task, typer.Option(help="By default what the labels tell.")] = Task.auto,
+    task: TaskOption = Task.auto,
     learner: Annotated[
-        Learner, typer.Option(help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019.")
+        Learner,
+        typer.Option(metavar="NAME", help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."),
     ] = Learner.newton,
     sketch_size: Annotated[
         int | None,
         typer.Option(
             "-m",
             "--sketch-size",
+            metavar="ROWS",
             min=0,
-            help="Rows of the sketch, 0 for none. By default what pays.",
+            help="Rows of the sketch, 0 for none. Default: chosen during training.",
             show_default=False,
         ),
     ] = None,
     loss: Annotated[
         Loss,
-        typer.Option(help="Of regression: huber for outliers, absolute for the median, quantile, poisson for counts."),
+        typer.Option(
+            metavar="LOSS",
+            help="Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or "
+            "poisson (fits counts).",
+        ),
     ] = Loss.squared,
     quantile: Annotated[
         float | None,
-        typer.Option(metavar="LEVEL", help="Which quantile --loss quantile predicts, 0 to 1.", show_default=False),
+        typer.Option(metavar="LEVEL", help="Quantile for --loss quantile, from 0 to 1.", show_default=False),
     ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="All labels, with commas between them; saves the pass that finds them.", show_default=False),
-    ] = None,
+    classes: Classes = None,
     start: Annotated[
         Path | None,
         READ,
-        typer.Option(
-            "--from", metavar="MODEL", help="Go on with this model: its columns, classes and loss.", show_default=False
-        ),
+        typer.Option("--from", metavar="MODEL", help="Continue to train this model.", show_default=False),
     ] = None,
     holdout: Annotated[
         float | None,
@@ -59,7 +70,7 @@ def train(
             min=0.01,
             max=0.99,
             metavar="SHARE",
-            help="Share of rows to judge the model by in the end.",
+            help="Hold out this share of the rows, and test the model on them.",
             show_default=False,
         ),
     ] = None,
@@ -67,27 +78,36 @@ def train(
         Path | None,
         WRITE,
         typer.Option(
-            help="Draw progressive loss and error to this file, anew when rows have doubled.", show_default=False
+            metavar="FILE",
+            help="Plot progressive loss and error to this file; updated whenever the rows double.",
+            show_default=False,
         ),
     ] = None,
     jobs: Jobs = 1,
-    keeping: Keeping,
-    reading: Reading,
-    talk: Talk,
+    checkpoints: CheckpointOptions,
+    inputs: InputOptions,
+    console: ConsoleOptions,
 ) -> None:
-    """Learn a linear classifier or regression of FILES in one pass, with nothing to tune.
+    """Train a linear classifier or regression on FILES in one pass, without tuning.
 
-    Progressive loss and error, of rows judged before they were learnt, are printed at 1, 2, 4, ... rows.
+    Progressive loss and error, where each row is predicted before it is learned, are printed at 1, 2, 4, ... rows.
     """
-    from robustfd.cli._figures import require_picture
-    from robustfd.cli._learning import Choices
-    from robustfd.cli._talk import tell
-    from robustfd.cli._training import Training
+    from robustfd.cli._console import log, print_result
+    from robustfd.cli._learners import LearnerOptions, learner_summary
+    from robustfd.cli._plots import require_plot
+    from robustfd.cli._training import Trainer
+    from robustfd.cli._training_printer import TrainingPrinter
 
-    began = time.monotonic()
+    started = time.monotonic()
     if plot is not None:
-        require_picture(plot)
-    choices = Choices(str(task), str(learner), sketch_size, str(loss), quantile, classes)
-    training = Training(files, choices, reading, start=start, holdout=holdout, jobs=jobs, talk=talk)
-    report = training.run(output, keeping, plot)
-    tell(talk, report.result() | training.judged() | {"seconds": time.monotonic() - began, "file": str(output)})
+        require_plot(plot)
+    options = LearnerOptions(str(task), str(learner), sketch_size, str(loss), quantile, classes)
+    trainer = Trainer(files, options, inputs, start=start, holdout=holdout, jobs=jobs)
+    printer = TrainingPrinter(console, plot)
+    model = trainer.train(output, checkpoints, console, printer)
+    printer.draw(model)  # only now, because the model file is more important
+    scores = trainer.holdout_scores(model)
+    if scores.get("holdout_rows") == 0:
+        log(console, "There are too few rows to hold any out.")
+    result = learner_summary(model) | scores
+    print_result(console, result | {"seconds": time.monotonic() - started, "file": str(output)})

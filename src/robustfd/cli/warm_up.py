@@ -1,4 +1,4 @@
-"""`robustfd warm-up`: everything compiled once, beforehand."""
+"""`robustfd warm-up`: compile all inner loops in advance."""
 
 import tempfile
 import time
@@ -7,47 +7,48 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from robustfd.cli._parameters import Talk, command
+from robustfd.cli._command import command
+from robustfd.cli._options import ConsoleOptions
 
-ROWS, LONG = 150, 2100  # rows of data; of a stream for which more is compiled
-FEW, MANY = 6, 300  # columns: with few there is an exact Hessian
+ROWS, MANY_ROWS = 150, 2100  # long streams use loops of their own
+FEW, MANY = 6, 300  # columns; with few the Hessian is exact
 
 
 @command
-def warm_up(*, talk: Talk) -> None:
-    """Compile all inner loops once, so that no later use waits for it: for container images and clusters.
+def warm_up(*, console: ConsoleOptions) -> None:
+    """Compile all inner loops now, so that later calls do not wait: for container images and clusters.
 
-    What is compiled is kept on disk, in the folder that NUMBA_CACHE_DIR names or beside the package, and serves the
-    same kind of processor, numba and robustfd.
+    The compiled loops are cached on disk, in the directory NUMBA_CACHE_DIR or next to the package. The cache is valid
+    for the same type of processor and the same versions of numba and robustfd.
     """
     from robustfd import _compile
-    from robustfd.cli._talk import say, tell
+    from robustfd.cli._console import log, print_result
 
     if not _compile.JIT:
-        raise ValueError("NUMBA_DISABLE_JIT is set, so that nothing is compiled. Unset it.")
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        for name in uses(Path(place)):
-            if talk.verbose:
-                say(talk, f"{name}: {_compile.compile_seconds():.1f} s")
+        raise ValueError("NUMBA_DISABLE_JIT is set, so nothing is compiled. Unset it.")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in workloads(Path(folder)):
+            if console.verbose:
+                log(console, f"{name}: {_compile.compile_seconds():.1f} s")
     reason = _compile.why_nothing_is_kept()
-    tell(talk, {
+    print_result(console, {
         "folder": _compile.cache_folder(), "functions_compiled": _compile.compiled_functions(),
-        "seconds_of_compiling": round(_compile.compile_seconds(), 2), "seconds": round(time.monotonic() - began, 2),
+        "seconds_of_compiling": round(_compile.compile_seconds(), 2), "seconds": round(time.monotonic() - started, 2),
     })  # fmt: skip
     if reason:
         raise OSError(
-            f"What was compiled could not be kept ({reason}), so that every process compiles again. "
-            "Set NUMBA_CACHE_DIR to a folder that can be written to."
+            f"The compiled loops could not be cached ({reason}), so every process compiles them again. "
+            "Set NUMBA_CACHE_DIR to a writable directory."
         )
 
 
-def uses(folder: Path) -> Iterator[str]:
-    """Do with tiny data whatever has loops of its own, one thing after another; yield what was done."""
-    for use in (_learners, _paper_learners, _sketches, _estimators):
+def workloads(folder: Path) -> Iterator[str]:
+    """Run everything that has compiled loops on tiny data; yield the name of each workload when it is done."""
+    for workload in (_learners, _paper_learners, _sketches, _estimators):
         for form, x in _rows().items():
-            use(x)
-            yield f"{use.__name__[1:]}, {form}"
+            workload(x)
+            yield f"{workload.__name__[1:]}, {form}"
     _long_streams()
     yield "long streams"
     _single_rows()
@@ -58,7 +59,7 @@ def uses(folder: Path) -> Iterator[str]:
 
 
 def _rows() -> dict[str, Any]:
-    """Return rows in the forms that people have."""
+    """Return rows in the usual forms: dense or sparse, few or many columns, float32 or float64."""
     import numpy as np
     import scipy.sparse as sp
 
@@ -139,7 +140,7 @@ def _long_streams() -> None:
 
     rng = np.random.default_rng(0)
     for columns in (80, 400):
-        x = rng.standard_normal((LONG, columns))
+        x = rng.standard_normal((MANY_ROWS, columns))
         for rows in (x, x.astype(np.float32), sp.csr_array(x * (x > 1.5))):
             RobustFrequentDirections(20).fit(rows)
             if columns == 80:
@@ -160,7 +161,7 @@ def _single_rows() -> None:
 
 
 def _write(folder: Path) -> list[str]:
-    """Write files of every kind that can be read here, and return their names."""
+    """Write a file of each format that can be read, and return their names."""
     import numpy as np
     import scipy.sparse as sp
 
@@ -192,21 +193,23 @@ def _write(folder: Path) -> list[str]:
 
 
 def _read(file: Path) -> None:
-    """Train on a file and predict, or sketch what has no labels, as commands do."""
+    """Train and predict on a file with labels, or sketch one without, as the commands do."""
     from robustfd import RobustFrequentDirections
-    from robustfd.cli._learning import Choices, known_classes, labels_of, make_learner, open_labelled
-    from robustfd.cli._parameters import Reading
+    from robustfd.cli._files import open_labelled
+    from robustfd.cli._labels import labels_for, survey_labels
+    from robustfd.cli._learners import LearnerOptions, make_learner
+    from robustfd.cli._options import InputOptions
     from robustfd.streams import open_stream
 
-    stream = open_labelled([str(file)], Reading(hash_bits=12 if file.stem == "names" else None))
+    stream = open_labelled([str(file)], InputOptions(hash_bits=12 if file.stem == "names" else None))
     for block in stream:
         if block.y is None:
             RobustFrequentDirections(5).partial_fit(block.X)
             continue
-        classes = known_classes(stream, "classification", "0,1" if file.suffix == ".parquet" else None)
+        _, classes = survey_labels(stream, "classification", "0,1" if file.suffix == ".parquet" else None)
         for name in ("newton", "rfdson"):
-            model = make_learner("classification", Choices(learner=name))
-            model.partial_fit(block.X, labels_of(model, block.y), classes=classes)
+            model = make_learner("classification", LearnerOptions(learner=name))
+            model.partial_fit(block.X, labels_for(model, block.y), classes=classes)
             model.predict(block.X)
     if file.suffix == ".svm":
         for _ in open_stream(str(file), hash_bits=12, unseen="drop", on_error="skip"):

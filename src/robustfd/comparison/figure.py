@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.experiments._figures import COLOURS
+from robustfd.experiments.colours import COLOURS
 
 # Learner, as far as its name matters: colour, marker, width of its line. Those of the paper's figures look as there.
 STYLES = {

@@ -10,7 +10,7 @@ from sklearn.utils.extmath import svd_flip
 
 from robustfd.estimators._ritz import Ritz
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._base import View, padded
+from robustfd.sketch.interface import View, padded
 from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]

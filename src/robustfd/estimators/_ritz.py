@@ -15,7 +15,7 @@ from scipy.linalg.blas import dgemm, dger
 
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._base import BLOCK
+from robustfd.sketch.interface import BLOCK
 from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]

@@ -12,10 +12,10 @@ from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online.snapshot import Parts
-from robustfd.sketch._window import RAW
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.exact_window import ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
+from robustfd.sketch.interface import RAW
 from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 

@@ -18,9 +18,8 @@ from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, ex
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
-from robustfd.sketch._base import View
-from robustfd.sketch._blocks import WindowedSums
 from robustfd.sketch.exact import ExactSecondMoment
+from robustfd.sketch.interface import View, WindowedSums
 
 Floats = NDArray[np.float64]
 SIZE = 50  # rows of the sketch, if there is one and nothing else was asked for

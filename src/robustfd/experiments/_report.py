@@ -7,8 +7,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from robustfd.experiments._figures import COLOURS, Figure, inline, key
+from robustfd.experiments._figures import Figure, inline, key
 from robustfd.experiments._findings import Row, Status, Table, Verdict
+from robustfd.experiments.colours import COLOURS
 
 MARKS: dict[Status, str] = {"holds": "✓", "differs": "≠", "fails": "✗"}
 WORDS = {"holds": "holds", "differs": "differs, with a reason", "fails": "does not hold"}

@@ -9,9 +9,10 @@ import numpy as np
 from robustfd.experiments import paper
 from robustfd.experiments._cells import Cell, Result
 from robustfd.experiments._data import Data
-from robustfd.experiments._figures import COLOURS, Figure, Panel, Style
+from robustfd.experiments._figures import Figure, Panel, Style
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
 from robustfd.experiments._methods import NAMES, ORDERS, passes, run  # noqa: F401  run is a part of this
+from robustfd.experiments.colours import COLOURS
 
 TITLE = "Accuracy"
 CLAIM = "With the best α₀ all sketched Newton methods do well, and RFD₀-SON does without one (Table 2)."

@@ -8,9 +8,10 @@ from typing import Any
 from robustfd.experiments import paper
 from robustfd.experiments._cells import Cell, Result, cell
 from robustfd.experiments._data import Data, split
-from robustfd.experiments._figures import COLOURS, Figure, Panel, Style, numbers
+from robustfd.experiments._figures import Figure, Panel, Style, numbers
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, select
 from robustfd.experiments._methods import FULL_FEATURES, NAMES, UNSKETCHED, learner, passes
+from robustfd.experiments.colours import COLOURS
 
 TITLE = "Cost of a row"
 CLAIM = "RFD-SON costs what FD-SON costs, O(md) a row, a few times ADAGRAD's O(d) (Table 3)."

@@ -6,9 +6,10 @@ from typing import Any
 
 from robustfd.experiments._cells import Cell, Result
 from robustfd.experiments._data import Data
-from robustfd.experiments._figures import COLOURS, Figure, Panel, Style
+from robustfd.experiments._figures import Figure, Panel, Style
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, power, select
 from robustfd.experiments._methods import ALPHAS, NAMES, passes, run  # noqa: F401  run is a part of this
+from robustfd.experiments.colours import COLOURS
 
 TITLE = "Online error over the pass"
 CLAIM = "Each row judged before it is learnt, RFD₀-SON keeps up with every method at its best α₀ (Figures 5 to 11)."

@@ -8,9 +8,10 @@ import numpy as np
 
 from robustfd.experiments._cells import Cell, Result
 from robustfd.experiments._data import Data
-from robustfd.experiments._figures import COLOURS, MARKERS, Figure, Panel, Style, decades
+from robustfd.experiments._figures import MARKERS, Figure, Panel, Style, decades
 from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
 from robustfd.experiments._methods import NAMES, UNSKETCHED, passes, run  # noqa: F401  run is a part of this
+from robustfd.experiments.colours import COLOURS
 
 TITLE = "How much depends on α₀"
 CLAIM = (

@@ -1,4 +1,4 @@
-"""What all streams share: blocks of rows, a position to go on from, and an account of what was skipped."""
+"""The base of all streams: blocks of rows, positions to resume from, and messages about skipped rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,28 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams._checksum import Checksum
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
-from robustfd.streams._seen_names import SeenNames
-
-BLOCK_BYTES = 1 << 20
-MOST_LABELS = 1000  # distinct ones, above which targets are taken to be numbers
-DEFAULT_BITS = 18  # for named features: as many columns as Vowpal Wabbit has
-MOST_BITS = 30
-MOST_COLUMNS = 2**31 - 1  # that indices of 32 bits can have
-EXAMPLES = 10  # of what was skipped
-
-
-class StreamError(ValueError):
-    """Rows that cannot be read: the message has the file, the line and what is wrong with it."""
+from robustfd.streams.feature_names import namer
+from robustfd.streams.limits import BLOCK_BYTES, EXAMPLES, MOST_LABELS
+from robustfd.streams.seen_names import SeenNames
 
 
 def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
-    """Return the number of a row, behind `first` others of its file, and what to say about it."""
+    """Return the number of a row in its file, where `first` rows precede the block, and the message about it."""
     return first + row, f"{name}, row {first + row} (from 0): {reason}"
 
 
 def finite_rows(x: Any, y: Any) -> Any:
-    """Return a mask of the rows, with their labels, that are finite; None if all of them are."""
+    """Return a mask of the rows whose features and labels are finite; None if all are."""
     labels = y is not None and y.dtype.kind == "f" and not np.isfinite(y).all()
     if np.isfinite(x.data if sp.issparse(x) else x).all() and not labels:
         return None
@@ -48,16 +40,16 @@ class _Pair(NamedTuple):
 
 
 class Block(_Pair):
-    """Some rows: the pair of X, an array or a CSR matrix, and y, None if rows have no labels.
+    """Some rows: the pair of X, an array or a CSR matrix, and y, an array or None if rows have no labels.
 
     Attributes
     ----------
     weight : array or None
-        How much rows count, if the source says so.
+        The weights of the rows, if the source has any.
     id : array of str or None
-        What rows are called, if the source says so and the stream was asked for it (`Stream.wants_ids`).
+        The names of the rows, if the source has any and `Stream.wants_ids` is set.
     parts : tuple of CSR matrices
-        The entries of each of the groups of features that the stream was asked for (`Stream.groups`).
+        The entries of each group of features in `Stream.groups`.
     """
 
     weight: Any
@@ -70,29 +62,29 @@ class Block(_Pair):
         return block
 
     def take(self, keep: Any) -> "Block":
-        """Return the rows of a mask or a slice."""
+        """Return the rows that a mask or a slice selects."""
         y, weight, id = (None if each is None else each[keep] for each in (self.y, self.weight, self.id))
         return Block(self.X[keep], y, weight, id, tuple(part[keep] for part in self.parts))
 
 
 def _distinct(y: Any) -> list[Any]:
-    """Return the different labels there are; NaN is none."""
+    """Return the distinct labels, without NaN."""
     found = np.unique(y)
     return found[~np.isnan(found)].tolist() if found.dtype.kind == "f" else found.tolist()
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a stream is, after whole rows."""
+    """A position in a stream, between two rows."""
 
-    file: int = 0  # which of the inputs
-    offset: int = 0  # bytes of its plain text, or rows, that were read
-    line: int = 0  # lines that were read
-    rows: int = 0  # of all inputs so far
-    stored: int = 0  # bytes of all inputs so far, as they are stored: for progress only
+    file: int = 0  # index of the input
+    offset: int = 0  # bytes of its uncompressed text, or rows, read so far
+    line: int = 0  # lines of this input read so far
+    rows: int = 0  # rows of all inputs so far
+    stored: int = 0  # stored bytes of all inputs so far, for progress bars
     skipped: int = 0  # bad rows of all inputs so far
-    dropped: int = 0  # numbers of features beyond the last, of all inputs so far
-    checksum: str = ""  # of all rows so far; empty if it is not known, as in positions of older versions
+    dropped: int = 0  # dropped entries (unknown features) of all inputs so far
+    checksum: str = ""  # of all rows so far; empty in positions of older versions
 
     def to_json(self) -> dict[str, int | str]:
         """Return a JSON object."""
@@ -100,29 +92,37 @@ class Position:
 
     @classmethod
     def from_json(cls, document: Any) -> "Position":
-        """Return the position that `to_json` wrote; raise `StreamError` if it is none."""
+        """Return the position in a JSON object; raise `StreamError` if it is invalid."""
         names = cls.__dataclass_fields__
         if not isinstance(document, dict) or any(
             name not in names or type(value) is not type(names[name].default) or (type(value) is int and value < 0)
             for name, value in document.items()
         ):
-            raise StreamError(f"{document!r:.100} is no position of a stream.")
+            raise StreamError(f"{document!r:.100} is not a position of a stream.")
         return cls(**document)
 
 
 @dataclass
 class Survey:
-    """What one pass over a stream tells: how many rows, and their labels, None if these are too many to be classes."""
+    """The result of one pass over a stream.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows.
+    labels : set or None
+        The distinct labels, or None if there are more than `limits.MOST_LABELS`.
+    """
 
     rows: int = 0
     labels: set[Any] | None = field(default_factory=set)
 
     def add(self, block: Block) -> None:
-        """Take in one block."""
+        """Add a block."""
         self.add_labels(block.X.shape[0], () if block.y is None else _distinct(block.y))
 
     def add_labels(self, rows: int, labels: Iterable[Any]) -> None:
-        """Take in so many rows, and the distinct labels they have."""
+        """Add a number of rows and their distinct labels."""
         self.rows += rows
         if self.labels is not None:
             self.labels.update(labels)
@@ -131,36 +131,40 @@ class Survey:
 
 
 def _cut(block: Block, n: int) -> tuple[Block, Block]:
-    """Return the first n rows of a block, and the others."""
+    """Return the first n rows of a block, and the rest."""
     return block.take(slice(n)), block.take(slice(n, None))
 
 
 class Stream(ABC):
-    """An iterable of blocks (X, y) of rows from files, pipes or Python; made by `open_stream`.
+    """An iterable of blocks (X, y) of rows from files, pipes or Python. `open_stream` makes streams.
 
     Attributes
     ----------
     n_features : int
-        Columns of X.
+        The number of columns of X.
     layout : dict
-        How what is read becomes columns, as JSON can hold it: handed to `open_stream` it makes other files of the same
-        kind have the same columns.
+        How the input becomes columns, as a JSON document. Pass it to `open_stream` to read other files of the same
+        kind into the same columns.
     position : Position
-        Where the last block ended; handed to `open_stream` as `start`, reading goes on there.
+        The end of the last block. Pass it to `open_stream` as `start` to continue there.
     rows_read, bytes_read : int
-        So far, in all inputs; bytes as they are stored.
+        Rows and stored bytes of all inputs so far.
     bytes_total : int or None
-        Of all inputs, None if that cannot be known.
+        Stored bytes of all inputs, None if unknown.
     skipped : list of str
-        The first ten messages about rows that were skipped; `position.skipped` is how many there were.
+        Messages about the first ten skipped rows; `position.skipped` is the number of skipped rows.
     remarks : list of str
-        What was decided about the inputs that could have been decided otherwise.
+        Decisions about the inputs that options can change, such as whether a CSV file has a header.
+
+    See Also
+    --------
+    robustfd.streams.open_stream : Open a stream.
     """
 
     n_features: int
-    groups: tuple[str, ...] = ()  # of features, whose entries blocks shall have as parts
-    wants_ids: bool = False  # whether blocks shall have ids
-    seen_names: SeenNames | None = None  # set it to learn what hashed features are called
+    groups: tuple[str, ...] = ()  # groups of features whose entries become the parts of blocks
+    wants_ids: bool = False  # whether blocks have ids
+    seen_names: SeenNames | None = None  # set it to collect the names of hashed features
 
     def __init__(
         self,
@@ -181,31 +185,29 @@ class Stream(ABC):
     @property
     @abstractmethod
     def layout(self) -> dict[str, Any]:
-        """How what is read becomes columns."""
+        """How the input becomes columns, as a JSON document."""
 
     def feature_name(self, column: int) -> str:
-        """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
-        from robustfd.streams._names import namer  # of layouts, which begin with this module
-
+        """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
         return namer(self.layout)(column)
 
     @abstractmethod
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
-        """Yield blocks from a position on, each with the position after it."""
+        """Yield the blocks after a position, each with the position after it."""
 
     def __iter__(self) -> Iterator[Block]:
         self.skipped, self.position = [], self._start
-        for block, position in self._going_on(self._start):
+        for block, position in self._resume(self._start):
             self.position = position
             if block.X.shape[0]:
                 yield block
         self._require_rows(self.position.rows, self.position.skipped)
 
-    def _going_on(self, start: Position) -> Iterator[tuple[Block, Position]]:
-        """Yield the blocks behind a position, each with the position after it; raise if the rows before are others.
+    def _resume(self, start: Position) -> Iterator[tuple[Block, Position]]:
+        """Yield the blocks after a position, each with the position after it; raise if earlier rows have changed.
 
-        The rows before are read again: what comes next depends on how many they were, not on a place in a file that
-        may have been changed. Rows may have been added behind them.
+        The earlier rows are read again and compared with the checksum of the position. Reading continues after that
+        number of rows, not at an offset in a file that may have changed. Rows may have been appended.
         """
         if start.rows and not start.checksum:
             yield from self._blocks(start)
@@ -219,7 +221,7 @@ class Stream(ABC):
                 if not left and str(checksum) != start.checksum:
                     raise StreamError(
                         f"{self._names()} was changed: the first {start.rows} rows are not those that were read "
-                        "before. Bring the old content back, or start anew, without the position or the checkpoint."
+                        "before. Restore the old content, or start over without the position or the checkpoint."
                     )
                 if not block.X.shape[0]:
                     continue
@@ -227,11 +229,11 @@ class Stream(ABC):
             yield block, replace(position, checksum=str(checksum))
         if left:
             raise StreamError(
-                f"{self._names()} ends before row {start.rows}, up to where it was read before: it was changed."
+                f"{self._names()} ends before row {start.rows}, where reading should continue: it was changed."
             )
 
     def survey(self) -> Survey:
-        """Read everything once, and return how many rows there are and their labels; not for pipes."""
+        """Read all rows once, and return their number and labels; not for pipes."""
         if self._surveyed is None:
             self._require_rereading()
             self._surveyed = self._survey()
@@ -239,7 +241,7 @@ class Stream(ABC):
         return self._surveyed
 
     def _survey(self) -> Survey:
-        """Read everything once for what `survey` returns."""
+        """Return the survey of all rows."""
         result = Survey()
         for block, _ in self._blocks(Position()):
             result.add(block)
@@ -256,11 +258,11 @@ class Stream(ABC):
             each.require_rereading()
 
     def _names(self) -> str:
-        """Return what the inputs are called."""
+        """Return the names of the inputs for a message."""
         return ", ".join(each.name for each in self.inputs[:3]) + (", ..." if len(self.inputs) > 3 else "")
 
     def _require_rows(self, rows: int, skipped: int) -> None:
-        """Raise if there are none: whoever reads rows would go on with nothing learnt."""
+        """Raise if there are no rows, so that callers do not continue without data."""
         if not rows and self.skipped:
             raise StreamError(
                 f"{self._names()} has no rows that can be read; {skipped or 'all'} were skipped: {self.skipped[0]}"
@@ -269,11 +271,11 @@ class Stream(ABC):
             raise StreamError(f"{self._names()} has no rows" + self._once() + ".")
 
     def _once(self) -> str:
-        """Return what to say about inputs that can be read only once."""
-        return "" if self.can_be_reread else ", or they were read before"
+        """Return the end of a message about empty inputs that can be read only once."""
+        return "" if self.can_be_reread else ", or they have already been read"
 
     def _bad_row(self, message: str, *, harmless: bool = False) -> None:
-        """Raise, or keep the message, about a row that cannot be read, or is left out and that is `harmless`."""
+        """Raise, or record the message, about a row that cannot be read. A `harmless` row is always skipped."""
         if self.on_error == "raise" and not harmless:
             raise StreamError(message)
         if len(self.skipped) < EXAMPLES:
@@ -281,16 +283,16 @@ class Stream(ABC):
 
     @property
     def rows_read(self) -> int:
-        """Rows so far."""
+        """Rows read so far."""
         return self.position.rows
 
     @property
     def bytes_read(self) -> int:
-        """Bytes so far, as they are stored."""
+        """Stored bytes read so far."""
         return self.position.stored
 
     @property
     def bytes_total(self) -> int | None:
-        """Bytes of all inputs, as they are stored; None if that cannot be known."""
+        """Stored bytes of all inputs, None if unknown."""
         sizes = [each.size for each in self.inputs]
         return None if None in sizes or not sizes else sum(size for size in sizes if size is not None)

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables to numbers, codes and labels."""
+"""Columns of Arrow tables as numbers, codes and labels."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,16 +8,14 @@ import numpy as np
 from robustfd._compile import compiled
 from robustfd.streams._hash import column_and_sign
 from robustfd.streams._layout import DATE, NUMBER, TEXT, TIME
-from robustfd.streams._pyarrow import pa, pc, pcsv
+from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
-_MISSING = pa.array(
-    pcsv.ConvertOptions().null_values
-)  # what stands for a number that is missing: "", "NA", "null", ...
+_MISSING = pa.array(pcsv.ConvertOptions().null_values)  # text for a missing number: "", "NA", "null", ...
 
 
 @lru_cache(maxsize=1000)
 def kind_of(type_: Any) -> str | None:
-    """Return what columns of a type of Arrow are in a layout, None if they are nothing that it knows."""
+    """Return the kind of column for an Arrow type, None if the type is not supported."""
     if pa.types.is_dictionary(type_):
         return kind_of(type_.value_type)
     is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
@@ -31,15 +29,15 @@ def kind_of(type_: Any) -> str | None:
 
 
 def can_be(kind: str, type_: Any) -> bool:
-    """Return whether a column of a type of Arrow can be read as this kind: text as anything, numbers as text."""
+    """Return whether a column of an Arrow type can be read as this kind: text as any kind, numbers as text."""
     found = kind_of(type_)
     if found == kind or pa.types.is_null(type_):
         return True
     return found == TEXT or (found == NUMBER and kind == TEXT)
 
 
-def looks(values: Any) -> tuple[Any, Any, Any]:
-    """Return masks of fields, as bytes, that are missing, that are whole numbers, and that are numbers."""
+def classify_fields(values: Any) -> tuple[Any, Any, Any]:
+    """Return masks of the fields, given as bytes, that are missing, whole numbers, and numbers."""
     masks = (
         pc.is_in(values, value_set=_MISSING.cast(pa.binary())),
         pc.match_substring_regex(values, pattern=r"^[ \t]*[+-]?[0-9]{1,18}[ \t]*$"),
@@ -55,7 +53,7 @@ def is_single(array: Any) -> bool:
 
 
 def as_floats(array: Any) -> tuple[Any, Any]:
-    """Return a column as float64 (float32 as it is), NaN where it is missing, and a mask of what is no number."""
+    """Return a column as float64 (or float32) with NaN for missing values, and a mask of values that are no numbers."""
     if isinstance(array, np.ndarray):
         return array, None
     if array.type == pa.float64():
@@ -69,11 +67,11 @@ def as_floats(array: Any) -> tuple[Any, Any]:
 
 
 def as_codes(array: Any) -> tuple[Any, Any]:
-    """Return where the value of each row of a column of text is among the distinct ones, -1 for null, and these."""
-    array = _known(array)
+    """Return the index of each row's value among the distinct values, -1 for null, and the distinct values."""
+    array = _supported(array)
     if kind_of(array.type) == NUMBER:
         array = plain(array).cast(pa.string())
-    # A dictionary may be that of a whole file: what is done for each value must not take longer than the rows do.
+    # The dictionary may be that of a whole file. Work per value must not exceed work per row.
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
         array = plain(array).dictionary_encode()
     values, codes = array.dictionary, array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -84,25 +82,23 @@ def as_codes(array: Any) -> tuple[Any, Any]:
 
 
 def with_empty(codes: Any, values: Any) -> tuple[Any, Any]:
-    """Return codes and values with the value "" instead of null."""
+    """Return codes and values with "" in place of null."""
     if (codes >= 0).all():
         return codes, values
     values = pa.concat_arrays([values.cast(pa.large_string()), pa.array([""], pa.large_string())])
-    known = pc.index(
-        values, pa.scalar("", pa.large_string())
-    ).as_py()  # the first: the empty value itself, if it is there
+    known = pc.index(values, pa.scalar("", pa.large_string())).as_py()  # the first, in case "" was there before
     return np.where(codes < 0, known, codes), values
 
 
 def as_text(array: Any) -> Any:
-    """Return a column as str objects, "" where it is missing."""
+    """Return a column as str objects, "" for missing values."""
     if isinstance(array, np.ndarray):
         array = pa.array(array, from_pandas=True)
     return plain(array).cast(pa.large_string()).fill_null("").to_numpy(zero_copy_only=False)
 
 
 def as_labels(array: Any) -> tuple[Any, Any]:
-    """Return a column as labels, str objects, int64 or float64, and a mask of rows that have none that is finite."""
+    """Return a column as labels (str, int64 or float64), and a mask of missing and infinite ones."""
     if isinstance(array, np.ndarray):
         return array, ~np.isfinite(array)
     if kind_of(array.type) == TEXT:
@@ -117,20 +113,20 @@ def as_labels(array: Any) -> tuple[Any, Any]:
 
 
 def converted(texts: Any, type_: Any) -> tuple[Any, Any]:
-    """Return text, or bytes, as this type, null where it is missing or does not fit, and a mask of what does not."""
+    """Return text or bytes converted to a type, null where missing or invalid, and a mask of invalid values."""
     codes, values = as_codes(texts)
-    fits, missing = cast_where_it_fits(values, pa.string()), pa.array(np.zeros(len(values), bool))
+    fits, missing = cast_valid(values, pa.string()), pa.array(np.zeros(len(values), bool))
     if type_ != pa.string():
         fits = pc.utf8_trim(fits, characters=" \t")
         missing = is_missing(fits)
-        fits = cast_where_it_fits(pc.if_else(missing, pa.scalar(None, pa.string()), fits), type_)
+        fits = cast_valid(pc.if_else(missing, pa.scalar(None, pa.string()), fits), type_)
     wrong = pc.and_(pc.and_not(fits.is_null(), missing), values.is_valid()).to_numpy(zero_copy_only=False)
     result = fits.take(pa.array(codes, mask=codes < 0))
     return result, (np.append(wrong, False)[codes] if wrong.any() else None)
 
 
 def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
-    """Return the columns, below 2^bits, and the signs that `FeatureHasher` gives to values of a column of this name."""
+    """Return the columns, below 2^bits, and the signs that `FeatureHasher` gives to the values of a named column."""
     values = values.cast(pa.large_binary())
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1] if len(values) else _NONE
@@ -144,8 +140,8 @@ def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
 _NONE = np.zeros(1, np.int64)
 
 
-def _known(array: Any) -> Any:
-    """Return a column with text in a form that pyarrow can do everything with; views, as of polars, are not."""
+def _supported(array: Any) -> Any:
+    """Return a column with text in a type that pyarrow fully supports. String views, as in polars, are not."""
     if pa.types.is_dictionary(array.type) and str(array.type.value_type) == "string_view":
         return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
     return array.cast(pa.large_string()) if str(array.type) == "string_view" else array
@@ -153,29 +149,29 @@ def _known(array: Any) -> Any:
 
 def plain(array: Any) -> Any:
     """Return a column without a dictionary."""
-    array = _known(array)
+    array = _supported(array)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def is_missing(values: Any) -> Any:
-    """Return a mask of text that stands for a value that is missing."""
+    """Return a mask of text that means a missing value."""
     return pc.is_in(values, value_set=_MISSING)
 
 
-def cast_where_it_fits(values: Any, type_: Any) -> Any:
-    """Return text as this type, null where it does not fit: found by halving."""
+def cast_valid(values: Any, type_: Any) -> Any:
+    """Return text converted to a type, null where invalid. Invalid values are found by bisection."""
     try:
         return values.cast(type_)
     except pa.ArrowInvalid:
         if len(values) == 1:
             return pa.nulls(1, type_)
         half = len(values) // 2
-        return pa.concat_arrays([cast_where_it_fits(part, type_) for part in (values[:half], values[half:])])
+        return pa.concat_arrays([cast_valid(part, type_) for part in (values[:half], values[half:])])
 
 
 @compiled
 def _hash_all(prefix: Any, text: Any, ends: Any, bits: int, columns: Any, signs: Any) -> None:
-    """Put the columns and signs of the names that are the prefix and text[ends[k]:ends[k + 1]]."""
+    """Compute the columns and signs of the names prefix + text[ends[k]:ends[k + 1]]."""
     p, longest = len(prefix), 0
     for k in range(len(columns)):
         longest = max(longest, ends[k + 1] - ends[k])
@@ -191,10 +187,10 @@ def _hash_all(prefix: Any, text: Any, ends: Any, bits: int, columns: Any, signs:
 def sparse_rows(
     numbers: Any, codes: Any, bases: Any, columns: Any, signs: Any, starts: Any, places: Any, values: Any
 ) -> int:
-    """Put rows of numbers and of text behind each other, in the order of columns, and return the end.
+    """Write the CSR entries of rows of numbers and text, sorted by column; return the number of entries.
 
-    Codes of the column t of text are places in columns and signs from bases[t] on, or -1. What meets in a column is
-    added up.
+    The code c >= 0 of text column t stands for columns[bases[t] + c] and signs[bases[t] + c]; -1 has no entry. Entries
+    in the same column are added up.
     """
     k = 0
     for i in range(numbers.shape[0]):

@@ -1,4 +1,4 @@
-"""Columns of a table to blocks of rows, by a layout."""
+"""Blocks of rows from columns of a table, by a layout."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,38 +18,38 @@ from robustfd.streams._columns import (
     with_empty,
 )
 from robustfd.streams._layout import NUMBER, Layout
-from robustfd.streams._pyarrow import pa, pc
-from robustfd.streams._seen_names import SeenNames
 from robustfd.streams._times import parts
+from robustfd.streams.pyarrow_modules import pa, pc
+from robustfd.streams.seen_names import SeenNames
 
-_WHAT_TO_DO = "missing='zero' takes it for 0, drop=[{!r}] leaves the column out, on_error='skip' such rows"
+_ADVICE = "missing='zero' reads it as 0, drop=[{!r}] ignores the column, on_error='skip' skips such rows"
 
 
 class Piece(NamedTuple):
-    """Some rows of a file: its columns of features, in the order of the layout, and those of labels, weights, ids."""
+    """Some rows of a file: columns of features, in the order of the layout, and of labels, weights and ids."""
 
     features: list[Any]
     roles: dict[str, Any]
-    position: Position  # behind them, but for rows, skipped and dropped
-    message: Callable[[int, str], tuple[int, str]]  # for what is wrong with a row: something to sort by, and the text
-    bad: list[tuple[int, str]]  # rows that are left out already
+    position: Position  # after these rows; the counts of rows, skipped and dropped are not set
+    message: Callable[[int, str], tuple[int, str]]  # from a row and a reason to a sort key and a message
+    bad: list[tuple[int, str]]  # rows that are already left out
 
 
 class Converter:
-    """Makes blocks of columns.
+    """Converts columns to blocks.
 
-    `missing` says what becomes of a number that is missing: an "error", "zero", or "nan". With "nan" text that is
-    missing is the category "", else it has no entry. `drop` passes over values that have no column.
+    `missing` decides how to treat a missing number: "error", "zero", or "nan". With "nan", missing text is the category
+    ""; otherwise it has no entry. With `drop`, values without a column are ignored.
     """
 
     def __init__(self, layout: Layout, *, missing: str, drop: bool):
         self._layout, self._missing, self._drop = layout, missing, drop
-        self.groups: tuple[str, ...] = ()  # names of columns of text whose entries blocks shall have as parts
+        self.groups: tuple[str, ...] = ()  # text columns whose entries become the parts of blocks
         self.seen_names: SeenNames | None = None
 
     def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
-        """Return rows, messages about those left out, and how many values have no column."""
-        n, wrong = len(piece.features[0]), _Wrong()
+        """Return the block, messages about bad rows, and the number of values without a column."""
+        n, wrong = len(piece.features[0]), _BadRows()
         x = self._numbers(piece, n, wrong)
         others = self._roles(piece, wrong)
         codes, unknown = np.empty((0, n), np.int64), np.zeros(n, np.int64)
@@ -68,8 +68,8 @@ class Converter:
         block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
         return block, piece.bad + [piece.message(*each) for each in wrong.rows.items()], int(unknown.sum())
 
-    def _roles(self, piece: Piece, wrong: "_Wrong") -> dict[str, Any]:
-        """Return labels, weights and ids, those that there are."""
+    def _roles(self, piece: Piece, wrong: "_BadRows") -> dict[str, Any]:
+        """Return labels, weights and ids, as far as the table has them."""
         found = {}
         for role, array in piece.roles.items():
             name = getattr(self._layout, role)
@@ -87,7 +87,7 @@ class Converter:
                 found[role] = as_text(array)
         return found
 
-    def _numbers(self, piece: Piece, n: int, wrong: "_Wrong") -> Any:
+    def _numbers(self, piece: Piece, n: int, wrong: "_BadRows") -> Any:
         """Return the columns of numbers, dates and times as an array of rows."""
         pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if not column.text]
         single = not self._layout.texts and all(is_single(array) for array, _ in pairs)
@@ -106,19 +106,19 @@ class Converter:
             self._not_finite(x, wrong)
         return x
 
-    def _not_finite(self, x: Any, wrong: "_Wrong") -> None:
-        """Take note of numbers that are missing, unless they may be, and of infinite ones."""
+    def _not_finite(self, x: Any, wrong: "_BadRows") -> None:
+        """Record rows with missing numbers, if these are errors, and rows with infinite numbers."""
         empty = np.isnan(x)
         for j in np.flatnonzero(~np.isfinite(x).all(axis=0)).tolist():
             name = self._layout.numbers[j][0].name
             if self._missing == "error":
-                wrong.add(empty[:, j], f"the column {name!r} is missing ({_WHAT_TO_DO.format(name)})")
+                wrong.add(empty[:, j], f"the column {name!r} is missing ({_ADVICE.format(name)})")
             wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
         if self._missing != "nan":
             x[empty] = 0
 
-    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Wrong") -> tuple[Any, list[Any], list[Any]]:
-        """Return for each column of text the codes of its rows, and for each code a column of X and a value."""
+    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_BadRows") -> tuple[Any, list[Any], list[Any]]:
+        """Return for each text column the codes of its rows, and for each code a column of X and a value."""
         pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
         codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
         for t, (array, column) in enumerate(pairs):
@@ -135,14 +135,12 @@ class Converter:
                 places = places.to_numpy(zero_copy_only=False).astype(np.int64)
                 sign = np.ones(len(places))
                 unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
-                if self._missing == "nan":  # that there is no value is nothing new
+                if self._missing == "nan":  # a missing value is not a new category
                     empty = pc.equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
                     codes[t, unseen & np.append(empty, False)[codes[t]]] = -1
                     unseen &= codes[t] >= 0
                 if not self._drop:
-                    wrong.add(
-                        unseen, f"the column {column.name!r} has a value that is new (unseen='drop' leaves it out)"
-                    )
+                    wrong.add(unseen, f"the column {column.name!r} has a new value (unseen='drop' ignores it)")
                 unknown += unseen
                 codes[t, unseen] = -1
             places += self._layout.starts[t]
@@ -151,20 +149,20 @@ class Converter:
         return codes, columns, signs
 
 
-class _Wrong:
-    """What is wrong with which rows; of several things the first."""
+class _BadRows:
+    """The first problem of each bad row."""
 
     def __init__(self) -> None:
         self.rows: dict[int, str] = {}
 
     def add(self, mask: Any, reason: str) -> None:
-        """Take note of the rows of a mask."""
+        """Record a problem of the rows in a mask."""
         for row in np.flatnonzero(mask).tolist():
             self.rows.setdefault(row, reason)
 
 
 def _part(codes: Any, columns: Any, signs: Any, width: int) -> Any:
-    """Return the entries of one column of text as a CSR matrix."""
+    """Return the entries of one text column as a CSR matrix."""
     there = codes >= 0
     starts = np.concatenate((np.zeros(1, np.int32), np.cumsum(there, dtype=np.int32)))
     entries = (signs[codes[there]], columns[codes[there]].astype(np.int32), starts)

@@ -1,4 +1,4 @@
-"""Which products of features there are, and in which columns: what `--interactions` and Vowpal Wabbit's -q mean."""
+"""Products of features and their columns: the meaning of `interactions` and of Vowpal Wabbit's -q."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,43 +7,41 @@ from typing import Any
 import numpy as np
 
 from robustfd._compile import compiled
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
+from robustfd.streams._errors import StreamError
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
 
-_BY_PARTS = ("vw", "jsonl", "python")  # of which blocks have the entries of each group, because names are hashed
-_PRIME = 16777619  # of FNV: products have the columns that Vowpal Wabbit makes of those of their factors
+_BY_PARTS = ("vw", "jsonl", "python")  # formats with hashed names: blocks carry the entries of each group
+_PRIME = 16777619  # of the FNV hash, with which Vowpal Wabbit combines the columns of two factors
 
 
 def pair_of(text: str) -> tuple[str, str]:
-    """Return the two groups that "a:b", or a word of two letters, stands for."""
+    """Return the two groups named by "a:b" or by a word of two letters."""
     first, colon, second = (text[0], ":", text[1]) if len(text) == 2 else text.partition(":")
     if not (first and colon and second):
-        raise ValueError(
-            f"interactions: {text!r} should be two names of columns or namespaces with a colon between them, or two "
-            "letters."
-        )
+        raise ValueError(f"interactions must be pairs of columns or namespaces, 'a:b', or two letters, got {text!r}.")
     return first, second
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The products of two groups: a column for each two features, or hashed if their columns are not known."""
+    """The products of two groups: a column for each pair of features, or hashed if their columns are unknown."""
 
     left: str
     right: str
-    columns: tuple[Any, Any] | None = None  # of the groups, if they are known and few
-    start: int = 0  # the first of the columns of products
+    columns: tuple[Any, Any] | None = None  # of the two groups, if known and few
+    start: int = 0  # the first column of products
 
     @property
     def width(self) -> int:
-        """How many columns of its own it has."""
+        """The number of columns of its own."""
         return 0 if self.columns is None else len(self.columns[0]) * len(self.columns[1])
 
 
 class Crossing:
-    """Columns of products behind n_features others: those of pairs whose columns are known, then 2^bits for the others.
+    """Columns of products after the n_features columns: first those of pairs with known columns, then 2^bits hashed.
 
-    `name` says what a column is called. A group is of the column of its name, and of those that are called
-    "name=value", unless it is one of those that are `hidden`, because its features are hashed.
+    `name` maps columns to names. A group consists of the column of its name and the columns named "name=value", unless
+    the group is `hidden` because its features are hashed.
     """
 
     def __init__(
@@ -73,11 +71,11 @@ class Crossing:
             raise ValueError(f"interactions={self.pairs_as_json()!r:.80} would make {self.width} columns, too many.")
 
     def pairs_as_json(self) -> list[list[str]]:
-        """Return the pairs as JSON can hold them."""
+        """Return the pairs as a JSON document."""
         return [[pair.left, pair.right] for pair in self.pairs]
 
     def feature_name(self, column: int) -> str:
-        """Return what a column is called: products of a and b are a^b."""
+        """Return the name of a column; the product of a and b is a^b."""
         name = self._name
         if column < self.n_features:
             return name(column)
@@ -88,7 +86,7 @@ class Crossing:
         return f"interaction {column - self._hashed}"
 
     def products(self, parts: dict[str, Any]) -> Any:
-        """Return arrays indptr, indices and data of the products of rows whose groups are these CSR matrices."""
+        """Return indptr, indices and data of the products, given the CSR matrix of each group."""
         n = next(iter(parts.values())).shape[0]
         counts = np.zeros((len(self.pairs) + 1, n), np.int64)
         for k, pair in enumerate(self.pairs):
@@ -105,7 +103,7 @@ class Crossing:
         return ends, columns, values
 
     def _ranks(self, pair: Pair) -> tuple[Any, int, int]:
-        """Return the numbers of columns in their groups, how many the second group has, and the first column."""
+        """Return the rank of each column in its group, the size of the second group, and the first product column."""
         if pair.columns is None:
             return np.empty((2, 0), np.int64), 0, self._hashed - self.n_features
         ranks = np.zeros((2, self.n_features), np.int64)
@@ -117,12 +115,10 @@ class Crossing:
 def crossing_of(
     layout: dict[str, Any], n_features: int, name: Callable[[int], str], pairs: Any, bits: int | None
 ) -> Crossing:
-    """Return the products of features that have this layout; raise if they cannot be told from each other."""
+    """Return the products for features with this layout; raise if the features of a group cannot be identified."""
     kind, hashed = layout.get("kind"), layout.get("hash_bits") is not None
     if hashed and kind == "libsvm":
-        raise StreamError(
-            "interactions need to know which feature is which, and in hashed LIBSVM text it is not known."
-        )
+        raise StreamError("interactions need the names of features, which hashed LIBSVM text does not keep.")
     texts = (
         {each.get("name") for each in layout.get("columns") or () if each.get("type") == "text"}
         if kind == "table"
@@ -133,7 +129,7 @@ def crossing_of(
 
 
 def read_layout(layout: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]], int]:
-    """Return the layout of the features, the pairs and the bits of a layout with products, which comes from anybody."""
+    """Return the layout of the features, the pairs and the bits of an untrusted layout with products."""
     base, pairs, bits = (layout.get(name) for name in ("of", "pairs", "hash_bits"))
     if not (
         isinstance(base, dict)
@@ -144,7 +140,7 @@ def read_layout(layout: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str,
         and type(bits) is int
         and 0 < bits <= MOST_BITS
     ):
-        raise StreamError(f"{layout!r:.100} is no layout of columns.")
+        raise StreamError(f"{layout!r:.100} is not a layout of columns.")
     return base, [(left, right) for left, right in pairs], bits
 
 
@@ -163,7 +159,7 @@ def _columns_of(groups: Sequence[str], n_features: int, name: Callable[[int], st
 
 @compiled
 def _count(left: Any, right: Any, same: bool) -> Any:
-    """Return how many products each row has, by the ends of rows of its two groups."""
+    """Return the number of products of each row, from the row pointers of the two groups."""
     counts = np.empty(len(left) - 1, np.int64)
     for i in range(len(counts)):
         a, b = np.int64(left[i + 1] - left[i]), np.int64(right[i + 1] - right[i])
@@ -175,7 +171,7 @@ def _count(left: Any, right: Any, same: bool) -> Any:
 def _cross(
     one: Any, other: Any, ranks: Any, rule: Any, same: bool, starts: Any, columns: Any, values: Any
 ) -> None:  # fmt: skip
-    """Put the products of rows at starts, which move on; of a group with itself those of each two, once."""
+    """Write the products of rows from `starts` on and advance these; a group with itself has each pair once."""
     (left, left_columns, left_values), (right, right_columns, right_values) = one, other
     many, first, bits = rule
     mask = (np.int64(1) << bits) - 1

@@ -1,4 +1,4 @@
-"""Decimal text to doubles, correctly rounded, for compiled loops."""
+"""Correctly rounded conversion of decimal text to doubles, for compiled loops."""
 
 import math
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 
 from robustfd._compile import loops
 
-MOST_DIGITS = 19  # that an unsigned integer of 64 bits holds, whatever they are
-LEAST_POWER, LARGEST_POWER = -342, 308  # of ten; a number of 19 digits is 0 or infinite beyond them
-LARGEST_EXPONENT = 100_000  # what is written beyond it is as good as this
-FINE, LONG, NONE = 0, 1, 2  # a number; one of more digits than can be held; no number
+MOST_DIGITS = 19  # any number of 19 digits fits into 64 bits
+LEAST_POWER, LARGEST_POWER = -342, 308  # powers of ten; outside, a number of 19 digits is 0 or infinite
+LARGEST_EXPONENT = 100_000  # larger exponents have the same result
+FINE, LONG, NONE = 0, 1, 2  # a number; a number with too many digits; not a number
 
 
 def powers_of_five() -> Any:
-    """Return 5^q for q from -342 to 308 as 128 bits each (high, low), the first bit 1; rounded down, up for q < 0."""
+    """Return 5^q for -342 <= q <= 308, normalised to 128 bits (high, low), rounded down, or up for q < 0."""
     table = np.empty((LARGEST_POWER - LEAST_POWER + 1, 2), np.uint64)
     for q in range(LEAST_POWER, LARGEST_POWER + 1):
         power = 5 ** abs(q)
@@ -26,14 +26,14 @@ def powers_of_five() -> Any:
 
 
 POWERS = powers_of_five()
-_TENS = tuple(10.0**k for k in range(23))  # exact, all of them
+_TENS = tuple(10.0**k for k in range(23))  # all exact
 
 
 @loops
 def number_at(text: Any, i: int, powers: Any) -> Any:
-    """Return the number that begins at text[i], where it ends, and whether it is one: FINE, LONG or NONE.
+    """Return the number that starts at text[i], its end, and its status: FINE, LONG or NONE.
 
-    Behind the text there has to be a byte that belongs to no number.
+    The text must be followed by a byte that is not part of a number.
     """
     negative = text[i] == 45  # -
     if negative or text[i] == 43:  # +
@@ -68,7 +68,7 @@ def number_at(text: Any, i: int, powers: Any) -> Any:
         q += -exponent if down else exponent
     if digits > MOST_DIGITS:
         k = begin
-        while text[k] == 48 or text[k] == 46:  # zeros in front do not count
+        while text[k] == 48 or text[k] == 46:  # leading zeros do not count
             digits -= text[k] == 48
             k += 1
         if digits > MOST_DIGITS:
@@ -91,7 +91,7 @@ def rounded(w: Any, q: int, powers: Any) -> float:
         if w >> np.uint64(64 - step) == 0:
             w = w << np.uint64(step)
             zeros += step
-    # Of the product of w and 5^q the first 64 bits, and more where those to be rounded might still change.
+    # The first 64 bits of w 5^q, and more where they could still change the rounding.
     high, low = product(w, powers[q - LEAST_POWER, 0])
     if high & np.uint64(0x1FF) == np.uint64(0x1FF):
         carried, _ = product(w, powers[q - LEAST_POWER, 1])
@@ -99,14 +99,14 @@ def rounded(w: Any, q: int, powers: Any) -> float:
         if low < carried:
             high += np.uint64(1)
     upper = high >> np.uint64(63)
-    mantissa = high >> (upper + np.uint64(9))  # 54 bits: one more than a double has
+    mantissa = high >> (upper + np.uint64(9))  # 54 bits, one more than a double
     exponent = (217706 * q >> 16) + 63 + int(upper) - zeros + 1023
     if exponent <= 0:  # below the normal doubles
         if exponent <= -63:
             return 0.0
         mantissa >>= np.uint64(1 - exponent)
     elif low <= 1 and -4 <= q <= 23 and mantissa & np.uint64(3) == 1 and mantissa << (upper + np.uint64(9)) == high:
-        mantissa &= ~np.uint64(1)  # exactly between two doubles: to the even one
+        mantissa &= ~np.uint64(1)  # halfway between two doubles: round to even
     mantissa = (mantissa + (mantissa & np.uint64(1))) >> np.uint64(1)
     return math.ldexp(float(mantissa), max(exponent, 1) - 1075)
 

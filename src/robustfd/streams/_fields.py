@@ -1,4 +1,4 @@
-"""Records of CSV to columns: by pyarrow, all at once; where that fails, those that do not fit are looked for."""
+"""CSV records as columns. pyarrow reads all at once; if that fails, the bad records are searched for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,39 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._columns import converted, looks
-from robustfd.streams._pyarrow import pa, pc, pcsv
+from robustfd.streams._columns import classify_fields, converted
 from robustfd.streams._records import BEGIN, END, FIELDS, blank, fields_of, last_end, records
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
-WIDE = 1024  # columns, above which nothing may take long for each of them
+WIDE = 1024  # columns; with more, the time per column must be small
 TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())
-_WHAT = {pa.bool_(): "true or false", TEXT_FIELD: "text in UTF-8"}
+_EXPECTED = {pa.bool_(): "true or false", TEXT_FIELD: "text in UTF-8"}
 
 
 @dataclass(frozen=True)
 class Fields:
-    """How the records of a file are read: the names of their fields, and the types of those that are needed."""
+    """How to read the records of a file: the names of all fields, and the types of the needed ones."""
 
     delimiter: str
     names: list[str]
     types: dict[int, Any]
 
     def columns(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
-        """Return the needed columns, the records that are their rows (None: all), and what is wrong with the others."""
+        """Return the needed columns, the indices of their records (None: all), and the problems of the others."""
         if blank(text):
             return {k: pa.array([], type_) for k, type_ in self.types.items()}, None, {}
-        # For pyarrow the end of a text closes a quote that is open. Only the end of a file can be like that.
+        # pyarrow accepts text that ends inside a quote. That can happen only at the end of a file.
         letters = np.frombuffer(text, np.uint8)
         if np.count_nonzero(letters == 34) % 2 == 0 or last_end(letters, ord(self.delimiter)) == len(text):
             try:
                 return {k: _or_null(array) for k, array in self.read(text, self.types).items()}, None, {}
             except pa.ArrowInvalid:
                 pass
-        return self._fitting(text)
+        return self._valid(text)
 
     def read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
-        """Return columns of these types; raise if one does not fit. Of many columns those of numbers are arrays."""
+        """Return columns of these types; raise if a value is invalid. In wide files numbers are numpy arrays."""
         if len(self.names) <= WIDE:
             return _read(text, self.delimiter, len(self.names), types)
         numbers = [k for k, type_ in types.items() if type_ == pa.float64()]
@@ -52,13 +52,13 @@ class Fields:
         return {k: found[k] for k in types}
 
     def inferred(self, text: bytes) -> list[Any]:
-        """Return the types that columns seem to have; raise if records do not have all their fields."""
+        """Return the inferred types of the columns; raise if a record has too few or too many fields."""
         width = len(self.names)
         if width <= WIDE:
             found = _read(text, self.delimiter, width, {})
             return [seen_type(found[k]) for k in range(width)]
         values = self._as_one(text, range(width), pa.binary())
-        missing, whole, number = (part.reshape(-1, width) for part in looks(values))
+        missing, whole, number = (part.reshape(-1, width) for part in classify_fields(values))
         types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
         for k in np.flatnonzero(missing.all(axis=0)).tolist():
             types[k] = pa.null()
@@ -67,15 +67,15 @@ class Fields:
         return types
 
     def matrix(self, text: bytes) -> Any:
-        """Return all fields as one array of bytes, record after record; raise if these do not have all their fields."""
+        """Return all fields as one array of bytes, in order; raise if a record has too few or too many fields."""
         return self._as_one(text, range(len(self.names)), pa.binary())
 
     def _as_one(self, text: bytes, which: Sequence[int], type_: Any) -> Any:
-        """Return some columns as one, record after record."""
+        """Return some columns as one array, in the order of records."""
         return _read(self._some(text, which, "\n"), self.delimiter, 1, {0: type_}, empty=True)[0]
 
     def _one_by_one(self, text: bytes, which: list[int], types: dict[int, Any]) -> Iterator[tuple[int, Any]]:
-        """Yield some columns, read not too many at a time: pyarrow takes ten kilobytes for each while it reads."""
+        """Yield some columns, read in groups, because pyarrow needs ten kilobytes per column while it reads."""
         if not which:
             return
         part = self._some(text, which)
@@ -98,15 +98,15 @@ class Fields:
             raise pa.ArrowInvalid(f"a record does not have {len(self.names)} fields")
         return part
 
-    def _fitting(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
-        """Return the needed columns of the records that fit, which these are, and what is wrong with the others."""
+    def _valid(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
+        """Return the needed columns of the valid records, their indices, and the problems of the other records."""
         rest, kept, wrong = self.whole(text)
         right, columns = np.ones(len(kept), bool), {}
         plain = self.read(rest, dict.fromkeys(self.types, pa.binary())) if rest else {}
         for k, array in plain.items():
             columns[k], misfit = _converted(array, self.types[k])
             if misfit is not None:
-                what = _WHAT.get(self.types[k], "a number")
+                what = _EXPECTED.get(self.types[k], "a number")
                 for row in np.flatnonzero(misfit).tolist():
                     wrong.setdefault(int(kept[row]), f"the column {self.names[k]!r} should be {what}")
                 right &= ~misfit
@@ -115,7 +115,7 @@ class Fields:
         return {k: _or_null(array.filter(pa.array(right))) for k, array in columns.items()}, kept[right], wrong
 
     def whole(self, text: bytes) -> tuple[bytes, Any, dict[int, str]]:
-        """Return the records that have all their fields, which these are, and what is wrong with the others."""
+        """Return the text of records with the right number of fields, their indices, and the problems of the others."""
         found, wrong = records(text, self.delimiter), {}
         fits = found[:, FIELDS] == len(self.names)
         for k in np.flatnonzero(~fits).tolist():
@@ -127,11 +127,11 @@ class Fields:
 
 
 def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, empty: bool = False) -> dict[int, Any]:
-    """Return columns of these types, or all of those they seem to be; raise if one does not fit.
+    """Return columns of these types, or all columns with inferred types; raise if a value is invalid.
 
-    An empty line is a record only if `empty` says so.
+    With `empty`, an empty line is a record.
     """
-    names = [str(k) for k in range(width)]  # the true ones may occur twice
+    names = [str(k) for k in range(width)]  # the real names may repeat
     table = pcsv.read_csv(
         pa.py_buffer(text),
         pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
@@ -144,20 +144,20 @@ def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, emp
 
 
 def _converted(array: Any, type_: Any) -> tuple[Any, Any]:
-    """Return bytes as the type of a column, and a mask of what does not fit."""
+    """Return bytes converted to the type of a column, and a mask of invalid values."""
     result, misfit = converted(array, pa.string() if type_ == TEXT_FIELD else type_)
-    if misfit is not None and type_ == pa.int64():  # a target that was whole numbers up to here
+    if misfit is not None and type_ == pa.int64():  # a target that had only whole numbers so far
         return converted(array, pa.float64())
     return result, misfit
 
 
 def _whole(column: Any) -> Any:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _or_null(array: Any) -> Any:
-    """Return a column with null where there is no text."""
+    """Return a column with null in place of empty text."""
     if isinstance(array, np.ndarray):
         return array
     if pa.types.is_dictionary(array.type):

@@ -1,4 +1,4 @@
-"""Names of features to columns: scikit-learn's `FeatureHasher`, for compiled loops."""
+"""Hashing of feature names to columns as in scikit-learn's `FeatureHasher`, for compiled loops."""
 
 from typing import Any
 
@@ -25,18 +25,18 @@ def murmur3(text: Any, begin: int, end: int, h: Any) -> Any:
 
 @loops
 def scrambled(word: Any) -> Any:
-    """Return a word as MurmurHash3 mixes it in; 0 stays 0."""
+    """Return a word as scrambled by MurmurHash3; 0 stays 0."""
     return np.uint32(rotated(np.uint32(word * np.uint32(0xCC9E2D51)), 15) * np.uint32(0x1B873593))
 
 
 @loops
 def rotated(word: Any, by: int) -> Any:
-    """Return the 32 bits of a word turned to the left."""
+    """Return a 32-bit word rotated to the left."""
     return np.uint32(word << np.uint32(by) | word >> np.uint32(32 - by))
 
 
 @loops
 def column_and_sign(text: Any, begin: int, end: int, bits: int, seed: Any = np.uint32(0)) -> Any:  # noqa: B008
-    """Return the column, below 2^bits, and the sign of a feature of this name; `FeatureHasher` has the seed 0."""
+    """Return the column, below 2^bits, and the sign of a feature name; `FeatureHasher` uses the seed 0."""
     h = np.int64(np.int32(murmur3(text, begin, end, seed)))
     return abs(h) % (np.int64(1) << bits), 1.0 if h >= 0 else -1.0

@@ -1,30 +1,30 @@
-"""Whether the first record of CSV has the names of the columns, or is a row."""
+"""Detection of a CSV header."""
 
 from typing import Any
 
 import numpy as np
 
-from robustfd.streams._columns import looks
-from robustfd.streams._pyarrow import pa
+from robustfd.streams._columns import classify_fields
+from robustfd.streams.pyarrow_modules import pa
 
-_IN_ORDER = 8  # numbers 0, 1, 2, ..., so many of them, are no chance
+_IN_ORDER = 8  # this many numbers 0, 1, 2, ... in order are names, not data
 
 
 def is_header(fields: list[str], below: Any) -> bool:
-    """Return whether a record has names: `below` are the fields of the next records, one after the other, as bytes.
+    """Return whether the first record holds column names. `below` are the fields of the next records, in order.
 
-    It has if none of it is a number. Names may be numbers too, as those that pandas makes. So a record with numbers has
-    names if they differ, and if the columns below are of other types: a word is above numbers, or all whole numbers are
-    above fractions. Where all are whole numbers, 0, 1, 2, ... in this order are names.
+    It does if none of its fields is a number. pandas also writes numbers as names. So a record with numbers holds names
+    if they are distinct and differ in type from the columns below: a word above numbers, or whole numbers above
+    fractions. If everything is whole numbers, 0, 1, 2, ... in order are names.
     """
-    missing, whole, _ = looks(pa.array([field.encode() for field in fields], pa.binary()))
+    missing, whole, _ = classify_fields(pa.array([field.encode() for field in fields], pa.binary()))
     number = np.array([is_number(field) for field in fields])
     if not number.any():
         return True
     given = [field for field in fields if field]
     if len(set(given)) < len(given) or not len(below):
         return False
-    missing_below, whole_below, number_below = (mask.reshape(-1, len(fields)) for mask in looks(below))
+    missing_below, whole_below, number_below = (mask.reshape(-1, len(fields)) for mask in classify_fields(below))
     some = ~missing_below.all(axis=0)
     numbers = (missing_below | number_below).all(axis=0) & some
     word = np.array([any(map(str.isalpha, field)) for field in fields])
@@ -46,8 +46,8 @@ def is_number(field: str) -> bool:
     return True
 
 
-def decided(name: str, header: bool) -> str:
-    """Return what to say about a first record that could be either."""
-    what = "names of columns" if header else "a row, not names of columns"
+def header_remark(name: str, header: bool) -> str:
+    """Return the remark about a first record that could be either."""
+    what = "column names" if header else "a row, not column names"
     other = "no-header" if header else "header"
-    return f"{name}: the first line is taken for {what} (--{other}, or header={not header}, says otherwise)."
+    return f"{name}: the first line is read as {what}. Use --{other}, or header={not header}, to change that."

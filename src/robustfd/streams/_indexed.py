@@ -1,4 +1,4 @@
-"""What LIBSVM's and Vowpal Wabbit's text share: features are numbers, and columns by these, or names, and hashed."""
+"""The common base of LIBSVM and Vowpal Wabbit text: features are numbered, or named and hashed."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd.streams import _parse
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, Survey, finite_rows
+from robustfd.streams._base import Block, Position, Stream, Survey, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
 
 
 class Parsed(NamedTuple):
-    """What a compiled loop made of a chunk; `heads` has so many numbers a row, the first of them the label."""
+    """The output of a compiled loop for a chunk; `heads` has HEAD numbers per row, the first one the label."""
 
     found: Any
     heads: Any
@@ -23,17 +25,17 @@ class Parsed(NamedTuple):
     values: Any
     bad: Any
     slow: Any
-    marks: Any = None  # of each entry: bits of the groups it belongs to
+    marks: Any = None  # for each entry, the bits of the groups it belongs to
 
 
 class IndexedTextStream(Stream):
-    """Rows of text as CSR matrices, with n_features columns, or 2^hash_bits."""
+    """Rows of text as CSR matrices with n_features or 2^hash_bits columns."""
 
     KIND: ClassVar[str]
-    MARK: ClassVar[int]  # the letter that may end a number, beside a blank
-    HEAD: ClassVar[int] = 1  # numbers a row
+    MARK: ClassVar[int]  # the byte that may end a number, in addition to blanks
+    HEAD: ClassVar[int] = 1  # numbers per row in `heads`
     WRONG: ClassVar[dict[int, str]]
-    HARMLESS: ClassVar[tuple[int, ...]] = ()  # of these, what is left out without an error
+    HARMLESS: ClassVar[tuple[int, ...]] = ()  # problems for which a line is skipped without an error
 
     def __init__(
         self,
@@ -58,36 +60,36 @@ class IndexedTextStream(Stream):
         self._first = int(hash_bits is None and not zero_based)
         self._width = 2**hash_bits if hash_bits is not None else -1 if n_features is None else n_features
         if self._width < 0:
-            self._learn_width(zero_based)
+            self._find_width(zero_based)
         self.n_features = self._width
 
     @abstractmethod
     def _has_labels(self, chunk: Chunk) -> bool:
-        """Return whether lines have to have labels; set `_labelled`, whether blocks have them, by the first of all."""
+        """Return whether lines must have labels; set `_labelled`, whether blocks have labels, from the first line."""
 
     @abstractmethod
     def _is_row(self, line: bytes) -> bool:
-        """Return whether a line that is not bad is a row."""
+        """Return whether a valid line is a row."""
 
     @abstractmethod
     def _loop(self, text: Any, lines: int, settings: Any) -> Parsed:
         """Run the compiled loop over a text."""
 
-    def _learn_width(self, zero_based: bool | None) -> None:
-        """Read everything once for the least and the largest index, and whatever else a survey tells."""
+    def _find_width(self, zero_based: bool | None) -> None:
+        """Read all rows once for the smallest and the largest index, and for a survey."""
         self._require_rereading()
         self._first = 0
-        self._surveyed, least, largest = self._look_through()
+        self._surveyed, least, largest = self._survey_indices()
         self._first = int(least > 0 if zero_based is None else not zero_based)
         self._width = max(largest + 1 - self._first, 1)
 
     @abstractmethod
-    def _look_through(self) -> tuple[Survey | None, int, int]:
-        """Return a survey of everything, and the least (at most 1) and the largest index that entries have."""
+    def _survey_indices(self) -> tuple[Survey | None, int, int]:
+        """Return a survey, and the smallest (at most 1) and the largest index."""
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The number of columns, and how an index becomes one of them."""
+        """The number of columns, and how an index becomes a column."""
         if self._hash_bits is not None:
             return {"kind": self.KIND, "hash_bits": self._hash_bits}
         return {"kind": self.KIND, "n_features": self.n_features, "zero_based": self._first == 0}
@@ -103,7 +105,7 @@ class IndexedTextStream(Stream):
             yield block, Position(chunk.file, chunk.offset, line, rows, chunk.stored, skipped, dropped)
 
     def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
-        """Return the rows of a chunk, and what was found in it."""
+        """Return the rows of a chunk, and the counts of the compiled loop."""
         labelled = self._has_labels(chunk)
         bits = -1 if self._hash_bits is None else self._hash_bits
         settings = np.array([labelled, self._first, self._width, bits, self._drop], dtype=np.int64)
@@ -120,7 +122,7 @@ class IndexedTextStream(Stream):
         if self.seen_names is not None and self._hash_bits is not None:
             self.seen_names.add_text(chunk.text, bytes([self.MARK]), self._hash_bits)
         block = self._block(parsed, heads[: self.HEAD * int(found[_parse.ROWS])].reshape(-1, self.HEAD), chunk)
-        # Numbers of hundreds of digits may be infinite, and so may be the sum of two for one index.
+        # Numbers with hundreds of digits may be infinite, and so may the sum of two values for one index.
         keep = self._finite(block) if found[_parse.SLOW] or found[_parse.UNSORTED] else None
         if keep is None:
             return block, found
@@ -131,7 +133,7 @@ class IndexedTextStream(Stream):
         return block.take(keep), found
 
     def _block(self, parsed: Parsed, heads: Any, chunk: Chunk) -> Block:
-        """Return the block of what the loop found; heads has a row for each of its rows."""
+        """Return the block of the parsed rows; `heads` has one row for each of them."""
         labels = np.ascontiguousarray(heads[:, 0]) if self._labelled else None
         return Block(self._matrix(parsed), labels)
 
@@ -148,17 +150,17 @@ class IndexedTextStream(Stream):
         return x
 
     def _finite(self, block: Block) -> Any:
-        """Return a mask of the rows that are finite; None if all of them are."""
+        """Return a mask of the rows that are finite; None if all are."""
         return finite_rows(block.X, block.y)
 
     def _bad_line(self, chunk: Chunk, line: int, wrong: int, begin: int) -> None:
-        """Raise, or keep the message, about a line of a chunk."""
+        """Raise, or record the message, about a line of a chunk."""
         reason = self.WRONG[wrong].format(n_features=self.n_features if wrong == _parse.BEYOND_LAST else 0)
         where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
         self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}", harmless=wrong in self.HARMLESS)
 
     def _places(self, text: bytes, bad: set[int]) -> list[tuple[int, int]]:
-        """Return for each row of a text the number of its line, and where that begins; some lines are bad."""
+        """Return for each row of a text the number and the offset of its line, without bad lines."""
         places, begin = [], 0
         for number, line in enumerate(text.split(b"\n")):
             if number not in bad and self._is_row(line):
@@ -167,7 +169,7 @@ class IndexedTextStream(Stream):
         return places
 
     def _token(self, text: memoryview, begin: int) -> bytes:
-        """Return what begins here and ends at a blank or a mark."""
+        """Return the token that starts here and ends at a blank or a mark."""
         for size in (64, 1024, len(text)):
             token = bytes(text[begin : begin + size]).split(maxsplit=1)[0].split(bytes([self.MARK]))[0]
             if len(token) < size:
@@ -176,12 +178,12 @@ class IndexedTextStream(Stream):
 
 
 def read_layout(layout: dict[str, Any], kind: str) -> tuple[int | None, bool | None, int | None]:
-    """Return n_features, zero_based and hash_bits of a layout that comes from anybody."""
+    """Return n_features, zero_based and hash_bits of an untrusted layout."""
     width, zero_based, bits = (layout.get(name) for name in ("n_features", "zero_based", "hash_bits"))
     if layout.get("kind") != kind:
         raise StreamError(f"The layout of columns is that of {layout.get('kind')!r:.30}, and these are rows of {kind}.")
     if bits is None and (type(width) is not int or not 0 < width <= 2**31 or type(zero_based) is not bool):
-        raise StreamError(f"{layout!r:.100} is no layout of columns.")
+        raise StreamError(f"{layout!r:.100} is not a layout of columns.")
     if bits is not None and (type(bits) is not int or not 0 < bits <= MOST_BITS):
-        raise StreamError(f"{layout!r:.100} is no layout of columns.")
+        raise StreamError(f"{layout!r:.100} is not a layout of columns.")
     return width if bits is None else None, zero_based, bits

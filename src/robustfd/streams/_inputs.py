@@ -1,4 +1,4 @@
-"""Files, standard input and open files: bytes, whether they are compressed or not."""
+"""Sources of bytes: files, standard input and open files, compressed or not."""
 
 import bz2
 import gzip
@@ -18,18 +18,18 @@ _MAGIC: dict[bytes, Callable[[Any], Any]] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-_AT_ONCE = 1 << 20
+_BUFFER_BYTES = 1 << 20
 
 
 class Input:
-    """One source of bytes: a path, "-" for standard input, or a file open for reading in binary."""
+    """One source of bytes: a path, "-" for standard input, or a binary file that is open for reading."""
 
     def __init__(self, source: Any):
         self.path: Path | None = None
         self._file: Any = None
         self._raw: Any = None
-        self.size: int | None = None  # in bytes, as stored, when it was found
-        self._owned = False  # whether a file that can be read only once was opened here
+        self.size: int | None = None  # stored bytes, when the file was opened
+        self._owned = False  # whether this object opened a file that can be read only once
         if isinstance(source, str) and source == "-":
             if sys.stdin is None:
                 raise OSError("Standard input is closed.")
@@ -37,15 +37,15 @@ class Input:
         elif hasattr(source, "read"):
             self.name, self._file = str(getattr(source, "name", "<file object>")), source
             if isinstance(source, io.TextIOBase):
-                raise TypeError(f"{self.name} is open for reading text; open it in binary: open(path, 'rb').")
+                raise TypeError(f"{self.name} is open in text mode. Open it in binary mode: open(path, 'rb').")
         else:
             path = Path(os.fsdecode(source))
-            self.name, status = str(path), path.stat()  # raises now if it is not there
+            self.name, status = str(path), path.stat()  # raises if the file does not exist
             if stat.S_ISREG(status.st_mode):
                 self.path, self.size = path, status.st_size
             elif stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(f"{self.name} is a directory.")
-            else:  # a named pipe: it can be opened only once
+            else:  # a named pipe, which can be opened only once
                 self._file, self._owned = open(path, "rb"), True  # noqa: SIM115
 
     @property
@@ -65,42 +65,42 @@ class Input:
         """Raise unless it can be read more than once."""
         if not self.can_be_reread:
             raise ValueError(
-                f"{self.name} can be read only once, and this needs a pass over it beforehand. "
-                "Say what that would tell (n_features or hash_bits, classes), or read from a file."
+                f"{self.name} can be read only once, and this needs an extra pass over it. "
+                "Give n_features or hash_bits, or the classes, to avoid that pass, or read from a file."
             )
 
     def head(self, count: int, *, line: bool = False) -> bytes:
-        """Return the first bytes of the plain content, and leave it as if they had not been read.
+        """Return the first bytes of the uncompressed content without consuming them.
 
-        With `line` the first line will do: whoever writes to a pipe may take a while for more.
+        With `line`, stop after the first line: more data may arrive late in a pipe.
         """
         with self.opened() as file:
             found = bytearray()
             try:
-                while len(found) < count and (piece := file.read1(min(count - len(found), _AT_ONCE))):
+                while len(found) < count and (piece := file.read1(min(count - len(found), _BUFFER_BYTES))):
                     found += piece
                     if line and b"\n" in piece:
                         break
             except Exception as error:
-                if not found or not damage(error):  # else what is behind them is for the reader to complain about
+                if not found or not is_damage(error):  # otherwise the error is raised when the damaged part is read
                     raise
         if self.path is None:
-            self._raw = io.BufferedReader(_Joined(bytes(found), file, owned=True), _AT_ONCE)
+            self._raw = io.BufferedReader(_Joined(bytes(found), file, owned=True), _BUFFER_BYTES)
         return bytes(found)
 
     @contextmanager
     def opened(self) -> Iterator[io.BufferedReader]:
-        """Yield its plain content, at the beginning; what can be read only once goes on where it was."""
+        """Yield the uncompressed content from the start. Input that can be read only once continues where it was."""
         if self.path is None:
             if self._raw is None:
-                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file, owned=self._owned), _AT_ONCE))
+                self._raw = _plain(io.BufferedReader(_Joined(b"", self._file, owned=self._owned), _BUFFER_BYTES))
             yield self._raw
         else:
-            with open(self.path, "rb", buffering=_AT_ONCE) as self._file, _plain(self._file) as plain:
+            with open(self.path, "rb", buffering=_BUFFER_BYTES) as self._file, _plain(self._file) as plain:
                 yield plain
 
     def stored_position(self) -> int:
-        """Return how many bytes were read of it, as stored."""
+        """Return the number of stored bytes read so far."""
         try:
             return int(self._file.tell())
         except (OSError, AttributeError, ValueError):
@@ -108,7 +108,7 @@ class Input:
 
 
 class _Joined(io.RawIOBase):
-    """Some bytes, and then those of a file, which stays open when this is closed if it is somebody else's."""
+    """Some bytes, followed by those of a file. Closing it closes the file only if it is `owned`."""
 
     def __init__(self, head: bytes, file: Any, *, owned: bool):
         self._head, self._file, self._owned = memoryview(head), file, owned
@@ -131,17 +131,17 @@ class _Joined(io.RawIOBase):
         return len(piece)
 
 
-def damage(error: Exception) -> bool:
-    """Return whether this is what a decompressor raises for bytes that are cut short or changed."""
+def is_damage(error: Exception) -> bool:
+    """Return whether this is the error of a decompressor about truncated or damaged data."""
     return isinstance(error, EOFError | zlib.error | lzma.LZMAError | gzip.BadGzipFile) or (
         isinstance(error, OSError) and error.errno is None
     )
 
 
 def _plain(file: Any) -> Any:
-    """Return a file of the plain content of one that may be compressed, which its first bytes tell."""
+    """Return a file of the uncompressed content. The first bytes decide whether it is compressed."""
     head = file.peek(6)
     for magic, opener in _MAGIC.items():
         if head.startswith(magic):
-            return io.BufferedReader(opener(file), _AT_ONCE)
+            return io.BufferedReader(opener(file), _BUFFER_BYTES)
     return file

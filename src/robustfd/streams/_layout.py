@@ -1,4 +1,4 @@
-"""Which columns of a table become which columns of X, as JSON can hold it."""
+"""The layout of a table: how its columns become columns of X."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS, StreamError
-from robustfd.streams._seen_names import SeenName
+from robustfd.streams._errors import StreamError
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
+from robustfd.streams.seen_names import SeenName
 
-MOST_VALUES = 100_000  # of text, for which there is a column each
+MOST_VALUES = 100_000  # distinct values of text with a column each
 
 
 NUMBER, TEXT, DATE, TIME = KINDS = ("number", "text", "date", "time")
@@ -21,12 +22,12 @@ _PARTS = {
     TEXT: (),
     DATE: ("", ":time_sin", ":time_cos", ":weekday_sin", ":weekday_cos", ":yearday_sin", ":yearday_cos"),
     TIME: ("", ":time_sin", ":time_cos"),
-}  # the numbers that a column becomes, by what is put behind its name
+}  # the numbers that a column becomes, as suffixes of its name
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. If it is text it has the values that have a column of X each (None: they are hashed)."""
+    """One column of a table. `values` are those of text with a column of X each; None if text is hashed."""
 
     name: str
     kind: str = NUMBER
@@ -39,7 +40,7 @@ class Column:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is put behind its name for each of the numbers that it becomes."""
+        """The suffixes of the names of the numbers that it becomes."""
         return _PARTS[self.kind]
 
     def to_json(self) -> dict[str, Any]:
@@ -50,10 +51,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of X: those of numbers, then those of text, one for each value or 2^hash_bits for all of it.
+    """The columns of X: first numbers, then text, with one column per value or 2^hash_bits columns for all text.
 
-    Beside them a table may have columns of labels (`target`), of weights, of names of rows (`id`), and others that were
-    dropped. If the columns were `chosen` by name there may be any others. Without a `header` names are numbers.
+    A table may also have columns of labels (`target`), of weights, of row names (`id`), and dropped columns. If the
+    columns were `chosen` by name, any other columns are allowed. Without a `header`, column names are numbers.
     """
 
     columns: tuple[Column, ...]
@@ -67,17 +68,17 @@ class Layout:
 
     @cached_property
     def numbers(self) -> list[tuple[Column, str]]:
-        """The columns of X that are numbers: the column of the table, and what is put behind its name."""
+        """The columns of X that are numbers: the table column, and the suffix of its name."""
         return [(column, part) for column in self.columns for part in column.parts]
 
     @cached_property
     def texts(self) -> list[Column]:
-        """The columns of text."""
+        """The text columns."""
         return [column for column in self.columns if column.text]
 
     @cached_property
     def starts(self) -> list[int]:
-        """The first column of X of each column of text, and the number of them all."""
+        """The first column of X of each text column, and the total number of columns."""
         sizes = [len(column.values or ()) for column in self.texts]
         starts = [len(self.numbers), *(len(self.numbers) + np.cumsum(sizes, dtype=np.int64)).tolist()]
         return starts if self.hash_bits is None else [*starts[:-1], starts[-1] + 2**self.hash_bits]
@@ -89,12 +90,12 @@ class Layout:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The names of columns that are no features: target, weight and id, those that there are."""
+        """The names of the target, weight and id columns, as far as they exist."""
         named = {role: getattr(self, role) for role in ("target", "weight", "id")}
         return {role: name for role, name in named.items() if name is not None}
 
     def feature_name(self, column: int, seen: Mapping[int, SeenName] = MappingProxyType({})) -> str:
-        """Return what a column of X is called; `seen` has names of hashed features by number."""
+        """Return the name of a column of X; `seen` has names of hashed features by number."""
         if column < len(self.numbers):
             source, part = self.numbers[column]
             return source.name + part
@@ -104,7 +105,7 @@ class Layout:
         return f"{self.texts[k].name}={(self.texts[k].values or ())[column - self.starts[k]]}"
 
     def with_values(self, values: Sequence[Sequence[str]]) -> "Layout":
-        """Return the layout with a column of X for each of these values of the columns of text."""
+        """Return the layout with one column of X for each of these values of the text columns."""
         known = iter(values)
         columns = (replace(each, values=tuple(next(known))) if each.text else each for each in self.columns)
         return replace(self, columns=tuple(columns), hash_bits=None)
@@ -122,7 +123,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
-        """Return the layout that `to_json` wrote; raise `StreamError` if it is none."""
+        """Return the layout in a JSON object; raise `StreamError` if it is invalid."""
         if document.get("kind") != "table":
             kind = document.get("kind")
             raise StreamError(f"The layout of columns is that of {kind!r:.30}, and these are rows of a table.")
@@ -139,7 +140,7 @@ class Layout:
             and isinstance(document.get("chosen", False), bool)
             and isinstance(document.get("header", True), bool)
         ):
-            raise StreamError(f"{document!r:.100} is no layout of columns.")
+            raise StreamError(f"{document!r:.100} is not a layout of columns.")
         read = tuple(
             Column(each["name"], each["type"], tuple(each["values"]) if "values" in each else None) for each in columns
         )
@@ -147,12 +148,12 @@ class Layout:
         result = cls(read, bits, **roles, drop=tuple(drop), **said)
         names = [each["name"] for each in columns] + list(result.roles.values()) + drop
         if len(set(names)) != len(names) or not 0 < result.n_features <= MOST_COLUMNS:
-            raise StreamError(f"{document!r:.100} is no layout of columns.")
+            raise StreamError(f"{document!r:.100} is not a layout of columns.")
         return result
 
 
 def hashed_name(number: int, seen: Mapping[int, SeenName]) -> str:
-    """Return what a hashed feature of this number is called."""
+    """Return the name of the hashed feature of this number."""
     return seen[number].name if number in seen else f"hash {number}"
 
 
@@ -164,9 +165,9 @@ def chosen(
     roles: Mapping[str, str | int | None],
     drop: Sequence[str | int] = (),
 ) -> Layout:
-    """Return the layout of a table whose columns have these names and are of these kinds.
+    """Return the layout of a table with columns of these names and kinds.
 
-    `roles` says which are the target, the weight and the id; what is in `drop` is left out.
+    `roles` selects the target, weight and id columns; the columns in `drop` are ignored.
     """
     where = places_of(names)
     others = {role: place(names, which, role, where) for role, which in roles.items() if which is not None}
@@ -174,7 +175,7 @@ def chosen(
     for role, which in others.items():
         if which in left_out or list(others.values()).count(which) > 1:
             raise ValueError(
-                f"The column {names[which]!r} is the {role} and something else too; it can be one thing only."
+                f"The column {names[which]!r} is the {role} and has another role too. A column can have only one role."
             )
     if columns is None:
         features = sorted({*range(len(names))} - {*others.values()} - {*left_out})
@@ -200,36 +201,36 @@ def chosen(
 
 
 def places_of(names: Sequence[str]) -> dict[str, int]:
-    """Return the number of each column by its name, the first of those that have the same."""
+    """Return the number of each column by name; of equal names the first."""
     return {name: k for k, name in reversed(list(enumerate(names)))}
 
 
 def place(names: Sequence[str], which: Any, argument: str, where: dict[str, int] | None = None) -> int:
-    """Return the number of the column that is called so, or has this number; negative ones count from the end."""
+    """Return the number of the column with this name or number; negative numbers count from the end."""
     where = places_of(names) if where is None else where
     if isinstance(which, str) and which in where:
         return where[which]
     if isinstance(which, int | np.integer) and not isinstance(which, bool) and -len(names) <= which < len(names):
         return int(which) % len(names)
-    raise ValueError(f"{argument}: {which!r} is no column; there are {listed(names)}, numbered from 0.")
+    raise ValueError(f"{argument}: {which!r} is not a column; there are {listed(names)}, numbered from 0.")
 
 
 def too_many_values(name: str) -> StreamError:
-    """Return the error about text of more values than may have a column each."""
+    """Return the error about text with too many values for one column each."""
     return StreamError(
         f"{name}: columns of text have more than {MOST_VALUES} values, too many for a column each "
-        "(categories='onehot'). Take categories='hash'."
+        "(categories='onehot'). Use categories='hash'."
     )
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names of columns for a message."""
+    """Return column names for a message."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} columns)"
 
 
 def _is_column(document: Any, *, hashed: bool) -> bool:
-    """Return whether this is a column of a layout as JSON has it."""
+    """Return whether this is a valid column in JSON."""
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return False
     kind = document.get("type")

@@ -1,4 +1,4 @@
-"""`open_stream`: what a source is, and the stream for it."""
+"""`open_stream`: detect the format of a source and open the right stream."""
 
 import os
 import re
@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams._base import BLOCK_BYTES, MOST_BITS, Position, Stream, StreamError
+from robustfd.streams._base import Position, Stream
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import undamaged
+from robustfd.streams.limits import BLOCK_BYTES, MOST_BITS
 
-# Format: the class that reads it, and which options it has.
+# For each format: module and class of the stream, and its options.
 _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
 _FORMATS = {
     "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
@@ -39,7 +41,7 @@ _MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
-# Numbers, perhaps a tag, and a bar; a tag without a quote is one only behind a number.
+# Numbers, an optional tag, and a bar. A tag without a quote must follow a number.
 _HEAD_OF_VW = re.compile(rb"(?:(?:[-+.\deE]+[ \t]+){0,3}(?:'[^|,;\s]*[ \t]*)?|(?:[-+.\deE]+[ \t]+){1,3}[^|,;\s]*)\|")
 
 
@@ -67,68 +69,73 @@ def open_stream(
     layout: dict[str, Any] | None = None,
     start: Position | None = None,
 ) -> Stream:
-    r"""Return a stream of blocks (X, y) of rows, in constant memory whatever the size of the source.
+    r"""Return a stream of blocks (X, y) of rows, which uses constant memory for sources of any size.
 
     Parameters
     ----------
     source : path, "-", binary file, list of these, or iterable of rows
-        Files may be plain or compressed by gzip, bzip2 or xz. "-" is standard input. A directory stands for its files,
-        in the order of their names. An iterable gives blocks X or (X, y), or rows as dicts or (dict, label).
+        Files may be compressed with gzip, bzip2 or xz. "-" is standard input. A directory stands for its files,
+        sorted by name. An iterable yields blocks X or (X, y), or rows given as dicts or (dict, label).
     format : {"auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
-        With "auto" the name tells, or the first bytes.
+        "auto" detects the format from the file name or the first bytes.
     target : str, int or tuple of str, optional
-        The column of labels, by name or number, of tables, JSON lines and .npy; none by default. Of a tuple of names
-        it is the first that a table has, whatever their case, or none. LIBSVM lines begin with their label.
+        The column of labels, by name or number, in tables, JSON lines and .npy; none by default. A tuple of lower-case
+        names selects the first column with one of these names, ignoring case, if there is one. LIBSVM lines start with
+        their label.
     weight, id : str or int, optional
-        Columns of tables that are no features: the weights of rows, numbers >= 0, and names of rows, which blocks have
-        as text. Each block has them as attributes `weight` and `id`.
+        Columns with the weights of rows, numbers >= 0, and with the names of rows. They are not features. Blocks have
+        them as attributes `weight` and `id`.
     columns : list of str or int, optional
-        Features to keep, by name or number, of tables and .npy; by default all but the target.
+        The features, by name or number, of tables and .npy. Default: all columns without another role.
     drop : list of str or int, optional
-        Columns of tables to leave out.
+        Columns to ignore.
     categories : {"hash", "onehot"}, default="hash"
-        What becomes of columns of text: hashed into 2^hash_bits columns behind those of numbers, or a column for each
-        value, for which all is read once beforehand.
+        Encoding of text columns: hashed into 2^hash_bits columns after the numbers, or one column per value. "onehot"
+        needs an extra pass over the source.
     hash_bits : int, optional
-        Columns for named features, 2^hash_bits: of LIBSVM text, of text in tables (default 18) and of dicts. For LIBSVM
-        text from a pipe whose `n_features` is not given the default is 18 too.
+        Hash named features into 2^hash_bits columns: names in LIBSVM and Vowpal Wabbit text, text in tables, dicts and
+        JSON lines. Default: 18; LIBSVM text is hashed by default only from a pipe, if `n_features` is not given.
     n_features : int, optional
-        Features of LIBSVM text. If it is not given, all is read once beforehand to find the largest index. Of other
-        formats it is what there should be.
+        Number of features of LIBSVM text. Default: the largest index, found in an extra pass. For other formats, the
+        expected number of features.
     zero_based : bool, optional
-        Whether indices of LIBSVM text begin with 0. By default they do if a 0 is found when all is read beforehand.
+        Whether indices of LIBSVM text start at 0. Default: whether the extra pass finds an index 0.
     header : bool, optional
-        Whether the first line of CSV has the names of the columns. By default it does if none of it is a number, if it
-        has the names that are asked for here, or if it does not fit the columns below it: a word above numbers, whole
-        numbers above fractions. What was decided about a line with numbers in it is one of the stream's `remarks`.
+        Whether the first line of CSV holds column names. By default it does if it has no numbers, if it contains the
+        names in other arguments, or if its types differ from the columns below: a word above numbers, or whole numbers
+        above fractions. The `remarks` of the stream report the decision about a line with numbers.
     delimiter : str, optional
-        Between fields of CSV: by default a tab, a semicolon or a comma, as the first line tells.
+        Field delimiter of CSV. Default: a tab, a semicolon or a comma, detected from the first line.
     missing : {"error", "zero", "nan"}, default="error"
-        What becomes of cells of tables that are missing, among numbers, dates and times, and of NaN and None in
-        iterables. With "nan" they are NaN, and text that is missing in tables is the category "", as empty text is;
-        else it has no entry. Formats without cells pass over "nan".
+        How to read missing numbers, dates and times in tables, and NaN and None in iterables. With "nan" they are NaN,
+        and missing text in tables is the category "", like empty text; otherwise it has no entry. Other formats ignore
+        "nan".
     unseen : {"error", "drop"}, default="error"
-        What becomes of entries beyond `n_features`, and of categories that are not in `layout`.
+        How to treat indices above `n_features`, and categories that are not in `layout`.
     unlabelled : {"keep", "skip"}, default="keep"
-        What becomes of lines of Vowpal Wabbit's text and of JSON lines that have no label: their label is NaN (None
-        among text), or they are counted among those skipped and left out.
+        How to treat lines of Vowpal Wabbit text and JSON lines without a label: keep them with the label NaN (None
+        among text), or skip and count them.
     interactions : list of str, optional
-        Products of features: "a:b" of those of two columns, or of two namespaces of Vowpal Wabbit's text; a word of two
-        letters is of namespaces that begin with these, as -q of Vowpal Wabbit is. They are columns behind the others.
+        Products of features, as additional columns: "a:b" for two columns, or for two namespaces of Vowpal Wabbit text.
+        Two letters stand for all namespaces that start with them, as in Vowpal Wabbit's -q.
     on_error : {"raise", "skip"}, default="raise"
-        Whether a row that cannot be read ends the stream with `StreamError`, or is counted and left out.
+        Whether a row that cannot be read raises `StreamError`, or is skipped and counted.
     block_bytes : int, default=2**20
-        About how many bytes of the source are read for a block.
+        Approximate number of source bytes per block.
     layout : dict, optional
-        The `layout` of another stream: columns will be the same.
+        The `layout` of another stream, to get the same columns.
     start : Position, optional
-        The `position` of another stream of the same source: reading goes on there. The rows before are read again, and
-        compared with the position's checksum. If they are not the same there is a `StreamError`; rows that were added
-        behind them are welcome.
+        The `position` of another stream of the same source, to continue there. Earlier rows are read again and compared
+        with the checksum of the position; if they have changed, a `StreamError` is raised. Rows may have been appended.
 
     Returns
     -------
     Stream
+        An iterable of blocks.
+
+    See Also
+    --------
+    robustfd.streams.TableEncoder : Convert tables in memory to the same columns.
 
     Examples
     --------
@@ -156,7 +163,7 @@ def open_stream(
     if n_features is not None:
         check_integer("n_features", n_features, 1)
     if layout is not None and not isinstance(layout, dict):
-        raise StreamError(f"{layout!r:.100} is no layout of columns.")
+        raise StreamError(f"{layout!r:.100} is not a layout of columns.")
     layout, pairs, bits = _interactions(layout, interactions, hash_bits)
     given = {
         "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
@@ -175,18 +182,18 @@ def open_stream(
     for key in {"unseen", "unlabelled", "n_features"} - set(known):
         options.pop(key, None)
     if wrong := sorted(options.keys() - set(known)):
-        raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} means nothing for {kind}; options are {', '.join(known)}.")
+        raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} does not apply to {kind}; options are {', '.join(known)}.")
     stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
     result: Stream = stream_type(
         source if inputs is None else inputs,
         **options, layout=layout, start=start, on_error=on_error,
-        block_bytes=min(block_bytes, max(block_bytes // 16, 1 << 14)) if pairs else block_bytes,  # rows become longer
+        block_bytes=min(block_bytes, max(block_bytes // 16, 1 << 14)) if pairs else block_bytes,  # rows are longer
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
-        raise StreamError(f"There are {result.n_features} features, and n_features={n_features} are wanted.")
+        raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")
     if not pairs:
         return result
-    from robustfd.streams.interactions import InteractionStream  # compiled loops, which few need
+    from robustfd.streams.interactions import InteractionStream  # imports compiled loops, which are rarely needed
 
     return InteractionStream(result, pairs, bits)
 
@@ -194,21 +201,21 @@ def open_stream(
 def _interactions(
     layout: dict[str, Any] | None, interactions: Iterable[str] | None, hash_bits: int | None
 ) -> tuple[dict[str, Any] | None, list[tuple[str, str]], int | None]:
-    """Return the layout of the features alone, the pairs whose products there shall be, and how these are hashed."""
+    """Return the layout of the features, the pairs of groups to multiply, and the bits for hashing the products."""
     within = layout is not None and layout.get("kind") == "interactions"
     if interactions is None and not within:
         return layout, [], None
     from robustfd.streams._crossing import pair_of, read_layout
 
     if within and interactions is not None:
-        raise ValueError("interactions and a layout, which says that already: give one of them only.")
+        raise ValueError("interactions cannot be combined with a layout that already defines them.")
     if layout is not None and within:
         return read_layout(layout)
     return layout, [pair_of(each) for each in interactions or ()], hash_bits
 
 
 def _inputs(source: Any) -> list[Input] | None:
-    """Return the inputs that a source is, None if it is an iterable of rows."""
+    """Return the inputs of a source, None if it is an iterable of rows."""
     if isinstance(source, list | tuple) and source and all(_is_input(each) for each in source):
         return [each for one in source for each in _files(one)]
     return list(_files(source)) if _is_input(source) else None
@@ -219,7 +226,7 @@ def _is_input(source: Any) -> bool:
 
 
 def _files(source: Any) -> Iterator[Input]:
-    """Yield the one input that this is, or those of a directory."""
+    """Yield the input, or those of a directory."""
     if isinstance(source, str | bytes | os.PathLike) and os.path.isdir(source):
         names = sorted(path for path in Path(os.fsdecode(source)).iterdir() if path.is_file())
         visible = [path for path in names if not path.name.startswith((".", "_"))]

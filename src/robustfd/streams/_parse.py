@@ -1,6 +1,6 @@
-"""Text of features, a chunk of whole lines at a time, to rows: what LIBSVM's and Vowpal Wabbit's compiled loops share.
+"""Compiled loops that parse chunks of LIBSVM text into rows, and the parts shared with Vowpal Wabbit text.
 
-`parse_rows` is LIBSVM's loop. `_parse_vw.py` has the other one, which reads entries by the same `read_entries`.
+`parse_rows` is the loop for LIBSVM. The loop in `_parse_vw.py` uses the same `read_entries`.
 """
 
 from typing import Any
@@ -11,15 +11,15 @@ from robustfd._compile import compiled, loops
 from robustfd.streams._decimal import FINE, LONG, MOST_DIGITS, NONE, number_at
 from robustfd.streams._hash import column_and_sign
 
-# What may be wrong with a line.
-BLANK = -1  # nothing, but there is no row in it
+# Problems of a line.
+BLANK = -1  # no problem, but no row either
 NO_LABEL, NO_INDEX, BELOW_FIRST, BEYOND_LAST, NO_VALUE, NOT_FINITE, TOO_LARGE = range(1, 8)
 LARGEST_INDEX = 2**31 - 2
 BEYOND_ALL = 2**40
-LEAST_LONG = MOST_DIGITS + 2  # bytes of a number that is too long to be read here, and what is behind it
-COMMENT, BAR, COLON = 35, 124, 58  # the letters # | :
+LEAST_LONG = MOST_DIGITS + 2  # least size of a number with too many digits, with the byte after it
+COMMENT, BAR, COLON = 35, 124, 58  # the bytes # | :
 
-# What the loops are told (settings) and what they tell (found).
+# Indices of the inputs (settings) and of the results (found) of the loops.
 LABELLED, FIRST, WIDTH, BITS, DROP = range(5)
 ROWS, ENTRIES, LINES, BAD, SLOW, DROPPED, UNSORTED, LAST = range(8)
 
@@ -28,11 +28,11 @@ ROWS, ENTRIES, LINES, BAD, SLOW, DROPPED, UNSORTED, LAST = range(8)
 def parse_rows(
     text: Any, settings: Any, powers: Any, labels: Any, ends: Any, columns: Any, values: Any, bad: Any, slow: Any
 ) -> Any:
-    """Return how many rows, entries, lines, bad lines, long numbers and dropped entries there are in a text.
+    """Parse a text; return the counts of rows, entries, lines, bad lines, long numbers and dropped entries.
 
-    Lines end with a line feed, the last one too. Rows go to labels, ends (of their entries), columns and values; of a
-    bad line nothing does, and bad gets its place in the text, its number and what is wrong. slow gets the place of
-    each number that has more digits than can be read here, and the entry it is the value of (-1 - row for a label).
+    Every line ends with a line feed. Rows are written to labels, ends (of their entries), columns and values. A bad
+    line writes nothing there; its offset, line number and problem are written to bad. For each number with too many
+    digits, slow gets its offset and the entry that it is the value of (-1 - row for a label).
     """
     found = np.zeros(8, np.int64)
     i = 0
@@ -53,9 +53,9 @@ def parse_rows(
 
 @loops
 def end_line(text: Any, i: int, ends: Any, bad: Any, found: Any, before: Any, end: int, wrong: int) -> int:
-    """Count a line and its row, whose entries end at `end`, or note what is wrong; return where the next line begins.
+    """Count a line and its row, whose entries end at `end`, or record its problem; return the start of the next line.
 
-    before is where the line begins, and the counts of long numbers and dropped entries before it.
+    before is the start of the line, and the counts of long numbers and dropped entries before it.
     """
     if wrong == 0:
         ends[found[ROWS]] = end
@@ -73,14 +73,14 @@ def end_line(text: Any, i: int, ends: Any, bad: Any, found: Any, before: Any, en
 
 @loops
 def note_long(slow: Any, found: Any, begin: int, entry: int) -> None:
-    """Note a number that is too long to be read here."""
+    """Record a number with too many digits."""
     slow[found[SLOW], 0], slow[found[SLOW], 1] = begin, entry
     found[SLOW] += 1
 
 
 @loops
 def _label(text: Any, i: int, row: int, powers: Any, slow: Any, found: Any) -> Any:
-    """Return the label of a row, where it ends, and what is wrong with it."""
+    """Return the label of a row, its end, and its problem."""
     value, end, how = number_at(text, i, powers)
     if how == NONE or not ends_token(text[end], COMMENT):
         return value, i, NO_LABEL
@@ -91,13 +91,13 @@ def _label(text: Any, i: int, row: int, powers: Any, slow: Any, found: Any) -> A
 
 @loops
 def read_entries(text: Any, i: int, k: int, settings: Any, powers: Any, rows: Any, found: Any, space: Any) -> Any:
-    """Put entries, up to the end of the line or a mark, at k; return where they ended, the next k and what is wrong.
+    """Write entries from k on, up to the end of the line or a mark; return their end, the next k and the problem.
 
-    rows is columns, values and slow. space is the namespace of the entries: the mark, COMMENT in LIBSVM text and BAR in
-    Vowpal Wabbit's; whether it has no name; the hash of its name; the weight that values are multiplied by; and the
-    place of that if it is too long to be read here, else -1.
+    rows is columns, values and slow. space is the namespace of the entries: the mark (COMMENT in LIBSVM text, BAR in
+    Vowpal Wabbit text); whether it has no name; the hash of its name; the weight of its values; and the offset of the
+    weight if it has too many digits, else -1.
 
-    It is long because with the value of an entry as a function of its own a fifth of the speed was lost.
+    The function is long because a separate function for the value of an entry made it a fifth slower.
     """
     columns, values, slow = rows
     mark, nameless, seed, scale, long_scale = space
@@ -112,7 +112,7 @@ def read_entries(text: Any, i: int, k: int, settings: Any, powers: Any, rows: An
         while np.uint8(text[i] - 48) < 10:
             column = min(10 * column + np.int64(text[i] - 48), np.int64(BEYOND_ALL))
             i += 1
-        unnamed = mark == BAR and i == begin and text[i] == COLON  # its name is its number among those of its kind
+        unnamed = mark == BAR and i == begin and text[i] == COLON  # its name is its number among the unnamed features
         if unnamed:
             column = anonymous
             anonymous += 1
@@ -139,7 +139,7 @@ def read_entries(text: Any, i: int, k: int, settings: Any, powers: Any, rows: An
             i += 1
             digit = np.uint8(text[i] - 48)
             single = digit < 10 and ends_token(text[i + 1], mark)
-            if single:  # most values are like this
+            if single:  # the most common form
                 value *= float(digit)
                 i += 1
             else:
@@ -172,9 +172,9 @@ def read_entries(text: Any, i: int, k: int, settings: Any, powers: Any, rows: An
 
 @loops
 def _named(text: Any, begin: int, bits: int, mark: int, seed: Any) -> Any:
-    """Return where the name of a feature ends, its column and its sign; the column is -1 for LIBSVM's qid:...
+    """Return the end of the name of a feature, its column and its sign; the column is -1 for LIBSVM's qid:...
 
-    The column is -1 too for what is not to be hashed. For what is no name the end is where it begins.
+    The column is also -1 if names are not hashed. If there is no valid name, the end equals the start.
     """
     i, column = begin, np.int64(0)
     while not (text[i] <= 32 or text[i] == COLON or (text[i] == BAR and mark == BAR)):
@@ -201,13 +201,13 @@ def _named(text: Any, begin: int, bits: int, mark: int, seed: Any) -> Any:
 
 @loops
 def _lone(letter: int, mark: int) -> bool:
-    """Return whether an index that ends here is a feature of value 1, which it is only in Vowpal Wabbit's text."""
+    """Return whether an index that ends here is a feature of value 1, as in Vowpal Wabbit text."""
     return mark == BAR and ends_token(letter, mark)
 
 
 @loops
 def past_blanks(text: Any, i: int) -> int:
-    """Return where the next token begins."""
+    """Return the start of the next token."""
     while text[i] == 32 or text[i] == 9 or text[i] == 13:
         i += 1
     return i
@@ -215,5 +215,5 @@ def past_blanks(text: Any, i: int) -> int:
 
 @loops
 def ends_token(letter: int, mark: int) -> bool:
-    """Return whether a token may end here: with a blank, a line feed or a mark."""
+    """Return whether a byte ends a token: a blank, a line feed or a mark."""
     return letter == 32 or letter == 10 or letter == 9 or letter == 13 or letter == mark

@@ -1,4 +1,4 @@
-"""Vowpal Wabbit's text, a chunk of whole lines at a time, to rows: the compiled loop.
+"""The compiled loop that parses chunks of Vowpal Wabbit text into rows.
 
 [label [importance [base]]] ['tag]|[namespace[:weight]] feature[:value] ... |namespace ...
 """
@@ -30,19 +30,19 @@ from robustfd.streams._parse import (
     read_entries,
 )
 
-# What may be wrong with a line, beside what `_parse.py` has.
+# Problems of a line, in addition to those in `_parse.py`.
 NO_BAR, BAD_WEIGHT, HAS_BASE, NO_SPACE, UNLABELLED = range(8, 13)
-QUOTE, ANY = 39, 58  # the letter '; a group : is of all namespaces
+QUOTE, ANY = 39, 58  # the byte '; the group : stands for all namespaces
 HEAD = 4
 
 
 @compiled
 def parse_vw_rows(text: Any, settings: Any, powers: Any, heads: Any, rows: Any, left: Any, spaces: Any) -> Any:
-    """Return what `parse_rows` returns. heads gets HEAD numbers a row: label (NaN for none), weight, its tag's place.
+    """Parse a text and return the same counts as `parse_rows`.
 
-    rows is ends, columns and values, left is bad and slow, as there. spaces is groups and marks: groups has the first
-    letter and the hash of names of namespaces, a letter alone if the hash is -1, and bit g of marks[k] gets whether the
-    entry k is of the group g.
+    heads gets HEAD numbers per row: label (NaN for none), weight, start and end of the tag. rows is ends, columns and
+    values; left is bad and slow, as in `parse_rows`. spaces is groups and marks: groups has the first letter and the
+    hash of namespaces (-1 for all with this letter), and bit g of marks[k] states whether entry k is in group g.
     """
     (ends, columns, values), (bad, slow), (groups, marks) = rows, left, spaces
     found = np.zeros(8, np.int64)
@@ -69,7 +69,7 @@ def parse_vw_rows(text: Any, settings: Any, powers: Any, heads: Any, rows: Any, 
 
 @loops
 def _head(text: Any, i: int, row: int, powers: Any, heads: Any, slow: Any, found: Any) -> Any:
-    """Read what is in front of the first bar; return where that is, and what is wrong."""
+    """Read the head of a line; return the offset of the first bar, and the problem."""
     first, words = HEAD * row, 0
     heads[first], heads[first + 1], heads[first + 2], heads[first + 3] = np.nan, 1.0, 0.0, 0.0
     while True:
@@ -82,7 +82,10 @@ def _head(text: Any, i: int, row: int, powers: Any, heads: Any, slow: Any, found
         if text[after] == 10:
             return after, NO_BAR
         if text[after] == BAR and (after == i or text[begin] == QUOTE):
-            heads[first + 2], heads[first + 3] = begin + (text[begin] == QUOTE), i  # a tag: next to the bar, or quoted
+            heads[first + 2], heads[first + 3] = (
+                begin + (text[begin] == QUOTE),
+                i,
+            )  # a tag touches the bar or starts with a quote
             return after, 0
         value, end, how = number_at(text, begin, powers)
         if how == NONE or end != i or words == 3:
@@ -102,7 +105,7 @@ def _head(text: Any, i: int, row: int, powers: Any, heads: Any, slow: Any, found
 
 @loops
 def _space(text: Any, i: int, powers: Any, groups: Any) -> Any:
-    """Return where the name of a namespace and its weight end, the namespace, its groups and what is wrong."""
+    """Return the end of the name and weight of a namespace, the namespace, its groups and the problem."""
     begin = i
     while not (text[i] <= 32 or text[i] == COLON or text[i] == BAR):
         i += 1

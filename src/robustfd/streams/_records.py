@@ -1,4 +1,4 @@
-"""Records of CSV: where each ends, as quotes tell."""
+"""Boundaries of CSV records, with quotes taken into account."""
 
 from typing import Any
 
@@ -6,14 +6,15 @@ import numpy as np
 
 from robustfd._compile import compiled, loops
 
-BEGIN, END, LINE, FIELDS = range(4)  # of a record: where its text is, lines in front of it, and fields in it
+BEGIN, END, LINE, FIELDS = range(4)  # of a record: start and end of its text, lines before it, number of fields
 
 
 @loops
 def next_record(text: Any, i: int, delimiter: int) -> Any:
-    """Return where the text of a record ends, where the next begins, and its fields; these are -1 if a quote is open.
+    """Return the end of a record, the start of the next, and its number of fields, -1 if a quote is not closed.
 
-    A quote at the beginning of a field holds everything up to the next one, which "" is not; elsewhere it is a letter.
+    A quote at the start of a field encloses everything up to the next single quote; "" is an escaped one. Elsewhere a
+    quote is an ordinary character.
     """
     fields, at_start, size = 1, True, len(text)
     while i < size:
@@ -36,7 +37,7 @@ def next_record(text: Any, i: int, delimiter: int) -> Any:
 
 @loops
 def closing(text: Any, i: int) -> int:
-    """Return where the quote ends that begins at text[i]; the size of the text if it does not."""
+    """Return the end of the quote that starts at text[i]; the size of the text if it is not closed."""
     i += 1
     while i < len(text) and not (text[i] == 34 and (i + 1 == len(text) or text[i + 1] != 34)):
         i += 1 + (text[i] == 34)
@@ -45,7 +46,7 @@ def closing(text: Any, i: int) -> int:
 
 @compiled
 def last_end(text: Any, delimiter: int) -> int:
-    """Return where the last record that ends with a line feed does, 0 if there is none."""
+    """Return the end of the last record that ends with a line feed, 0 if there is none."""
     i = end = 0
     while i < len(text):
         if text[i] == 10:
@@ -58,7 +59,7 @@ def last_end(text: Any, delimiter: int) -> int:
 
 @compiled
 def find_records(text: Any, delimiter: int, found: Any) -> int:
-    """Put BEGIN, END, LINE and FIELDS of records that are not empty, as many as there is room for; return how many."""
+    """Write BEGIN, END, LINE and FIELDS of nonempty records until `found` is full; return their number."""
     i = k = line = 0
     while i < len(text) and k < len(found):
         begin = i
@@ -73,9 +74,9 @@ def find_records(text: Any, delimiter: int, found: Any) -> int:
 
 @compiled
 def copy_fields(text: Any, delimiter: int, keep: Any, between: int, out: Any) -> int:
-    """Put the fields k of each record with keep[k], a byte between two, a line feed behind them; return the end.
+    """Copy the fields k of each record with keep[k], separated by a byte, with a final line feed; return the end.
 
-    It is -1 if a record does not have as many fields as there are in keep. Empty records are left out.
+    The result is -1 if a record does not have len(keep) fields. Empty records are skipped.
     """
     i = end = 0
     while i < len(text):
@@ -109,9 +110,9 @@ def copy_fields(text: Any, delimiter: int, keep: Any, between: int, out: Any) ->
 
 
 def fields_of(text: bytes, delimiter: str, keep: Any, between: str) -> bytes | None:
-    """Return the fields that a mask keeps of all records, a letter between two; None if a record has too few or many.
+    """Return the selected fields of all records, separated by a character; None if a record has too few or too many.
 
-    With a line feed between them they are a table of one column, which takes no time for each column of the first.
+    Separated by line feeds they form a table of one column, which pyarrow reads without overhead per column.
     """
     out = np.empty(len(text) + 1, np.uint8)
     end = copy_fields(np.frombuffer(text, np.uint8), ord(delimiter), keep, ord(between), out)
@@ -119,19 +120,19 @@ def fields_of(text: bytes, delimiter: str, keep: Any, between: str) -> bytes | N
 
 
 def records(text: bytes, delimiter: str, most: int | None = None) -> Any:
-    """Return an array with a row BEGIN, END, LINE, FIELDS for each record of a text that is not empty, or the first."""
+    """Return an array with a row BEGIN, END, LINE, FIELDS for each nonempty record, or for the first `most`."""
     letters = np.frombuffer(text, np.uint8)
     found = np.empty((text.count(b"\n") + text.count(b"\r") + 1 if most is None else most, 4), np.int64)
     return found[: find_records(letters, ord(delimiter), found)]
 
 
 def blank(text: bytes) -> bool:
-    """Return whether there is no record in a text."""
+    """Return whether a text has no records."""
     return not text[:64].strip(b"\r\n") and not text.strip(b"\r\n")
 
 
 def cut_records(text: bytearray, size: int, delimiter: str) -> int:
-    """Return where the last whole record of text[:size] ends, 0 if there is none."""
+    """Return the end of the last whole record of text[:size], 0 if there is none."""
     end = text.rfind(b"\n", 0, size) + 1
     if not end or text.find(b'"', 0, end) < 0:
         return end

@@ -1,4 +1,4 @@
-"""LIBSVM text looked through for its labels and indices alone: the compiled loop, twice as fast as `parse_rows`."""
+"""A scan of LIBSVM text for labels and indices only, in a compiled loop twice as fast as `parse_rows`."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from robustfd._compile import compiled, loops
 from robustfd.streams._decimal import FINE, number_at
 from robustfd.streams._parse import LARGEST_INDEX
 
-ROWS, LABELS, LEAST, LARGEST = range(4)  # what scan_rows counts; indices are as they are written
+ROWS, LABELS, LEAST, LARGEST = range(4)  # results of scan_rows; indices are those in the text
 
 
 @compiled
 def scan_rows(text: Any, labelled: bool, named: bool, powers: Any, labels: Any, found: Any) -> bool:
-    """Add what a text holds to found, and its labels to the distinct ones; return whether it is as plain as expected.
+    """Add the counts of a text to `found`, and its distinct labels to `labels`; return whether the scan succeeded.
 
-    Each line should be empty or have its label, and entries with an index, unless they are named, and a value.
-    Values are not read, only looked at: what can be no number is not plain. A text that is not plain adds nothing to
-    found, and `parse_rows` has to read it. When labels is full there is no room for the others.
+    Each line must be empty, or have a label if `labelled`, and entries index:value, or any entries if `named`. Values
+    are only checked for impossible characters. If the scan fails, `found` stays unchanged and `parse_rows` must read
+    the text. Once `labels` is full, further labels are ignored.
     """
     i = rows = 0
     least, largest, label = found[LEAST], found[LARGEST], np.nan
@@ -31,7 +31,7 @@ def scan_rows(text: Any, labelled: bool, named: bool, powers: Any, labels: Any, 
                     return False
                 if value != label:
                     label = value
-                    found[LABELS] = _with(labels, found[LABELS], label)
+                    found[LABELS] = _add_label(labels, found[LABELS], label)
             if named:
                 while text[i] != 10 and text[i] != 35:
                     i += 1
@@ -47,7 +47,7 @@ def scan_rows(text: Any, labelled: bool, named: bool, powers: Any, labels: Any, 
 
 @loops
 def _indices(text: Any, i: int, least: Any, largest: Any) -> Any:
-    """Return where a line ends, or is not plain any more, and the least and the largest index up to there."""
+    """Return where a line ends or the scan fails, and the smallest and the largest index up to there."""
     while True:
         i = _past_spaces(text, i)
         begin, index = i, np.int64(0)
@@ -55,10 +55,10 @@ def _indices(text: Any, i: int, least: Any, largest: Any) -> Any:
             index = 10 * index + np.int64(text[i] - 48)
             i += 1
         if text[i] != 58 or i == begin or i - begin > 10 or index > LARGEST_INDEX:
-            return begin, least, largest  # a line feed, or something else
+            return begin, least, largest  # a line feed, or an unexpected byte
         least, largest = min(least, index), max(largest, index)
         i += 1
-        if np.uint8(text[i] - 48) < 10 and text[i + 1] == 32:  # most values are like this
+        if np.uint8(text[i] - 48) < 10 and text[i + 1] == 32:  # the most common form
             i += 2
             continue
         begin = i
@@ -69,8 +69,8 @@ def _indices(text: Any, i: int, least: Any, largest: Any) -> Any:
 
 
 @loops
-def _with(labels: Any, count: int, label: float) -> int:
-    """Return how many distinct labels there are with this one, which is added if it is new and there is room."""
+def _add_label(labels: Any, count: int, label: float) -> int:
+    """Add a label if it is new and `labels` is not full; return the number of distinct labels."""
     for k in range(count):
         if labels[k] == label:
             return count
@@ -82,7 +82,7 @@ def _with(labels: Any, count: int, label: float) -> int:
 
 @loops
 def _past_spaces(text: Any, i: int) -> int:
-    """Return where the next token begins."""
+    """Return the start of the next token."""
     while text[i] == 32 or text[i] == 9 or text[i] == 13:
         i += 1
     return i
@@ -90,5 +90,5 @@ def _past_spaces(text: Any, i: int) -> int:
 
 @loops
 def _in_number(letter: Any) -> Any:
-    """Return whether this can be in a number: a digit, or one of . + - e E."""
+    """Return whether this byte can be part of a number: a digit, or one of . + - e E."""
     return np.uint8(letter - 48) < 10 or letter == 46 or letter == 45 or letter == 43 or letter | 32 == 101

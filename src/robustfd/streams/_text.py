@@ -1,4 +1,4 @@
-"""Inputs of lines, cut into chunks of whole ones."""
+"""Text inputs in chunks of whole lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,26 +6,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.streams._base import Position, StreamError
-from robustfd.streams._inputs import Input, damage
+from robustfd.streams._base import Position
+from robustfd.streams._errors import StreamError
+from robustfd.streams._inputs import Input, is_damage
 
 LONGEST_LINE = 1 << 28
-MARK = b"\xef\xbb\xbf"  # of UTF-8, in front of a file
+MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark at the start of a file
 
 
 class Chunk(NamedTuple):
-    """Whole lines, each with its line feed. The text is there only until the next chunk is asked for."""
+    """Whole lines, each with its line feed. The text is valid only until the next chunk is read."""
 
     file: int
     text: memoryview
-    first: int  # the number of the line in front of it
+    first: int  # the number of lines before it
     lines: int
-    offset: int  # where the text ends in the plain content
-    stored: int  # bytes of all inputs up to here, as stored
+    offset: int  # end of the text in the uncompressed content
+    stored: int  # stored bytes of all inputs up to here
 
 
 def last_line_end(text: bytearray, size: int) -> int:
-    """Return where the last whole line of text[:size] ends, 0 if there is none."""
+    """Return the end of the last whole line of text[:size], 0 if there is none."""
     return text.rfind(b"\n", 0, size) + 1
 
 
@@ -33,7 +34,7 @@ Cut = Callable[[bytearray, int], int]
 
 
 def chunks(inputs: Sequence[Input], start: Position, size: int, cut: Cut = last_line_end) -> Iterator[Chunk]:
-    """Yield the lines of inputs after a position, about so many bytes at a time; `cut` says where one may end."""
+    """Yield the lines of inputs after a position, about `size` bytes at a time; `cut` finds the end of a chunk."""
     stored = sum(each.size or 0 for each in inputs[: start.file])
     for k in range(start.file, len(inputs)):
         offset, line = (start.offset, start.line) if k == start.file else (0, 0)
@@ -52,17 +53,17 @@ def chunks(inputs: Sequence[Input], start: Position, size: int, cut: Cut = last_
 
 @contextmanager
 def undamaged(source: Input) -> Iterator[None]:
-    """Make a `StreamError` of what a decompressor raises for bytes that are cut short or changed."""
+    """Raise `StreamError` for errors of a decompressor about truncated or damaged data."""
     try:
         yield
     except Exception as error:
-        if damage(error):
-            raise StreamError(f"{source.name} is damaged or cut short: {error}") from error
+        if is_damage(error):
+            raise StreamError(f"{source.name} is damaged or truncated: {error}") from error
         raise
 
 
 def _lines_of(file: Any, name: str, line: int, size: int, cut: Cut) -> Iterator[tuple[bytearray, int, int]]:
-    """Yield whole lines of one file: a buffer, used again and again, how far it holds them, and bytes added to them."""
+    """Yield whole lines of one file: a reused buffer, the end of the lines in it, and the number of added bytes."""
     buffer, held = bytearray(size), 0
     while True:
         with memoryview(buffer) as view:
@@ -78,39 +79,41 @@ def _lines_of(file: Any, name: str, line: int, size: int, cut: Cut) -> Iterator[
         elif held == len(buffer) - 1:
             if held > LONGEST_LINE:
                 raise StreamError(
-                    f"{name}, line {line + 1}: no line feed in {held} bytes, so this is no text of lines. "
-                    f"It begins with {shown(buffer)}."
+                    f"{name}, line {line + 1}: no line feed in {held} bytes, so this is not text. "
+                    f"It starts with {shown(buffer)}."
                 )
             buffer.extend(bytes(len(buffer)))
-    if held:  # the last line may have no line feed
+    if held:  # the last line may lack a line feed
         buffer[held] = 10
         yield buffer, held + 1, 1
 
 
 def _skip(file: Any, offset: int, name: str) -> None:
-    """Move to a place in the plain content."""
+    """Move to an offset in the uncompressed content."""
     if not offset:
         return
-    changed = StreamError(f"{name} ends before byte {offset}, up to where it was read before: it was changed.")
+    changed = StreamError(f"{name} ends before byte {offset}, where reading should continue: it was changed.")
     left = offset
     if file.seekable():
         try:
             file.seek(offset - 1)
         except (OSError, ValueError) as error:
-            if damage(error):
+            if is_damage(error):
                 raise
-            raise changed from error  # no file can be as long as that
+            raise changed from error  # larger than any file
         left = 1
     while left:
         got = file.read(min(left, 1 << 22))
         if not got:
             raise changed
         left -= len(got)
-    if got[-1:] not in (b"\n", b"\r") and file.peek(1):  # only the last line of a file has no line feed
-        raise StreamError(f"{name} has no line that begins at byte {offset}, up to where it was read: it was changed.")
+    if got[-1:] not in (b"\n", b"\r") and file.peek(1):  # only the last line of a file may lack a line feed
+        raise StreamError(
+            f"{name} has no line that starts at byte {offset}, where reading should continue: it was changed."
+        )
 
 
 def shown(text: Any, most: int = 80) -> str:
-    """Return the beginning of a line as text that can be printed."""
+    """Return the start of a line as printable text."""
     line = bytes(text[: 4 * most]).split(b"\n", 1)[0].decode("utf-8", "backslashreplace")
     return repr(line[:most]) + ("..." if len(line) > most else "")

@@ -1,25 +1,25 @@
-"""Columns of dates and times to the numbers that people would make of them: time, and where it is in its cycles."""
+"""Dates and times as numbers: the time itself, and its place in the cycles of day, week and year."""
 
 from typing import Any
 
 import numpy as np
 
-from robustfd.streams._columns import as_codes, cast_where_it_fits, is_missing, kind_of, plain
+from robustfd.streams._columns import as_codes, cast_valid, is_missing, kind_of, plain
 from robustfd.streams._layout import DATE, TEXT, TIME
-from robustfd.streams._pyarrow import pa, pc
+from robustfd.streams.pyarrow_modules import pa, pc
 
 _DAY = 86_400_000_000  # microseconds
 _TIME_OF_DAY = r"\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
 _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
 _DATE_TEXT = rf"^\d{{4}}-\d{{2}}-\d{{2}}([ T]{_TIME_OF_DAY}(Z|[+-]\d{{2}}:?\d{{2}})?)?$"
-_SAMPLE = 10_000  # rows that tell whether text is dates
+_SAMPLE = 10_000  # rows for the detection of dates in text
 
 
 def parts(array: Any, kind: str) -> tuple[Any, Any]:
-    """Return a column of dates or times as columns of numbers, NaN where it is missing, and a mask of what is neither.
+    """Return a column of dates or times as columns of numbers, NaN where missing, and a mask of invalid values.
 
-    Of dates these are days since 1970, and sine and cosine of the time of day, the day of the week and the day of the
-    year; of times the days since midnight, sine and cosine of them. Instants are those of UTC if they have a zone.
+    A date becomes the days since 1970, and sine and cosine of the time of day, the day of the week and the day of the
+    year. A time becomes the days since midnight, and their sine and cosine. Times with a zone are converted to UTC.
     """
     instants, wrong = _microseconds(array, kind)
     missing = instants.is_null().to_numpy(zero_copy_only=False)
@@ -40,7 +40,7 @@ def parts(array: Any, kind: str) -> tuple[Any, Any]:
 
 
 def seen_type(array: Any) -> Any:
-    """Return the type of a column, that of dates or times if it is text and all its first values are such."""
+    """Return the type of a column: dates or times if it is text and its first values are all dates or times."""
     if kind_of(array.type) != TEXT:
         return array.type
     _, values = as_codes(array[:_SAMPLE])
@@ -58,7 +58,7 @@ def seen_type(array: Any) -> Any:
 
 
 def _microseconds(array: Any, kind: str) -> tuple[Any, Any]:
-    """Return a column as microseconds since 1970 or since midnight, null where missing, and a mask of misfits."""
+    """Return a column as microseconds since 1970 or midnight, null where missing, and a mask of invalid values."""
     array = plain(array)
     if kind_of(array.type) == TEXT:
         return _of_text(array, kind)
@@ -71,7 +71,7 @@ def _microseconds(array: Any, kind: str) -> tuple[Any, Any]:
 
 
 def _of_text(array: Any, kind: str) -> tuple[Any, Any]:
-    """Return what `_microseconds` does, of text: each distinct value is looked at once."""
+    """Return the same for text, where each distinct value is parsed once."""
     codes, values = as_codes(array)
     values = pc.utf8_trim(values.cast(pa.string()), characters=" \t")
     missing = is_missing(values)
@@ -82,7 +82,7 @@ def _of_text(array: Any, kind: str) -> tuple[Any, Any]:
     zoned = pc.match_substring_regex(texts, pattern=rf":\d{{2}}(\.\d+)?{_ZONE}")
     found = pa.nulls(len(texts), pa.int64())
     for type_, mask in ((pa.timestamp("us"), pc.invert(zoned)), (pa.timestamp("us", "UTC"), zoned)):
-        part = cast_where_it_fits(pc.if_else(mask, texts, pa.scalar(None, pa.string())), type_)
+        part = cast_valid(pc.if_else(mask, texts, pa.scalar(None, pa.string())), type_)
         found = pc.coalesce(found, part.cast(pa.int64()))
     wrong = pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
     result = found.take(pa.array(codes, mask=codes < 0))

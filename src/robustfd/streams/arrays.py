@@ -1,4 +1,4 @@
-"""Arrays of numpy (.npy)."""
+"""Numpy arrays (.npy)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import MOST_COLUMNS, Block, Position, Stream, StreamError, about_row, finite_rows
+from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import place
-from robustfd.streams._npy import Items, as_floats
+from robustfd.streams._npy import ArrayReader, as_floats
 from robustfd.streams._text import undamaged
+from robustfd.streams.limits import MOST_COLUMNS
 
 
 class NpyStream(Stream):
-    """Rows of arrays of two dimensions; a position counts rows of its file."""
+    """Rows of two-dimensional arrays; the offset of a position counts rows of its file."""
 
     def __init__(
         self,
@@ -26,14 +28,14 @@ class NpyStream(Stream):
         **common: Any,
     ):
         super().__init__(inputs, **common)
-        self._pipes: dict[int, Items] = {}  # inputs that can be read only once, and which of them were
+        self._pipes: dict[int, ArrayReader] = {}  # readers of inputs that can be read only once
         self._spent: set[int] = set()
-        with self._items(0) as items:
+        with self._open(0) as items:
             width = items.shape[1]
         if layout is not None:
             self._columns, self._target, self._width = _read_layout(layout)
             if columns is not None or target is not None:
-                raise ValueError(f"columns={columns} or target={target} and a layout: give one of them only.")
+                raise ValueError(f"columns={columns} or target={target} cannot be combined with a layout.")
         else:
             names, self._width = [str(k) for k in range(width)], width
             self._target = None if target is None else place(names, target, "target")
@@ -41,31 +43,33 @@ class NpyStream(Stream):
             self._columns = [k for k in range(width) if k != self._target] if picked is None else picked
             used = {*self._columns, self._target}
             if not self._columns or len(used) != len(self._columns) + 1:
-                raise ValueError(f"columns={columns} and target={target} leave no features, or have a column twice.")
+                raise ValueError(f"columns={columns} and target={target} leave no features, or use a column twice.")
         self._places(width, 0)
         self.n_features = len(self._columns)
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The columns of the array that are features, and the one that is the target."""
+        """The columns of the array that are features, and the target column."""
         return {"kind": "npy", "width": self._width, "columns": self._columns, "target": self._target}
 
     def _places(self, width: int, file: int) -> tuple[Any, int | None]:
-        """Return where the features and the target are in an array of this width; it may be without the target."""
+        """Return the places of the features and of the target in an array of this width, which may lack the target."""
         if width == self._width:
             return np.array(self._columns), self._target
         if self._target is not None and width == self._width - 1:
             return np.array([k - (k > self._target) for k in self._columns]), None
-        raise StreamError(f"{self.inputs[file].name} has {width} columns, and should have {self._width}.")
+        raise StreamError(f"{self.inputs[file].name} has {width} columns, expected {self._width}.")
 
     @contextmanager
-    def _items(self, file: int) -> Iterator[Items]:
-        """Yield the array of an input, at its beginning."""
+    def _open(self, file: int) -> Iterator[ArrayReader]:
+        """Yield the reader of an input, at its first item."""
         source = self.inputs[file]
         with undamaged(source), source.opened() as opened:
-            items = self._pipes.get(file) or Items(opened, source.name)
+            items = self._pipes.get(file) or ArrayReader(opened, source.name)
             if len(items.shape) != 2 or not 0 < items.shape[1] <= MOST_COLUMNS:
-                raise StreamError(f"{source.name} has the shape {items.shape}, and should have rows and columns.")
+                raise StreamError(
+                    f"{source.name} has the shape {items.shape}, expected two dimensions: rows and columns."
+                )
             if source.path is None:
                 self._pipes[file] = items
             yield items
@@ -76,7 +80,7 @@ class NpyStream(Stream):
             source = self.inputs[file]
             if file in self._spent:
                 continue
-            with self._items(file) as items:
+            with self._open(file) as items:
                 self._spent |= {file} & self._pipes.keys()
                 features, target = self._places(items.shape[1], file)
                 for first, rows in self._rows(items, source, start.offset if file == start.file else 0):
@@ -93,11 +97,11 @@ class NpyStream(Stream):
                     yield Block(x, y), Position(file, first + len(rows), 0, count, stored, skipped)
             before += source.size or 0
 
-    def _rows(self, items: Items, source: Input, done: int) -> Iterator[tuple[int, Any]]:
-        """Yield rows behind those that were read before, as many as make a block, with the number of the first."""
+    def _rows(self, items: ArrayReader, source: Input, done: int) -> Iterator[tuple[int, Any]]:
+        """Yield blocks of the rows after the first `done`, each with the number of its first row."""
         n, width = items.shape
         if done > n:
-            raise StreamError(f"{source.name} ends before row {done}, up to where it was read before.")
+            raise StreamError(f"{source.name} ends before row {done}, where reading should continue.")
         size = max(self.block_bytes // (items.dtype.itemsize * width), 1)
         if items.fortran and n > 1 and width > 1:
             array = _mapped(source)
@@ -109,20 +113,22 @@ class NpyStream(Stream):
 
 
 def _mapped(source: Input) -> Any:
-    """Return an array whose columns are stored one after the other, as it is on the disk."""
+    """Return a memory map of an array in column-major order."""
     if not source.is_plain:
-        raise StreamError(f"{source.name} has its columns behind each other: store it by rows (ascontiguousarray).")
+        raise StreamError(
+            f"{source.name} is compressed and in column-major order. Store it by rows (numpy.ascontiguousarray)."
+        )
     try:
         return np.load(str(source.path), mmap_mode="r", allow_pickle=False)
-    except ValueError as error:  # it is shorter than it says
-        raise StreamError(f"{source.name} is cut short: {error}") from error
+    except ValueError as error:  # shorter than its header states
+        raise StreamError(f"{source.name} is truncated: {error}") from error
 
 
 def _read_layout(layout: dict[str, Any]) -> tuple[list[int], int | None, int]:
-    """Return columns, target and width of a layout that comes from anybody."""
+    """Return columns, target and width of an untrusted layout."""
     columns, target, width = (layout.get(name) for name in ("columns", "target", "width"))
     if layout.get("kind") == "npy" and isinstance(width, int) and isinstance(columns, list) and columns:
         numbers = columns if target is None else [*columns, target]
         if all(type(each) is int and 0 <= each < width for each in numbers) and len(set(numbers)) == len(numbers):
             return columns, target, width
-    raise StreamError(f"{layout!r:.100} is no layout of columns of npy.")
+    raise StreamError(f"{layout!r:.100} is not a layout of columns of npy.")

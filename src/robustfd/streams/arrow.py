@@ -1,4 +1,4 @@
-"""Parquet, and Arrow's own formats: files (Feather) and streams."""
+"""Parquet files, Arrow files (Feather) and Arrow streams."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -7,29 +7,30 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from robustfd.streams._base import Position, StreamError, about_row
+from robustfd.streams._base import Position, about_row
 from robustfd.streams._columns import kind_of
 from robustfd.streams._convert import Piece
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import TEXT, places_of
-from robustfd.streams._pyarrow import ipc, named_errors, pa, pq
 from robustfd.streams._text import undamaged
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import ipc, named_errors, pa, pq
 from robustfd.streams.table import Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
-_FEWEST = 16  # rows at once, however many columns there are: a few rows of a column take as long as one
+_FEWEST = 16  # least rows per block in wide files: a few rows of a column take as long as one
 
 
 class _BatchStream(TableStream):
-    """Rows of files that hold batches of Arrow; a position counts rows of its file."""
+    """Rows of files with Arrow batches; the offset of a position counts rows of its file."""
 
     @abstractmethod
     def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
-        """Yield batches of columns, the rows in front of each, and the share of the file that was read."""
+        """Yield batches of columns, the number of rows before each, and the share of the file read so far."""
 
     def _seen(self, schema: Schema) -> Schema:
-        """Return the columns of the first input with those of text that are dates in its first rows as such."""
+        """Return the columns of the first input, where text whose first values are dates has the type of dates."""
         count = Counter(schema.names)
         texts = [k for k, name in enumerate(schema.names) if kind_of(schema.types[k]) == TEXT and count[name] == 1]
         types = list(schema.types)
@@ -57,7 +58,7 @@ class _BatchStream(TableStream):
     def _slices(
         self, file: int, batch: Any, first: int, share: float, names: list[str], done: int
     ) -> Iterator[tuple[list[Any], Position, Callable[[int, str], tuple[int, str]]]]:
-        """Yield the rows of a batch that were not read before, as many at a time as make a block."""
+        """Yield the unread rows of a batch, one block at a time."""
         name, size = self.inputs[file].name, self._rows_at_once(names)
         stored = sum(each.size or 0 for each in self.inputs[:file]) + int(share * (self.inputs[file].size or 0))
         where, found = places_of(batch.schema.names), batch.columns
@@ -67,28 +68,26 @@ class _BatchStream(TableStream):
             yield columns, position, partial(about_row, name, first + begin)
 
     def _rows_at_once(self, names: list[str]) -> int:
-        """Return how many rows make a block."""
+        """Return the number of rows of a block."""
         return max(self.block_bytes // (8 * len(names)), min(self.block_bytes // 64, _FEWEST))
 
     def _ends_early(self, file: int, row: int) -> StreamError:
-        """Return the error about a position behind the end."""
-        return StreamError(f"{self.inputs[file].name} ends before row {row}, up to where it was read before.")
+        """Return the error about a position after the end."""
+        return StreamError(f"{self.inputs[file].name} ends before row {row}, where reading should continue.")
 
 
 class ParquetStream(_BatchStream):
-    """Rows of Parquet; only columns that are needed are read."""
+    """Rows of Parquet files. Only the needed columns are read."""
 
     @contextmanager
     def _opened(self, file: int) -> Iterator[Any]:
-        """Yield a file of Parquet."""
+        """Yield an open Parquet file."""
         source = self.inputs[file]
         if source.path is None:
-            raise StreamError(
-                f"{source.name}: Parquet has its contents listed at its end; it is read from files, by path."
-            )
+            raise StreamError(f"{source.name}: Parquet files cannot be read from a pipe. Give a path.")
         with _named(source), ExitStack() as stack:
             where = source.path if source.is_plain else stack.enter_context(source.opened())
-            # With pre_buffer all that was read stays in memory until the last row group.
+            # With pre_buffer, everything read so far stays in memory until the last row group.
             yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER, pre_buffer=False))
 
     def _schema(self, file: int) -> Schema:
@@ -111,7 +110,7 @@ class ParquetStream(_BatchStream):
 
 
 class ArrowStream(_BatchStream):
-    """Rows of Arrow: of files (Feather too), and of streams, which may come from a pipe."""
+    """Rows of Arrow files (including Feather), and of Arrow streams, which may come from a pipe."""
 
     def __init__(self, *args: Any, **options: Any):
         self._pipes: dict[int, Any] = {}  # the readers of inputs that can be read only once
@@ -119,13 +118,15 @@ class ArrowStream(_BatchStream):
 
     @contextmanager
     def _opened(self, file: int, names: list[str] | None = None) -> Iterator[Any]:
-        """Yield a reader of a file or stream, of these columns only if it is read from the beginning."""
+        """Yield a reader of a file or stream; for a path, only of the named columns."""
         source = self.inputs[file]
         with _named(source), ExitStack() as stack:
             if source.path is None:
                 if file not in self._pipes:
                     if source.head(6) == b"ARROW1":
-                        raise StreamError(f"{source.name}: an Arrow file is read by path; write a stream into a pipe.")
+                        raise StreamError(
+                            f"{source.name}: Arrow files cannot be read from a pipe. Give a path, or pipe a stream."
+                        )
                     self._pipes[file] = ipc.open_stream(stack.enter_context(source.opened()))
                 yield self._pipes[file]
                 return
@@ -149,7 +150,7 @@ class ArrowStream(_BatchStream):
             count, first = getattr(reader, "num_record_batches", None), 0
             for k, batch in enumerate(reader if count is None else map(reader.get_batch, range(count))):
                 if first + len(batch) > done:
-                    batch.validate(full=True)  # whatever bytes are in the file, indices of text point into it
+                    batch.validate(full=True)  # so that the offsets of text in a damaged file are safe
                     yield batch, first, 0.0 if count is None else (k + 1) / count
                 first += len(batch)
             if done > first:
@@ -158,6 +159,6 @@ class ArrowStream(_BatchStream):
 
 @contextmanager
 def _named(source: Input) -> Iterator[None]:
-    """Make a `StreamError` of what is wrong with an input."""
+    """Raise `StreamError` for errors about the content of an input."""
     with undamaged(source), named_errors(source.name):
         yield

@@ -1,4 +1,4 @@
-"""Tables in memory (pandas, polars, pyarrow, lists of dicts) to the rows that the same table in a file becomes."""
+"""Tables in memory (pandas, polars, pyarrow, lists of dicts) as rows, in the same way as tables in files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from robustfd._validation import check_choice
-from robustfd.streams._base import Block, Position, StreamError, about_row
+from robustfd.streams._base import Block, Position, about_row
 from robustfd.streams._columns import as_codes, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
-from robustfd.streams._items import is_pandas, is_table
+from robustfd.streams._errors import StreamError
 from robustfd.streams._layout import (
     DATE,
     KINDS,
@@ -23,32 +23,37 @@ from robustfd.streams._layout import (
     listed,
     too_many_values,
 )
-from robustfd.streams._pyarrow import named_errors, pa
+from robustfd.streams._python_rows import is_pandas, is_table
 from robustfd.streams._times import seen_type
+from robustfd.streams.pyarrow_modules import named_errors, pa
 
 _NAME = "The table"
 
 
 class TableEncoder:
-    """Tables to rows of numbers, with the same features as the same table read from CSV, Parquet or Arrow.
+    """Encoder of tables as rows of numbers, with the same features as the table in a CSV, Parquet or Arrow file.
 
-    A column of numbers or of true and false is one feature. Text, and categories, are hashed or one-hot, as in
+    A column of numbers or booleans is one feature. Text and categories are hashed or one-hot encoded, as in
     `open_stream`. Dates and timestamps become the days since 1970, and sine and cosine of the time of day, the day of
-    the week and the day of the year; times of day the days since midnight, their sine and cosine. Text whose first
-    values are all dates or times, as ISO 8601 writes them, is taken for such.
+    the week and the day of the year. Times of day become the days since midnight, and their sine and cosine. Text whose
+    first values are all ISO 8601 dates or times is read as such.
 
-    An encoder does not change. Its `layout` says all there is to know, as JSON can hold it: it goes into the notes of a
-    snapshot, and `TableEncoder(layout)` and `open_stream(files, layout=layout)` make the same columns again.
+    An encoder is immutable. Its `layout` is a JSON document that defines it completely: store it in the notes of a
+    snapshot, and `TableEncoder(layout)` and `open_stream(files, layout=layout)` make the same columns.
 
     Parameters
     ----------
     layout : dict
         The `layout` of another encoder, or of a stream of tables.
     missing : {"nan", "zero", "error"}, default="nan"
-        What becomes of cells that are missing, among numbers, dates and times: NaN, 0, or an error that says where.
-        With "nan" text that is missing is the category "", as empty text is; else it has no entry.
+        How to encode missing numbers, dates and times: NaN, 0, or raise an error. With "nan", missing text is the
+        category "", like empty text; otherwise it has no entry.
     unseen : {"drop", "error"}, default="drop"
-        What becomes of values of text that have no column of their own.
+        How to treat text values without a column: ignore them, or raise an error.
+
+    See Also
+    --------
+    robustfd.streams.open_stream : Read tables from files.
 
     Examples
     --------
@@ -89,10 +94,10 @@ class TableEncoder:
         categories: Literal["hash", "onehot"] = "hash",
         hash_bits: int | None = None,
     ) -> "TableEncoder":
-        """Return the encoder of a table and of those that come after it: names and kinds are those of its columns.
+        """Return the encoder for a table and for later tables with columns of the same names and kinds.
 
-        `target`, `weight` and `id` are columns, by name or number, that are no features, and `drop` has those to leave
-        out; `columns` has those to keep. With `categories="onehot"` the values of this table have a column each.
+        `target`, `weight` and `id` select columns, by name or number, that are not features. `drop` has columns to
+        ignore, or `columns` those to use. With `categories="onehot"` each text value in this table has a column.
         """
         check_choice("categories", categories, ("hash", "onehot"))
         found = _as_arrow(table)
@@ -111,7 +116,7 @@ class TableEncoder:
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The columns of the table that become columns of X, and how, as JSON can hold it."""
+        """How the columns of the table become columns of X, as a JSON document."""
         return self._layout.to_json()
 
     @property
@@ -121,18 +126,18 @@ class TableEncoder:
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the table that are features."""
+        """The names of the table columns that are features."""
         return [column.name for column in self._layout.columns]
 
     def feature_name(self, column: int) -> str:
-        """Return what a column of X is called."""
+        """Return the name of a column of X."""
         return self._layout.feature_name(column)
 
     def encode(self, table: Any) -> Block:
         """Return the rows of a table, or of a list of dicts, as a pair (X, y); y is None if it has no target.
 
         X is an array if all features are numbers, else a CSR matrix. Weights and ids are the attributes `weight` and
-        `id` of the pair. A `StreamError`, which is a ValueError, says which column or row is not as it should be.
+        `id` of the pair. Raise `StreamError`, a ValueError, about an invalid column or row.
         """
         if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
             found = self._of_dicts(table)
@@ -149,7 +154,7 @@ class TableEncoder:
         return block
 
     def _of_dicts(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return rows as a table of all columns of features; what a row does not have is missing."""
+        """Return rows as a table with all feature columns; absent values are missing."""
         if not rows:
             raise StreamError(f"{_NAME} has no rows.")
         others = {name: None for row in rows for name in row}
@@ -161,7 +166,7 @@ class TableEncoder:
         return pa.table(columns, names=[str(name) for name in names])
 
     def _checked(self, table: Any) -> dict[str, Any]:
-        """Return columns by name; raise unless they are those that were learnt, of the same kinds."""
+        """Return columns by name; raise unless they have the learned names and kinds."""
         layout, names = self._layout, table.column_names
         known = {*self.column_names, *layout.roles.values(), *layout.drop}
         without = [name for name in self.column_names if name not in set(names)]
@@ -169,22 +174,20 @@ class TableEncoder:
             raise StreamError(f"{_NAME} has no column {listed(without)}; its columns are {listed(names)}.")
         new = [] if layout.chosen else [name for name in names if name not in known]
         if new:
-            raise StreamError(
-                f"{_NAME} has a column that was not there at first, {listed(new)}; there were {listed(sorted(known))}."
-            )
+            raise StreamError(f"{_NAME} has an unexpected column {listed(new)}; expected are {listed(sorted(known))}.")
         _require_kinds(layout, dict(zip(names, table.schema.types)))
         return {name: _whole(table.column(name)) for name in names if name in known}
 
 
 def _require_kinds(layout: Layout, types: dict[str, Any]) -> None:
-    """Raise unless columns are of the kinds that the layout has; those that are all missing may be of any."""
+    """Raise unless columns have the kinds of the layout. A column of only missing values may have any type."""
     for column in layout.columns:
         type_ = types[column.name]
         kind = kind_of(type_)
         if kind is None:
             raise StreamError(
                 f"{_NAME}: the column {column.name!r} is of type {type_}, which is not one of {', '.join(KINDS)}. "
-                "Leave it out (drop=), or make it one of these."
+                "Exclude it with drop=, or convert it."
             )
         may_be_read = kind == TEXT and column.kind in (DATE, TIME)
         if kind != column.kind and not may_be_read and not pa.types.is_null(type_):
@@ -195,26 +198,26 @@ def _require_kinds(layout: Layout, types: dict[str, Any]) -> None:
 
 
 def _as_arrow(table: Any) -> Any:
-    """Return a table of pyarrow."""
+    """Return a pyarrow table."""
     if not is_table(table):
         raise TypeError(
-            f"table must be a DataFrame of pandas or polars, or a table of pyarrow, got {type(table).__name__}."
+            f"table must be a DataFrame of pandas or polars, or a pyarrow table, got {type(table).__name__}."
         )
     try:
         found = pa.Table.from_pandas(table, preserve_index=False) if is_pandas(table) else pa.table(table)
-    except (pa.ArrowException, ValueError, TypeError) as error:  # a column of several types, names that occur twice
+    except (pa.ArrowException, ValueError, TypeError) as error:  # a column of mixed types, or repeated names
         raise StreamError(f"{_NAME} has columns that cannot be read: {error}") from error
     if not found.num_columns or not found.num_rows:
-        raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; it should have some.")
+        raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; both must be positive.")
     return found
 
 
 def _whole(column: Any) -> Any:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _values(column: Any) -> list[str]:
-    """Return the values of a column of text, sorted."""
+    """Return the sorted values of a text column."""
     codes, values = with_empty(*as_codes(_whole(column)))
     return sorted(values.take(pa.array(np.unique(codes))).to_pylist())

@@ -1,4 +1,4 @@
-"""A stream with products of its features behind them."""
+"""A stream with products of features as additional columns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ import scipy.sparse as sp
 
 from robustfd.streams._base import Block, Position, Stream, Survey, about_row, finite_rows
 from robustfd.streams._crossing import crossing_of
-from robustfd.streams._names import namer
+from robustfd.streams.feature_names import namer
 
 
 def _not_infinite(x: Any) -> Any:
-    """Return a mask of the rows without an infinite number; None if none has one. NaN is what is missing."""
+    """Return a mask of the rows without infinite numbers; None if there are none. NaN means missing."""
     values = x.data if sp.issparse(x) else x
     if not np.isinf(values).any():
         return None
@@ -24,8 +24,8 @@ def _not_infinite(x: Any) -> Any:
 class InteractionStream(Stream):
     """The rows of another stream, each with the products of every feature of one group with every one of another.
 
-    A group is a column, or what became of it, or a namespace. The product of single columns a and b is called a^b;
-    where features are hashed their products are hashed too.
+    A group is a column of the input, with all its features, or a namespace. The product of single columns a and b is
+    named a^b. Products of hashed features are hashed too.
     """
 
     def __init__(self, base: Stream, pairs: Sequence[tuple[str, str]], bits: int | None = None):
@@ -37,7 +37,7 @@ class InteractionStream(Stream):
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The layout of the features, and which products there are."""
+        """The layout of the features, and the pairs of groups."""
         return {
             "kind": "interactions",
             "of": self._base.layout,
@@ -47,7 +47,7 @@ class InteractionStream(Stream):
         }
 
     def feature_name(self, column: int) -> str:
-        """Return what a column is called."""
+        """Return the name of a column."""
         return self.crossing.feature_name(column)
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:

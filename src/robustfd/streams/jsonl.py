@@ -1,4 +1,4 @@
-"""JSON lines: an object a line, which is a row."""
+"""JSON lines: one object per line, which is a row."""
 
 import json
 import math
@@ -9,24 +9,26 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.feature_extraction import FeatureHasher
 
-from robustfd.streams._base import DEFAULT_BITS, MOST_BITS, Block, Position, Stream, StreamError, finite_rows
+from robustfd.streams._base import Block, Position, Stream, finite_rows
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
-from robustfd.streams._items import labels_of
+from robustfd.streams._python_rows import as_labels
 from robustfd.streams._text import Chunk, chunks, shown, undamaged
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
 from robustfd.streams.python import hashed_rows
 
 NO_LABEL = "it has no label"
 
 
 class JsonlStream(Stream):
-    """Rows of JSON lines as CSR matrices: features by name, hashed as those of dicts are (`python.py`).
+    """Rows of JSON lines as CSR matrices. Features have names, which are hashed like those of dicts (`python.py`).
 
-    A number is the value of the feature of its name, true is 1 and false 0, and a text v of the name c is the feature
-    "c=v" of value 1. What is null or NaN is left out, as if it were not there. In an object b of the name a there are
-    the names "a.b", and in a list of numbers "a.0", "a.1" and so on; a list of texts has a feature "a=v" for each.
+    A number is the value of the feature of its name; true is 1 and false is 0. The text v of the name c is the feature
+    "c=v" with value 1. null and NaN are ignored. The member b of an object a has the name "a.b". The numbers in a list
+    a have the names "a.0", "a.1" and so on, and each text v in it is a feature "a=v".
 
-    `target`, `weight`, `id` and those in `drop` are no features; "a.b" may be the b of an a. A row without a weight has
-    the weight 1, one without an id the id "".
+    `target`, `weight`, `id` and the names in `drop` are not features; "a.b" also refers to the member b of a. A row
+    without a weight has the weight 1, and a row without an id has the id "".
     """
 
     def __init__(
@@ -52,12 +54,12 @@ class JsonlStream(Stream):
         roles = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
         for name in [*(columns or ()), *(drop or ()), *roles]:
             if not isinstance(name, str):
-                raise ValueError(f"{name!r} is no name, and features of JSON lines have names.")
+                raise ValueError(f"{name!r} is not a name; columns of JSON lines are given by name.")
         first = self._first_row()
         if isinstance(target, tuple):
             target = next((name for name in first if name.lower() in target), None)
-        label = None if target is None else _taken(first, target)
-        self._first_label = label if _is_label(label) else None  # which says whether labels are text
+        label = None if target is None else _pop(first, target)
+        self._first_label = label if _is_label(label) else None  # decides whether labels are text
         self._target, self._weight, self._id = target, weight, id
         self._columns, self._left_out = columns, drop
         self._skip_unlabelled = unlabelled == "skip"
@@ -65,18 +67,18 @@ class JsonlStream(Stream):
         self._hasher, self.n_features = FeatureHasher(2**self._bits), 2**self._bits
 
     def _first_row(self) -> dict[str, Any]:
-        """Return the object of the first line; an empty one if that is no object."""
+        """Return the object in the first line; an empty one if the line is not an object."""
         with undamaged(self.inputs[0]):
             lines = self.inputs[0].head(1 << 20, line=True).split(b"\n")
         try:
             row = json.loads(next((line for line in lines if line.strip()), b""))
-        except (ValueError, RecursionError):  # to be complained about when it is read
+        except (ValueError, RecursionError):  # reported when the line is read
             return {}
         return row if isinstance(row, dict) else {}
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The number of columns that names are hashed into, and which names."""
+        """The number of columns that names are hashed into, and the selected names."""
         others = {"weight": self._weight, "id": self._id, "drop": self._left_out}
         layout = {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
         return layout | {name: value for name, value in others.items() if value}
@@ -89,7 +91,7 @@ class JsonlStream(Stream):
             yield block, Position(chunk.file, chunk.offset, chunk.first + chunk.lines, rows, chunk.stored, skipped)
 
     def _block(self, chunk: Chunk) -> tuple[Block, int]:
-        """Return the rows of a chunk, and how many of its lines are left out."""
+        """Return the rows of a chunk, and the number of skipped lines."""
         lines = bytes(chunk.text).split(b"\n")
         places = [k for k, line in enumerate(lines) if line.strip()]
         rows, roles, wrong = [], [], {}
@@ -122,7 +124,7 @@ class JsonlStream(Stream):
         return (block if keep.all() else block.take(keep)), len(wrong)
 
     def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
-        """Return labels as an array, NaN or None where there is none; see what is wrong with them."""
+        """Return labels as an array, NaN or None where missing; record bad ones in `wrong`."""
         without = [k for k, label in enumerate(labels) if label is None and k not in wrong]
         if self._skip_unlabelled:
             wrong |= dict.fromkeys(without, NO_LABEL)
@@ -135,7 +137,7 @@ class JsonlStream(Stream):
                     "" if self._first_label is None else f", and that of another line {self._first_label!r:.40}"
                 )
         ignored = dict.fromkeys(without, NO_LABEL) | wrong
-        y = labels_of([None if k in ignored else label for k, label in enumerate(labels)], ignored)
+        y = as_labels([None if k in ignored else label for k, label in enumerate(labels)], ignored)
         if y is None:
             return np.full(len(labels), np.nan)
         if without and not self._skip_unlabelled:
@@ -144,25 +146,25 @@ class JsonlStream(Stream):
         return y
 
     def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
-        """Return the entries of each group: those of a name, and of the names in it."""
+        """Return the entries of each group: those of a name and of its members."""
         return tuple(
             hashed_rows(self._hasher, [{k: v for k, v in row.items() if within(k, group)} for row in rows])[0]
             for group in self.groups
         )
 
     def _row(self, line: bytes) -> tuple[dict[str, Any], "_Roles"]:
-        """Return the features of a line, and what it has that is none."""
+        """Return the features of a line, and its label, weight and id."""
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"it is no JSON ({error})") from error
+            raise ValueError(f"it is not valid JSON ({error})") from error
         if not isinstance(found, dict):
             raise ValueError('it should be an object, {"name": value, ...}')
-        label = None if self._target is None else _taken(found, self._target)
-        weight = None if self._weight is None else _taken(found, self._weight)
-        id = None if self._id is None else _taken(found, self._id)
+        label = None if self._target is None else _pop(found, self._target)
+        weight = None if self._weight is None else _pop(found, self._weight)
+        id = None if self._id is None else _pop(found, self._id)
         for name in self._left_out or ():
-            _taken(found, name)
+            _pop(found, name)
         if weight is not None and not (type(weight) in (int, float) and 0 <= weight < math.inf):
             raise ValueError(f"its weight {self._weight!r} is {weight!r:.40}, which should be a number >= 0")
         features: dict[str, Any] = {}
@@ -175,7 +177,7 @@ class JsonlStream(Stream):
 
 
 class _Roles(NamedTuple):
-    """What a row has beside features."""
+    """Label, weight and id of a row."""
 
     label: Any = None
     weight: float = 1.0
@@ -193,21 +195,21 @@ def _is_label(label: Any) -> bool:
 
 
 def within(name: str, group: str) -> bool:
-    """Return whether a feature is of this name, or of a value or a part of what is called so."""
+    """Return whether a feature has this name, or belongs to a value or a member of this name."""
     return name == group or (name.startswith(group) and name[len(group)] in "=.")
 
 
-def _taken(row: dict[str, Any], name: str) -> Any:
-    """Take what is called so out of an object and return it; "a.b" may be the b of an a. None if it is not there."""
+def _pop(row: dict[str, Any], name: str) -> Any:
+    """Remove a member of an object and return it, None if it is missing; "a.b" may be the member b of a."""
     if name not in row and "." in name:
         first, rest = name.split(".", 1)
-        return _taken(row[first], rest) if isinstance(row.get(first), dict) else None
+        return _pop(row[first], rest) if isinstance(row.get(first), dict) else None
     value = row.pop(name, None)
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _flatten(prefix: str, found: dict[str, Any], features: dict[str, Any]) -> None:
-    """Put the features of an object, their names behind this, among the others; what is there twice is added up."""
+    """Add the features of an object, with a prefix before their names; repeated features are added up."""
     for key, value in found.items():
         name, kind = prefix + key, type(value)
         if kind is str:
@@ -224,7 +226,7 @@ def _flatten(prefix: str, found: dict[str, Any], features: dict[str, Any]) -> No
 
 
 def read_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Return hash_bits, target, weight, id, columns and drop of a layout that comes from anybody."""
+    """Return hash_bits, target, weight, id, columns and drop of an untrusted layout."""
     known = {name: layout.get(name) for name in ("hash_bits", "target", "weight", "id", "columns", "drop")}
     bits = known["hash_bits"]
     if not (
@@ -234,7 +236,7 @@ def read_layout(layout: dict[str, Any]) -> dict[str, Any]:
         and all(isinstance(known[role], str | None) for role in ("target", "weight", "id"))
         and all(_is_list_of_names(known[name]) for name in ("columns", "drop"))
     ):
-        raise StreamError(f"{layout!r:.100} is no layout of columns of JSON lines.")
+        raise StreamError(f"{layout!r:.100} is not a layout of columns of JSON lines.")
     return known
 
 

@@ -1,44 +1,45 @@
-"""LIBSVM text: `label index:value index:value ...`, a row a line."""
+"""LIBSVM text, one row per line: `label index:value index:value ...`."""
 
 from typing import Any
 
 import numpy as np
 
 from robustfd.streams import _parse, _scan
-from robustfd.streams._base import MOST_LABELS, Position, Survey
+from robustfd.streams._base import Position, Survey
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._indexed import IndexedTextStream, Parsed
 from robustfd.streams._text import Chunk, chunks
+from robustfd.streams.limits import MOST_LABELS
 
 
 class LibsvmStream(IndexedTextStream):
-    """Rows of LIBSVM text as CSR matrices, and their labels if lines begin with one.
+    """Rows of LIBSVM text as CSR matrices, with labels if lines start with one.
 
-    Empty lines, comments (from # on) and qid:... are passed over. With `hash_bits` = b there are 2^b columns: a feature
-    that is a number has the column that its last b bits say, any other name the column and the sign that scikit-learn's
-    `FeatureHasher` gives it; without a value, it is 1.
+    Empty lines, comments (after #) and qid:... are ignored. With `hash_bits` = b there are 2^b columns. A feature that
+    is a number has the column of its last b bits. Any other name has the column and the sign of scikit-learn's
+    `FeatureHasher`. A feature without a value has the value 1.
     """
 
     KIND = "libsvm"
     MARK = _parse.COMMENT
     WRONG = {
-        _parse.NO_LABEL: "it should begin with a label, a number",
+        _parse.NO_LABEL: "it should start with a label, a number",
         _parse.NO_INDEX: "a feature should be index:value with a whole number as index; names of features need "
         "hash_bits",
-        _parse.BELOW_FIRST: "there is an index 0, but indices are taken to begin with 1 unless zero_based is true",
-        _parse.BEYOND_LAST: "there is an index beyond the last feature ({n_features} features)",
+        _parse.BELOW_FIRST: "there is an index 0, but indices start at 1 unless zero_based is true",
+        _parse.BEYOND_LAST: "there is an index above the last feature ({n_features} features)",
         _parse.NO_VALUE: "the value of a feature should be a number",
         _parse.NOT_FINITE: "a number is not finite",
-        _parse.TOO_LARGE: "there is an index above 2^31 - 1; hash_bits brings such into a fixed number of columns",
+        _parse.TOO_LARGE: "there is an index above 2^31 - 1; use hash_bits to hash indices",
     }
 
     def _survey(self) -> Survey:
-        return self._look_through()[0]
+        return self._survey_indices()[0]
 
-    def _look_through(self) -> tuple[Survey, int, int]:
-        """Return a survey of everything, and the least (at most 1) and the largest index that entries have.
+    def _survey_indices(self) -> tuple[Survey, int, int]:
+        """Return a survey, and the smallest (at most 1) and the largest index.
 
-        If bad lines are an error, they may be left to the pass over the rows to find, and the numbers need not be read.
+        If bad lines are errors, a faster scan that does not parse values is enough: the pass over the rows finds them.
         """
         survey, labels, found = Survey(), np.empty(MOST_LABELS + 1), np.array([0, 0, 1, 0], dtype=np.int64)
         for chunk in chunks(self.inputs, Position(), self.block_bytes):
@@ -53,7 +54,7 @@ class LibsvmStream(IndexedTextStream):
         return survey, int(found[_scan.LEAST]), int(found[_scan.LARGEST])
 
     def _scan(self, chunk: Chunk, labels: Any, found: Any) -> bool:
-        """Return whether labels and indices of a chunk tell all there is to know of it, and none of them is wrong."""
+        """Return whether the fast scan could read a chunk and all its indices are valid."""
         labelled, named = self._has_labels(chunk), self._hash_bits is not None
         plain = _scan.scan_rows(np.frombuffer(chunk.text, np.uint8), labelled, named, POWERS, labels, found)
         above = self._width >= 0 and not self._drop and found[_scan.LARGEST] >= self._width + self._first
@@ -76,7 +77,7 @@ class LibsvmStream(IndexedTextStream):
         return self._labelled
 
     def _begins_with_label(self, text: bytes) -> bool:
-        """Return whether lines like the first that is not empty begin with a label: a number, no entry and no name."""
+        """Return whether the first line that is not empty starts with a label, which is a number."""
         for line in text.split(b"\n"):
             tokens = line.split(b"#", 1)[0].split(maxsplit=1)
             if tokens:

@@ -1,4 +1,4 @@
-"""Iterables of blocks, or of rows as dicts."""
+"""Iterables of blocks, or of rows given as dicts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -8,30 +8,22 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 
-from robustfd.streams._base import (
-    DEFAULT_BITS,
-    MOST_BITS,
-    MOST_COLUMNS,
-    Block,
-    Position,
-    Stream,
-    StreamError,
-    about_row,
-    finite_rows,
-)
-from robustfd.streams._items import labels_of, pair, rows_of
+from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
+from robustfd.streams._errors import StreamError
+from robustfd.streams._python_rows import as_block, as_labels, as_pair
+from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
 
-_Found = tuple[tuple[str, int], int, Block, dict[int, str]]  # (name, first row), rows, these, what is wrong with which
+_Found = tuple[tuple[str, int], int, Block, dict[int, str]]  # (name, first row), number of rows, block, problems by row
 _END = object()
-_BYTES_OF_ENTRY = 32  # about what one takes as text: a name, a value and what is between them
+_BYTES_OF_ENTRY = 32  # about the size of an entry as text
 
 
 class PythonStream(Stream):
-    """Blocks X or (X, y), or rows dict or (dict, label), of any iterable; a position counts rows.
+    """Blocks X or (X, y), or rows dict or (dict, label), from any iterable; the offset of a position counts rows.
 
-    A dict has features by name: a number is the value of one, and a string v of the name c is the feature "c=v" of
-    value 1. They are hashed into 2^hash_bits columns as by scikit-learn's `FeatureHasher`. A number that is NaN or None
-    is missing.
+    A dict maps names to features: a number is the value of the feature, and the string v of the name c is the feature
+    "c=v" with value 1. Features are hashed into 2^hash_bits columns as in scikit-learn's `FeatureHasher`. NaN and None
+    are missing numbers.
     """
 
     def __init__(
@@ -45,7 +37,7 @@ class PythonStream(Stream):
     ):
         super().__init__([], **common)
         self._missing = missing
-        self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # one block is a source too
+        self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # a single block
         if not isinstance(self._source, Iterable):
             raise TypeError(
                 f"source must be a path, a binary file, or an iterable of blocks or rows, got {source!r:.100}."
@@ -56,7 +48,7 @@ class PythonStream(Stream):
         self._once_only = chain((item for _, item in first), items)
         self._hasher: FeatureHasher | None = None
         width, bits = (None, None) if layout is None else _read_layout(layout)
-        if isinstance(pair(first[0][1])[0], Mapping):
+        if isinstance(as_pair(first[0][1])[0], Mapping):
             bits = (DEFAULT_BITS if hash_bits is None else hash_bits) if layout is None else bits
             if bits is None:
                 raise StreamError(f"The layout {layout!r:.100} is for blocks, and these are rows as dicts.")
@@ -64,7 +56,7 @@ class PythonStream(Stream):
         else:
             if hash_bits is not None or bits is not None:
                 raise ValueError(f"hash_bits={hash_bits or bits} is for rows as dicts, and these are blocks.")
-            self.n_features = rows_of(*pair(first[0][1]), 0).X.shape[1] if width is None else width
+            self.n_features = as_block(*as_pair(first[0][1]), 0).X.shape[1] if width is None else width
 
     @property
     def can_be_reread(self) -> bool:
@@ -81,7 +73,7 @@ class PythonStream(Stream):
     def _require_rereading(self) -> None:
         if not self.can_be_reread:
             raise ValueError(
-                "The iterable can be read only once, and this needs a pass over it beforehand: make a list."
+                "The iterable can be read only once, and this needs an extra pass over it. Make it a list."
             )
 
     def _names(self) -> str:
@@ -120,29 +112,29 @@ class PythonStream(Stream):
     def _given(self, items: Iterable[Any]) -> Iterator[_Found]:
         """Yield blocks."""
         for k, item in enumerate(items):
-            block = rows_of(*pair(item), k)
+            block = as_block(*as_pair(item), k)
             n, width = block.X.shape
             if width != self.n_features:
-                raise StreamError(f"Block {k} (from 0) has {width} columns, and should have {self.n_features}.")
+                raise StreamError(f"Block {k} (from 0) has {width} columns, expected {self.n_features}.")
             yield (f"Block {k} (from 0)", 0), n, block, {}
 
     def _hashed(self, items: Iterable[Any]) -> Iterator[_Found]:
-        """Yield blocks of rows that are dicts."""
+        """Yield blocks of rows given as dicts."""
         pairs: list[tuple[Any, Any]] = []
         entries = first = 0
         for item in chain(items, (_END,)):
             if item is not _END:
-                pairs.append(pair(item))
+                pairs.append(as_pair(item))
                 entries += 1 + (len(pairs[-1][0]) if isinstance(pairs[-1][0], Mapping) else 0)
             if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
                 rows = [row if self._missing == "error" else _filled(row) for row, _ in pairs]
                 x, bad = hashed_rows(self._hasher, rows)
-                y = labels_of([label for _, label in pairs], bad)
+                y = as_labels([label for _, label in pairs], bad)
                 yield (self._names(), first), len(pairs), Block(x, y, parts=self._parts(rows, bad)), bad
                 first, entries, pairs = first + len(pairs), 0, []
 
     def _parts(self, rows: list[Any], bad: dict[int, str]) -> tuple[Any, ...]:
-        """Return the entries of each group, which is a name, as rows."""
+        """Return the entries of each group. A group is a name."""
         rows = [{} if k in bad else row for k, row in enumerate(rows)]
         return tuple(
             hashed_rows(self._hasher, [{group: row[group]} if group in row else {} for row in rows])[0]
@@ -151,9 +143,9 @@ class PythonStream(Stream):
 
 
 def hashed_rows(hasher: Any, rows: list[Any]) -> tuple[Any, dict[int, str]]:
-    """Return dicts as the rows that a `FeatureHasher` makes of them, and what is wrong with which."""
+    """Return the rows that a `FeatureHasher` makes of dicts, and the problems of bad rows."""
     bad: dict[int, str] = {}
-    if not rows:  # which it does not take
+    if not rows:  # which FeatureHasher rejects
         return sp.csr_matrix((0, hasher.n_features)), bad
     try:
         return hasher.transform(rows), bad
@@ -167,14 +159,14 @@ def hashed_rows(hasher: Any, rows: list[Any]) -> tuple[Any, dict[int, str]]:
 
 
 def _filled(row: Any) -> Any:
-    """Return a row with NaN instead of None."""
+    """Return a row with NaN in place of None."""
     if not isinstance(row, Mapping) or None not in row.values():
         return row
     return {name: np.nan if value is None else value for name, value in row.items()}
 
 
 def _zeroed(x: Any) -> Any:
-    """Return rows with 0 instead of NaN."""
+    """Return rows with 0 in place of NaN."""
     values = x.data if sp.issparse(x) else x
     if not np.isnan(values).any():
         return x
@@ -183,9 +175,9 @@ def _zeroed(x: Any) -> Any:
 
 
 def _read_layout(layout: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return n_features and hash_bits, one of them None, of a layout that comes from anybody."""
+    """Return n_features and hash_bits, one of them None, of an untrusted layout."""
     width, bits = layout.get("n_features"), layout.get("hash_bits")
     for value, most, found in ((width, MOST_COLUMNS, (width, None)), (bits, MOST_BITS, (None, bits))):
         if layout.get("kind") == "python" and type(value) is int and 0 < value <= most:
             return found
-    raise StreamError(f"{layout!r:.100} is no layout of columns of an iterable.")
+    raise StreamError(f"{layout!r:.100} is not a layout of columns of an iterable.")

@@ -1,4 +1,4 @@
-"""What CSV, Parquet and Arrow share: columns of numbers and of text to blocks of rows."""
+"""The common base of CSV, Parquet and Arrow streams: columns of numbers and text as blocks of rows."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from robustfd.streams._base import Block, Position, Stream, StreamError
+from robustfd.streams._base import Block, Position, Stream
 from robustfd.streams._columns import as_codes, can_be, kind_of, with_empty
 from robustfd.streams._convert import Converter, Piece
+from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._layout import (
     KINDS,
@@ -24,11 +25,11 @@ from robustfd.streams._layout import (
     places_of,
     too_many_values,
 )
-from robustfd.streams._pyarrow import named_errors, pa
+from robustfd.streams.pyarrow_modules import named_errors, pa
 
 
 class Schema(NamedTuple):
-    """The columns of a file: their names, and their types in Arrow."""
+    """The names and the Arrow types of the columns of a file."""
 
     names: list[str]
     types: list[Any]
@@ -37,9 +38,9 @@ class Schema(NamedTuple):
 class TableStream(Stream):
     """Rows of tables. X is an array if all features are numbers, else a CSR matrix.
 
-    A column of text is categorical. By default the value v of the column c is the feature named "c=v", which has the
-    column and the sign that scikit-learn's `FeatureHasher` gives it; with `categories="onehot"` each value found has a
-    column. A field without text has no entry. A column of dates or times is several numbers (`_times.py`).
+    A text column is categorical. By default the value v of the column c is the feature "c=v", which has the column and
+    the sign of scikit-learn's `FeatureHasher`. With `categories="onehot"` each value has its own column. Empty text has
+    no entry. A column of dates or times becomes several numbers (`_times.py`).
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class TableStream(Stream):
         settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits, "drop": drop}
         for name, value in settings.items():
             if layout is not None and value is not None:
-                raise ValueError(f"{name}={value!r:.100} and a layout, which says that already: give one of them only.")
+                raise ValueError(
+                    f"{name}={value!r:.100} cannot be combined with a layout, which already defines the columns."
+                )
         if categories == "onehot" and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
@@ -93,15 +96,15 @@ class TableStream(Stream):
 
     @abstractmethod
     def _pieces(self, start: Position) -> Iterator[Piece]:
-        """Yield rows from a position on."""
+        """Yield the rows after a position."""
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The columns of the table that become columns of X, and how."""
+        """How the columns of the table become columns of X, as a JSON document."""
         return self._layout.to_json()
 
     def feature_name(self, column: int) -> str:
-        """Return what a column is called: its name or number, "name=value", or "hash" and a number."""
+        """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
         return self._layout.feature_name(column)
 
     def _named(self, which: Any, role: str) -> str:
@@ -109,7 +112,7 @@ class TableStream(Stream):
         return self._first.names[place(self._first.names, which, role)]
 
     def _places(self, file: int, schema: Schema) -> tuple[list[int], dict[str, int]]:
-        """Return where the features of an input are, and its columns that have a role: labels, weights, ids."""
+        """Return the places of the features of an input, and of its columns of labels, weights and ids."""
         names, layout, name = schema.names, self._layout, self.inputs[file].name
         if self._given is None and sorted(names) != sorted(self._first.names):
             others = f"{self.inputs[0].name} has others: {listed(self._first.names)}"
@@ -134,15 +137,15 @@ class TableStream(Stream):
         return [where[each.name] for each in layout.columns], {role: where[each] for role, each in roles.items()}
 
     def _refuse(self, file: int, column: str, type_: Any, kinds: tuple[str, ...]) -> None:
-        """Raise the error about a column of a type that is nothing here."""
+        """Raise the error about a column of an unsupported type."""
         known = ", ".join(kinds)
         raise StreamError(
             f"{self.inputs[file].name}: the column {column!r} is of type {type_}, which is not one of {known}. "
-            "Leave it out (drop=, or columns= for those to keep), or store it as such."
+            "Exclude it with drop= or columns=, or convert it."
         )
 
     def _values(self, *, empty: bool) -> list[list[str]]:
-        """Read everything once, and return the values of each column of text, sorted; "" is one if it may be."""
+        """Read all rows once, and return the sorted values of each text column, with "" for null if `empty`."""
         self._require_rereading()
         found: list[set[str]] = [set() for _ in self._layout.texts]
         for piece in self._pieces(Position()):

@@ -1,4 +1,4 @@
-"""Vowpal Wabbit's text: `label importance 'tag|namespace feature:value ...`, a row a line."""
+"""Vowpal Wabbit text, one row per line: `label importance 'tag|namespace feature:value ...`."""
 
 import re
 from collections.abc import Sequence
@@ -9,19 +9,20 @@ import scipy.sparse as sp
 from sklearn.utils import murmurhash3_32
 
 from robustfd.streams import _parse, _parse_vw
-from robustfd.streams._base import DEFAULT_BITS, Block, Position, Survey, finite_rows
+from robustfd.streams._base import Block, Position, Survey, finite_rows
 from robustfd.streams._decimal import POWERS
 from robustfd.streams._indexed import IndexedTextStream, Parsed
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks
+from robustfd.streams.limits import DEFAULT_BITS
 
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-# The head of a line: numbers, a tag that is next to the bar or has a quote in front, and the bar.
+# The head of a line: numbers, a tag that touches the bar or starts with a quote, and the bar.
 _HEAD = re.compile(rb"[ \t\r]*(?P<numbers>(?:%b[ \t\r]+){0,3})(?P<tag>[^| \t\r]+|'[^| \t\r]*[ \t\r]+|)\|" % _NUMBER)
 
 
 def first_head(text: bytes) -> tuple[bytes, bytes] | None:
-    """Return the numbers and the tag of the first line of a text that has such a head; None if none has."""
+    """Return the numbers and the tag of the first line with a valid head; None if there is none."""
     for line in text.split(b"\n"):
         if found := _HEAD.match(line):
             return found["numbers"], found["tag"]
@@ -29,34 +30,34 @@ def first_head(text: bytes) -> tuple[bytes, bytes] | None:
 
 
 class VwStream(IndexedTextStream):
-    """Rows of Vowpal Wabbit's text as CSR matrices; a block has their importance as weights, and their tags.
+    """Rows of Vowpal Wabbit text as CSR matrices, with importances as weights and tags as ids.
 
-    If all features are numbers and in the namespace without a name, they are the columns that they would be in LIBSVM
-    text. Else there are 2^hash_bits columns. A number then has the column of its last bits, behind the hash of its
-    namespace. Any other name has the column and the sign that `FeatureHasher` gives it, with the hash of its namespace
-    as seed. A feature without a value is 1, values are multiplied by the weight of the namespace, and features that
-    occur twice are added up. Empty lines are passed over.
+    If all features are numbers in the namespace without a name, they have the same columns as in LIBSVM text. Otherwise
+    there are 2^hash_bits columns. A number has the column of the last bits of its sum with the hash of its namespace.
+    Any other name has the column and the sign of `FeatureHasher`, with the hash of its namespace as seed. A feature
+    without a value has the value 1. Values are multiplied by the weight of the namespace, and features that occur twice
+    are added up. Empty lines are ignored.
 
-    A line without a label has the label NaN; with `unlabelled="skip"` it is counted and left out.
+    A line without a label has the label NaN; with `unlabelled="skip"` it is skipped and counted.
     """
 
     KIND = "vw"
     MARK = _parse.BAR
     HEAD = _parse_vw.HEAD
     WRONG = {
-        _parse.NO_LABEL: "in front of | should be a label and its importance, both numbers, and a tag, or none of them",
+        _parse.NO_LABEL: "before | there should be a label, its importance (both numbers) and a tag, or nothing",
         _parse.NO_INDEX: "a feature should be name:value or name, and a number without a namespace if names are not "
         "hashed (hash_bits)",
-        _parse.BELOW_FIRST: "there is a feature 0, but numbers are taken to begin with 1 unless zero_based is true",
-        _parse.BEYOND_LAST: "there is a number beyond the last feature ({n_features} features)",
+        _parse.BELOW_FIRST: "there is a feature 0, but numbers start at 1 unless zero_based is true",
+        _parse.BEYOND_LAST: "there is a number above the last feature ({n_features} features)",
         _parse.NO_VALUE: "the value of a feature, or the weight of a namespace, should be a number",
         _parse.NOT_FINITE: "a number is not finite",
-        _parse.TOO_LARGE: "there is a number above 2^31 - 1; hash_bits brings such into a fixed number of columns",
-        _parse_vw.NO_BAR: "there is no | in front of the features",
+        _parse.TOO_LARGE: "there is a number above 2^31 - 1; use hash_bits to hash numbers",
+        _parse_vw.NO_BAR: "there is no | before the features",
         _parse_vw.BAD_WEIGHT: "the importance, the second number, is below 0",
-        _parse_vw.HAS_BASE: "the third number, a prediction to start from, can only be 0",
+        _parse_vw.HAS_BASE: "the third number, the base prediction, must be 0",
         _parse_vw.NO_SPACE: "| should be followed by a blank, or by the name of a namespace",
-        _parse_vw.UNLABELLED: "it has no label (what is next to | is a tag)",
+        _parse_vw.UNLABELLED: "it has no label (the word next to | is a tag)",
     }
 
     HARMLESS = (_parse_vw.UNLABELLED,)
@@ -66,15 +67,15 @@ class VwStream(IndexedTextStream):
         self._tagged: bool | None = None
         super().__init__(inputs, **options)
 
-    def _learn_width(self, zero_based: bool | None) -> None:
-        """Find the largest number, or a feature that is none: then all are hashed."""
+    def _find_width(self, zero_based: bool | None) -> None:
+        """Find the largest number. If a feature is not a number, all features are hashed."""
         drop, self._drop = self._drop, True
-        super()._learn_width(zero_based)
+        super()._find_width(zero_based)
         self._drop = drop
         if self._surveyed is None:
             self._hash_bits, self._first, self._width = DEFAULT_BITS, 0, 2**DEFAULT_BITS
 
-    def _look_through(self) -> tuple[Survey | None, int, int]:
+    def _survey_indices(self) -> tuple[Survey | None, int, int]:
         survey, least, largest = Survey(), 1, 0
         for chunk in chunks(self.inputs, Position(), self.block_bytes):
             block, found = self._parse(chunk)
@@ -89,7 +90,7 @@ class VwStream(IndexedTextStream):
         most = len(text) // 2 + 1
         heads, ends = np.empty(self.HEAD * (lines + 1)), np.empty(lines, np.int32)
         columns, values = np.empty(most, np.int32), np.empty(most)
-        # A long weight of a namespace is one for each of its features.
+        # A long weight of a namespace counts once for each of its features.
         bad, slow = np.empty((lines, 3), np.int64), np.empty((2 * (most + lines), 2), np.int64)
         groups = np.array([_group(name) for name in self.groups], np.int64).reshape(-1, 2)
         marks = np.empty(most if self.groups else 0, np.uint64)
@@ -98,7 +99,7 @@ class VwStream(IndexedTextStream):
         return Parsed(found, heads, ends, columns, values, bad, slow, marks)
 
     def _block(self, parsed: Parsed, heads: Any, chunk: Chunk) -> Block:
-        parts = tuple(self._part(parsed, g) for g in range(len(self.groups)))  # before entries are sorted
+        parts = tuple(self._part(parsed, g) for g in range(len(self.groups)))  # before the entries are sorted
         y = np.ascontiguousarray(heads[:, 0]) if self._labelled else None
         weight = None if (heads[:, 1] == 1).all() else np.ascontiguousarray(heads[:, 1])
         tag = None
@@ -119,7 +120,7 @@ class VwStream(IndexedTextStream):
         return x
 
     def _finite(self, block: Block) -> Any:
-        """Return a mask of rows that are finite, None if all are; a label that is NaN is none."""
+        """Return a mask of rows that are finite, None if all are. A label may be NaN, for a missing one."""
         y = None if block.y is None else np.where(np.isnan(block.y), 0.0, block.y)
         keep = finite_rows(block.X, y)
         if block.weight is None or np.isfinite(block.weight).all():
@@ -127,7 +128,7 @@ class VwStream(IndexedTextStream):
         return np.isfinite(block.weight) & (True if keep is None else keep)
 
     def _has_labels(self, chunk: Chunk) -> bool:
-        """Return whether lines need a label; the first one tells whether blocks have labels and tags."""
+        """Return whether lines need a label. The first line decides whether blocks have labels and tags."""
         if self._tagged is None:
             beginning = chunk.first == chunk.file == 0 or not self.can_be_reread
             head = first_head(bytes(chunk.text) if beginning else self.inputs[0].head(1 << 16))
@@ -140,7 +141,7 @@ class VwStream(IndexedTextStream):
 
 
 def _group(name: str) -> tuple[int, int]:
-    """Return the letter and the hash by which the loop knows a namespace; a letter alone is of all that begin so."""
+    """Return the first letter and the hash of a namespace; a single letter stands for all that start with it."""
     encoded = name.encode()
     if len(encoded) < 2:
         return encoded[0] if encoded else 32, -1

@@ -1,4 +1,4 @@
-"""The names that hashed features had in the files: for each number the first one that was seen."""
+"""The original names of hashed features: for each hash the first name that was seen."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -7,15 +7,15 @@ import numpy as np
 from sklearn.utils import murmurhash3_32
 
 MOST_NAMES = 1 << 16
-WHOLE = 4 << 20  # bytes of text that are looked through entirely
-SAMPLE = 1 << 13  # bytes that are looked at of each chunk behind them: features that matter are not rare
+WHOLE = 4 << 20  # bytes of text that are searched completely
+SAMPLE = 1 << 13  # bytes searched of each later chunk: important features are not rare
 LONGEST_INDEX = 18  # digits that fit into 64 bits
 
 Feature = tuple[bytes, bytes]  # its namespace, which may have no name, and its name
 
 
 class SeenName(NamedTuple):
-    """What a hashed feature is called, and the sign that hashing gave to its values."""
+    """The name of a hashed feature, and the sign that hashing gives to its values."""
 
     name: str
     sign: int
@@ -35,11 +35,11 @@ class SeenNames:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for more."""
+        """Whether no more names are recorded."""
         return len(self.names) >= MOST_NAMES
 
     def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
-        """Record the values of a column of a table, an Arrow array, and what they were hashed to."""
+        """Record the values of a table column, an Arrow array, with their hashes and signs."""
         if self.full:
             return
         fresh = np.fromiter((number not in self.names for number in numbers.tolist()), bool, len(numbers))
@@ -80,7 +80,7 @@ def hash_of(name: bytes, bits: int, seed: int = 0) -> tuple[int, int]:
 
 
 def column_of(space: bytes, name: bytes, bits: int) -> tuple[int, int] | None:
-    """Return the number and the sign of a feature in text, as the compiled loops have them; None without a name."""
+    """Return the number and the sign of a feature in text, as in the compiled loops; None without a name."""
     seed = murmurhash3_32(space, positive=True) if space else 0
     if not name.isdigit():
         return hash_of(name, bits, seed) if name else None
@@ -101,5 +101,5 @@ def _features_of_libsvm(lines: list[bytes]) -> Iterator[Feature]:
         tokens = line.split(b"#", 1)[0].split()
         for k, token in enumerate(tokens):
             name, colon, _ = token.partition(b":")
-            if name != b"qid" and (colon or k):  # what comes first is the label
+            if name != b"qid" and (colon or k):  # the first token is the label
                 yield b"", name

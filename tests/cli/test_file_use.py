@@ -12,8 +12,8 @@ import typer
 from typer.main import get_command
 
 from robustfd.cli import _COMMANDS
-from robustfd.cli._guard import READ, WRITE
-from robustfd.cli._parameters import use_of
+from robustfd.cli._command import file_use
+from robustfd.cli._file_use import READ, WRITE
 
 NAMES = [name for names in _COMMANDS.values() for name in names]
 
@@ -26,7 +26,7 @@ def parameters(name):
     app.command(name)(function)
     said = {each.name: each for each in get_command(app).params}
     return {
-        each.name: (use_of(each), said[each.name], each) for each in inspect.signature(function).parameters.values()
+        each.name: (file_use(each), said[each.name], each) for each in inspect.signature(function).parameters.values()
     }
 
 
@@ -41,7 +41,7 @@ def is_path(annotation):
 def test_every_parameter_that_names_a_file_says_what_is_done_with_it(name):
     for parameter, (use, _, signature) in parameters(name).items():
         if is_path(signature.annotation) or parameter == "files":
-            assert use in (READ, WRITE), f"{parameter} of {name} should be annotated with READ or WRITE (cli/_guard.py)"
+            assert use in (READ, WRITE), f"{parameter} of {name} should be READ or WRITE (cli/_file_use.py)"
 
 
 def command_line(name, given):
@@ -134,7 +134,7 @@ def test_a_result_among_the_files_of_a_directory(run, svm, model, tmp_path):
         done = run("train", folder, "-o", name)
         assert done.status == 2 and "is a file to read" in done.err
     done = run("train", folder, "-o", folder / "model")
-    assert done.status == 2 and "would be one of the files to read" in done.err
+    assert done.status == 2 and "is inside the input directory" in done.err
     assert run("train", folder, "-o", folder / "_model", "-q").status == 0  # which is passed over
     assert os.listdir(folder).count("a.svm") == 1 and (folder / "a.svm").read_bytes() == svm.read_bytes()
 

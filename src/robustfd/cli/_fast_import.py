@@ -1,4 +1,4 @@
-"""scikit-learn imported without what it imports itself and uses for nothing that the command does."""
+"""A faster import of scikit-learn, without packages that it imports and the command line does not use."""
 
 import sys
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from typing import Any
 
 
 def import_scikit_learn() -> None:
-    """Import scikit-learn, in half the time: scipy.stats takes half a second, and pandas a fifth."""
+    """Import scikit-learn in half the time. scipy.stats takes half a second and pandas a fifth."""
     if "scipy.stats" not in sys.modules:
-        sys.modules["scipy.stats"] = _Later("scipy.stats")
-    with _absent("pandas"):
+        sys.modules["scipy.stats"] = _LazyModule("scipy.stats")
+    with _hidden("pandas"):
         import sklearn  # noqa: F401
 
 
-class _Later(ModuleType):
-    """A module that is imported when something of it is first used."""
+class _LazyModule(ModuleType):
+    """A module that is imported on first use of one of its attributes."""
 
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(self.__name__) is self:
@@ -26,10 +26,11 @@ class _Later(ModuleType):
 
 
 @contextmanager
-def _absent(name: str) -> Iterator[None]:
-    """Let imports go on as where this package is not installed, unless it is imported already.
+def _hidden(name: str) -> Iterator[None]:
+    """Make imports of a package fail as if it were not installed, unless it is already imported.
 
-    scikit-learn can do without pandas. With a `_Later` it could not: it asks for `DataFrame` with every matrix.
+    scikit-learn works without pandas. A `_LazyModule` would not help: scikit-learn looks up `DataFrame` for every
+    matrix that it checks.
     """
     if name in sys.modules:
         yield

@@ -1,9 +1,9 @@
-"""The parts of pyarrow that tables are read with."""
+"""The modules of pyarrow that read tables, with one error if pyarrow is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from robustfd.streams._base import StreamError
+from robustfd.streams._errors import StreamError
 
 try:
     import pyarrow as pa
@@ -12,21 +12,21 @@ try:
     import pyarrow.ipc as ipc
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise ImportError("CSV, Parquet and Arrow are read by pyarrow: pip install 'robustfd[arrow]'.") from error
+    raise ImportError("CSV, Parquet and Arrow need pyarrow: pip install 'robustfd[arrow]'.") from error
 
 __all__ = ["ipc", "named_errors", "pa", "pc", "pcsv", "pq"]
 
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Make a `StreamError` that has the name of a file of whatever pyarrow says about what is in it."""
+    """Raise `StreamError` with the name of the file for errors of pyarrow about its content."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise StreamError(f"{name} cannot be read: {error}") from error
     except MemoryError as error:  # a damaged file may claim any size
-        raise StreamError(f"{name} cannot be read: it says that it takes more memory than there is.") from error
+        raise StreamError(f"{name} cannot be read: it claims a size larger than the memory.") from error
     except OSError as error:
-        if error.errno is not None:  # the system's word, not that of a reader of a format
+        if error.errno is not None:  # an error of the operating system, not of the format
             raise
-        raise StreamError(f"{name} is damaged or cut short: {error}") from error
+        raise StreamError(f"{name} is damaged or truncated: {error}") from error

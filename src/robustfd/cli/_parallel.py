@@ -1,4 +1,4 @@
-"""Several models that learn parts of the rows in parallel. Commands use them as one model (`--jobs`)."""
+"""A model that learns parts of the rows in parallel (`--jobs`). Commands use it as one model."""
 
 from functools import reduce
 from pathlib import Path
@@ -11,11 +11,11 @@ from robustfd.sketch.merging import merge
 MOST_MOVED = 2**17  # entries of a sketch that is moved for a block of about a megabyte of text
 
 
-class Team:
-    """A model that is split into parts. Row i, counted since the split, goes to part i modulo the number of parts.
+class ParallelModel:
+    """A model split into parts. Row i, counted since the split, goes to part i modulo the number of parts.
 
-    Saving merges the parts and splits the model again. So a pass that was resumed from a checkpoint makes the same
-    model as one that wrote the checkpoint and was not stopped.
+    Saving merges the parts and splits the result again. So a pass that resumes from a checkpoint makes the same model
+    as a pass that wrote the checkpoint and continued.
     """
 
     def __init__(self, model: Any, jobs: int):
@@ -23,8 +23,8 @@ class Team:
         self._parts = model.split(jobs)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the parts have in common: parameters, classes, features."""
-        if name == "_parts":  # not set yet
+        """Return an attribute that all parts share: parameters, classes, features."""
+        if name == "_parts":  # not set yet, while the object is being made
             raise AttributeError(name)
         for part in self._parts:
             if hasattr(part, name):
@@ -54,9 +54,9 @@ class Team:
     @property
     def progressive_(self) -> Any:
         """The progress of all parts together."""
-        begun = [part for part in self._parts if part.__sklearn_is_fitted__()]
-        table: Any = progress.table(reduce(progress.joined, [part._progress for part in begun]))
-        return {name: table[name] for name in begun[0].progressive_}
+        fitted = [part for part in self._parts if part.__sklearn_is_fitted__()]
+        table: Any = progress.table(reduce(progress.joined, [part._progress for part in fitted]))
+        return {name: table[name] for name in fitted[0].progressive_}
 
     def merged(self) -> Any:
         """Return the model of all rows so far. The parts do not change."""
@@ -78,14 +78,11 @@ def _learn(part: Any, x: Any, y: Any, weight: Any, more: dict[str, Any]) -> Any:
     return part
 
 
-def in_parts(model: Any, jobs: int) -> Any:
-    """Return the model itself for one job, and a team of its parts for more."""
-    return Team(model, jobs) if jobs > 1 else model
+def parallel(model: Any, jobs: int) -> Any:
+    """Return the model, or a `ParallelModel` if there is more than one job."""
+    return ParallelModel(model, jobs) if jobs > 1 else model
 
 
-def as_one(model: Any) -> Any:
-    """Return the merged model of a team; return any other model as it is."""
-    return model.merged() if isinstance(model, Team) else model
-
-
-__all__ = ["Team", "as_one", "in_parts"]
+def merged(model: Any) -> Any:
+    """Return the merged model of all rows so far; a model that is not parallel unchanged."""
+    return model.merged() if isinstance(model, ParallelModel) else model

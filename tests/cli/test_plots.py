@@ -5,7 +5,7 @@ import os
 import pytest
 
 import robustfd
-from robustfd.cli import _figures
+from robustfd.cli import _plots
 
 
 def expected(run, svm, tmp_path):
@@ -15,7 +15,7 @@ def expected(run, svm, tmp_path):
 
 
 @pytest.mark.parametrize("place, status, words", [
-    ("nowhere/p.png", 1, "no directory"), ("p.txt", 2, "should end with one of "), ("folder", 1, "is a directory"),
+    ("nowhere/p.png", 1, "no directory"), ("p.txt", 2, "must end with one of "), ("folder", 1, "is a directory"),
 ])  # fmt: skip
 @pytest.mark.parametrize("command", ["train", "compare", "info"])
 def test_what_can_be_known_is_said_before_the_pass(run, svm, tmp_path, monkeypatch, command, place, status, words):
@@ -41,10 +41,10 @@ def test_a_picture_that_fails_on_the_way_costs_nothing_but_itself(run, svm, tmp_
     def fail(model, path):
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(_figures, "draw_progress", fail)
+    monkeypatch.setattr(_plots, "draw_progress", fail)
     done = run("train", svm, "-o", tmp_path / "model", "--plot", tmp_path / "p.png", "--quiet", "--json")
     assert done.status == 0 and done.json["rows"] == 400
-    assert done.err.count("robustfd: warning: The picture") == 2 and "p.png could not be drawn: no ink" in done.err
+    assert done.err.count("robustfd: warning: The plot") == 2 and "p.png could not be drawn: no ink" in done.err
     assert (tmp_path / "model").read_bytes() == content
 
 
@@ -54,7 +54,7 @@ def test_the_model_is_there_before_the_last_picture_is_drawn(run, svm, tmp_path,
     def look(model, path):
         seen.append((tmp_path / "model").exists() and robustfd.load(tmp_path / "model").n_samples_seen_)
 
-    monkeypatch.setattr(_figures, "draw_progress", look)
+    monkeypatch.setattr(_plots, "draw_progress", look)
     assert run("train", svm, "-o", tmp_path / "model", "--plot", tmp_path / "p.png").status == 0
     assert seen[-1] == 400 and not any(seen[:-1])
 

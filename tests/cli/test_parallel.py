@@ -41,7 +41,7 @@ def test_jobs_that_are_killed_go_on_as_if_they_had_not_been(run, many, tmp_path,
     options = (path, "--jobs", 2, "--every", 800, "--features", 6)
     done = run(*command, *options, "-o", tmp_path / "whole", "--checkpoint", tmp_path / "kept")
     assert done.status == 0, done.err
-    kept, times = Pass._keep, []
+    kept, times = Pass._save_checkpoint, []
 
     def killed(self):
         kept(self)
@@ -49,12 +49,12 @@ def test_jobs_that_are_killed_go_on_as_if_they_had_not_been(run, many, tmp_path,
         if len(times) == 2:
             raise RuntimeError("killed")
 
-    monkeypatch.setattr(Pass, "_keep", killed)
+    monkeypatch.setattr(Pass, "_save_checkpoint", killed)
     with pytest.raises(RuntimeError, match="killed"):
         run(*command, *options, "-o", tmp_path / "other", "--checkpoint", tmp_path / "kept")
     assert not (tmp_path / "other").exists() and 0 < times[-1] < 3000
     assert robustfd.load(tmp_path / "kept").n_samples_seen_ == times[-1]
-    monkeypatch.setattr(Pass, "_keep", kept)
+    monkeypatch.setattr(Pass, "_save_checkpoint", kept)
     done = run(*command, *options, "-o", tmp_path / "other", "--checkpoint", tmp_path / "kept", "--resume")
     assert done.status == 0, done.err
     assert (tmp_path / "other").read_bytes() == (tmp_path / "whole").read_bytes()

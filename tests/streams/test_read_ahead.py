@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustfd.streams import StreamError, open_stream
-from robustfd.streams._ahead import Ahead
+from robustfd.streams.read_ahead import ReadAhead
 
 PATIENCE = 20  # seconds
 TEXT = "".join(f"{k % 2} {k % 7 + 1}:{k}.5 9:1\n" for k in range(300))
@@ -49,7 +49,7 @@ def test_blocks_and_positions_are_those_of_the_stream(path):
     alone = open_stream(path, n_features=9, block_bytes=200)
     expected = [(block, alone.position) for block in alone]
     stream = open_stream(path, n_features=9, block_bytes=200)
-    with Ahead(stream) as source:
+    with ReadAhead(stream) as source:
         found = list(source)
         assert not threads() and next(source, None) is None
     assert len(found) == len(expected) > 10
@@ -63,7 +63,7 @@ def test_blocks_and_positions_are_those_of_the_stream(path):
 def test_the_next_block_is_read_while_this_one_is_used_and_no_other():
     handed = []
     stream = open_stream(numbered(handed))
-    with Ahead(stream) as source:
+    with ReadAhead(stream) as source:
         for k in range(5):
             block, position = next(source)
             until(lambda k=k: stream.position.rows == k + 2)
@@ -78,7 +78,7 @@ def test_an_error_comes_after_the_blocks_before_it(tmp_path):
     alone, found = open_stream(path, n_features=9, block_bytes=200), []
     with pytest.raises(StreamError):
         found.extend(alone.position for _ in alone)
-    with Ahead(open_stream(path, n_features=9, block_bytes=200)) as source:
+    with ReadAhead(open_stream(path, n_features=9, block_bytes=200)) as source:
         for position in found:
             assert next(source)[1] == position
         with pytest.raises(StreamError, match="line 301.*'1 1:one'"):
@@ -97,7 +97,7 @@ def test_rows_that_are_skipped_belong_to_the_block_they_were_in(tmp_path):
     alone = open_stream(path, **options)
     expected = [alone.position for _ in alone]
     stream = open_stream(path, **options)
-    with Ahead(stream) as source:
+    with ReadAhead(stream) as source:
         assert [position for _, position in source] == expected
     assert expected[0].skipped < expected[-1].skipped == 30
     assert stream.skipped == alone.skipped
@@ -106,13 +106,13 @@ def test_rows_that_are_skipped_belong_to_the_block_they_were_in(tmp_path):
 def test_no_rows_are_an_error_here_too(tmp_path):
     path = tmp_path / "rows.svm"
     path.write_text("# nothing\n")
-    with Ahead(open_stream(path, n_features=9)) as source, pytest.raises(StreamError, match="has no rows"):
+    with ReadAhead(open_stream(path, n_features=9)) as source, pytest.raises(StreamError, match="has no rows"):
         next(source)
 
 
 def test_leaving_ends_the_thread_and_closes_the_file(path):
     stream = open_stream(path, n_features=9, block_bytes=200)
-    with Ahead(stream) as source:
+    with ReadAhead(stream) as source:
         next(source)
     until(lambda: not threads())
     assert stream.inputs[0]._file.closed
@@ -127,7 +127,7 @@ def test_leaving_does_not_wait_for_input_that_does_not_come():
         yield np.ones((1, 2))
 
     began = time.monotonic()
-    with Ahead(open_stream(stuck())) as source:
+    with ReadAhead(open_stream(stuck())) as source:
         next(source)
     assert time.monotonic() - began < PATIENCE / 2
     assert all(each.daemon for each in threads()) and threads()

@@ -1,0 +1,7 @@
+"""Parts of this package that other packages of robustfd build on. They are not public."""
+
+from robustfd.sketch._base import BLOCK, BaseSketch, View, padded
+from robustfd.sketch._blocks import WindowedSums
+from robustfd.sketch._window import RAW
+
+__all__ = ["BLOCK", "RAW", "BaseSketch", "View", "WindowedSums", "padded"]
