@@ -5,9 +5,9 @@ The stream consists of the handwritten digits of scikit-learn, in random order, 
 Sketches: each reports a bound on its own error, `error_bound_`, without access to the data. The data is small enough to
 compute the true error as well.
 
-Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled during the stream. It
-runs with its defaults and, for the logistic loss, with several constant rates, of which the best is chosen in hindsight.
-The untuned learner gets the raw pixels.
+Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled during the stream.
+It runs with its defaults and, for the logistic loss, with several constant rates, of which the best is chosen in
+hindsight. The untuned learner gets the raw pixels.
 """
 
 from __future__ import annotations

@@ -103,15 +103,16 @@ def background(page):
 
 
 def overflowing(page):
-    """Return the elements that are wider than the screen, apart from those that scroll by themselves."""
+    """Return the elements of the text that are wider than the screen, and neither they nor a parent in it scrolls."""
     return page.evaluate(
         """() => {
             const wide = document.documentElement.clientWidth;
-            if (document.documentElement.scrollWidth <= wide) return [];
-            const scrolls = (e) => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement));
-            return [...document.body.querySelectorAll("*")]
-                .filter((e) => e.getBoundingClientRect().right > wide + 1 && !scrolls(e.parentElement))
-                .map((e) => e.tagName + "." + e.className).slice(0, 5).concat(document.documentElement.scrollWidth);
+            const scrolls = (e) => !e.matches("article, main, body")
+                && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+            const cut = [...document.querySelectorAll("article *:not(mjx-assistive-mml, mjx-assistive-mml *)")]
+                .filter((e) => e.getBoundingClientRect().right > wide + 1 && e.checkVisibility() && !scrolls(e))
+                .map((e) => e.tagName + "." + e.className + ": " + e.innerText?.slice(0, 40)).slice(0, 5);
+            return document.documentElement.scrollWidth > wide ? ["the page", ...cut] : cut;
         }"""
     )
 

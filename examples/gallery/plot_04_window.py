@@ -2,8 +2,8 @@
 A window over a stream whose subspace turns
 ===========================================
 
-`SlidingFrequentDirections` sketches the newest rows only. When the stream changes, the old rows drop out. The certificate
-bounds the error of the window at any time.
+`SlidingFrequentDirections` sketches the newest rows only. When the stream changes, the old rows drop out. The
+certificate bounds the error of the window at any time.
 """
 
 # %%
