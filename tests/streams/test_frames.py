@@ -253,9 +253,9 @@ def test_weights_are_numbers_from_0(weights):
 
 
 def test_a_column_has_one_role():
-    with pytest.raises(ValueError, match="'n' is the target and something else too"):
+    with pytest.raises(ValueError, match="'n' is the target and has another role too"):
         TableEncoder.learn(SMALL, target="n", drop=["n"])
-    with pytest.raises(ValueError, match="'n' is the target and something else too"):
+    with pytest.raises(ValueError, match="'n' is the target and has another role too"):
         TableEncoder.learn(SMALL, target="n", weight=0)
 
 

@@ -136,4 +136,4 @@ def cut_records(text: bytearray, size: int, delimiter: str) -> int:
     end = text.rfind(b"\n", 0, size) + 1
     if not end or text.find(b'"', 0, end) < 0:
         return end
-    return last_end(np.frombuffer(text, np.uint8)[:size], ord(delimiter))
+    return int(last_end(np.frombuffer(text, np.uint8)[:size], ord(delimiter)))
