@@ -1,5 +1,8 @@
 """`--jobs` and `robustfd merge` of models: parts of the rows learnt side by side or apart."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -96,3 +99,11 @@ def test_models_of_files_merge(run, many, tmp_path):
     run("sketch", path, "-o", tmp_path / "s.rfd")
     done = run("merge", tmp_path / "0.rfd", tmp_path / "s.rfd", "-o", tmp_path / "x.rfd")
     assert done.status != 0 and "holds a RobustFrequentDirections" in done.err
+
+
+@pytest.mark.slow
+def test_processes_end_with_the_command(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((140_000, 4)))
+    command = [sys.executable, "-m", "robustfd", "sketch", "x.npy", "-o", "x.rfd", "--sketch-size", "3", "--jobs", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "leaked" not in done.stderr  # the warning of joblib about semaphores
