@@ -1,4 +1,4 @@
-"""Learners that see a row once: losses, domains, rates; sketched Newton, first-order and full baselines; regret."""
+"""Online learners that see each row once: sketched Newton methods, first-order baselines and their losses."""
 
 from typing import TYPE_CHECKING
 

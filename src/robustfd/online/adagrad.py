@@ -1,4 +1,4 @@
-"""ADAGRAD, with which online Newton learning is compared: the learner, its state, its compiled loop."""
+"""ADAGRAD, a first-order baseline for online Newton methods: the learner, its state and its compiled loop."""
 
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -30,17 +30,26 @@ class AdaGrad(OnlineLearner):
 
     .. math:: S_i \leftarrow S_i + g_i^2, \quad h_i = \sqrt{\alpha_0 + S_i}, \quad w_i \leftarrow w_i - g_i / h_i
 
-    and then the projection onto \|w'x\| <= C in the norm of diag(h). A row costs O(1) for each of its non-zeros.
+    Each step ends with the projection onto \|w'x\| <= C in the norm of diag(h). The cost of a row is proportional to
+    its number of non-zeros.
 
     Parameters
     ----------
     alpha0 : float, default=1.0
+        Initial value of every diagonal entry, at least 0.
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
+        Loss of a margin and a label.
     bound : float, default=1.0
-        C. (A ball would need a pass over all features for every row: not offered.)
+        C, the largest absolute margin. A ball is not supported: it would need a pass over all features for each row.
     projection : {"current", "next", None}, default="current"
-        See `OnlineNewton`.
+        Row whose margin the projection bounds. See `OnlineNewton`.
     huber_delta : float, default=1.0
+        Margin error at which the Huber loss becomes linear.
+
+    See Also
+    --------
+    OnlineGradientDescent : Gradient descent with one learning rate for all features.
+    OnlineNewton : Newton steps with a sketched Hessian.
 
     Examples
     --------
@@ -86,7 +95,7 @@ class AdaGrad(OnlineLearner):
 
 
 class AdaGradModel(NamedTuple):
-    """The weights, and the sums S of squared gradients."""
+    """The weights and the sums S of squared gradients."""
 
     settings: Floats
     seen: Any
@@ -124,18 +133,19 @@ class AdaGradState(RowState):
 def learn_adagrad(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel, kept: bool
 ) -> int:
-    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
-    Unless the model is `kept`, a row that is not calm is not learnt, so that nothing has to be taken back.
+    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that nothing
+    has to be undone.
 
-    S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al. 2019), then the
-    projection onto the slab in the norm of diag(h). A ball is refused: there every weight moves by a factor of its own,
-    h_i / (h_i + nu), and nu itself is a sum over all columns.
+    The update is S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al.
+    2019), then the projection onto the slab in the norm of diag(h). A ball is not supported: its projection multiplies
+    every weight by its own factor h_i / (h_i + nu), and nu depends on all columns.
     """
     rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
     settings = view_as(model.settings, 0, (1,), SETTINGS)[0]
     if settings.domain == BALL:
-        raise ValueError("AdaGrad cannot project onto a ball in time of a row's non-zeros")
+        raise ValueError("AdaGrad cannot project onto a ball, use the slab")
     slab, w, squares = settings.domain == SLAB, model.w, model.squares
     status = FINE
     for i in range(len(batch.y)):
@@ -171,9 +181,9 @@ def learn_adagrad(
 
 @loops
 def _clip(settings: Any, row: Row, model: AdaGradModel, p: float) -> float:
-    """Project w onto |w'x| <= bound in the norm of diag(h), p being w'x; return the margin after it.
+    """Project w onto |w'x| <= bound in the norm of diag(h), given p = w'x; return the margin after the projection.
 
-    With alpha0 = 0 a feature that never had a gradient has h = 0 and moves for free.
+    With alpha0 = 0, a feature that never had a gradient has h = 0, so that moving it costs nothing.
     """
     if not abs(p) > settings.bound:
         return p

@@ -1,13 +1,14 @@
 """Projections of w onto ||w||_2 <= C in the norm of H, row by row, in the span of w, B and the rows of the block.
 
-With u the weights after the step, the projection is w = (H + nu I)^-1 H u, nu > 0 such that ||w|| = C. H is alpha I but
-for the span of Y = [B; c X], so with unit vectors e_k in it and eigenvalues s_k of Y Y'
+Let u be the weights after the step. The projection is w = (H + nu I)^-1 H u, with nu > 0 such that ||w|| = C. Outside
+the span of Y = [B; c X], H is alpha I. So with orthonormal vectors e_k in the span and eigenvalues s_k of Y Y'
 
     w = b u + sum_k (a_k - b) (e_k'u) e_k,    a_k = (s_k + alpha)/(s_k + alpha + nu),    b = alpha/(alpha + nu).
 
-While alpha = 0 the part of u outside the span is shortened first, which is free. The factor b of u is kept apart
-(`state.factor`), and the rest as additional coefficients of B (`block.ball`) and of X (`row.extra`). Beside them the
-block keeps the products of the stored w with itself and with B (`block.overlaps`), so that nothing is of length d.
+While alpha = 0 the part of u outside the span is shortened first, since this costs nothing in the norm of H. The factor
+b of u is stored separately (`state.factor`), and the rest as additional coefficients of B (`block.ball`) and of X
+(`row.extra`). The block also keeps the products of the stored w with itself and with B (`block.overlaps`), so that no
+array here has length d.
 """
 
 import numpy as np
@@ -15,13 +16,13 @@ import numpy as np
 from robustfd.online.block import Block, Floats
 from robustfd.online.shrink import Change, collect_steps
 
-SMALLEST = 1e-6  # of the factor of the stored weights, before they are multiplied by it for real
+SMALLEST = 1e-6  # below this, the factor is multiplied into the stored weights and reset to 1
 
 
 def project(block: Block) -> bool:
-    """Bring w into the ball; return whether the stored weights must be multiplied by their factor now.
+    """Project w onto the ball; return whether the caller must now multiply the stored weights by their factor.
 
-    If that overflows, the factor of w becomes nan.
+    If the numbers overflow, the factor of w becomes nan.
     """
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
@@ -32,7 +33,7 @@ def project(block: Block) -> bool:
 
 
 def _project(block: Block) -> bool:
-    """Do as `project`, or raise an error when numbers overflow."""
+    """Implement `project`; raise an error when numbers overflow."""
     state, bound = block.state[0], float(block.settings[0].bound)
     alpha, n, r = float(state.alpha), int(state.filled), len(block.lam)
     c, gram = coefficients(block), gram_of(block)
@@ -49,7 +50,7 @@ def _project(block: Block) -> bool:
     if alpha == 0 and inside @ inside <= bound**2:
         a, b = np.ones(len(s)), np.sqrt((bound**2 - inside @ inside) / outside)
     else:
-        from scipy.optimize import brentq  # which takes longer to import than all of this package
+        from scipy.optimize import brentq  # imported lazily: it takes longer to import than this whole package
 
         def excess(nu: float) -> float:
             inner = np.linalg.norm((s + alpha) / (s + alpha + nu) * inside)
@@ -66,7 +67,7 @@ def _project(block: Block) -> bool:
 
 
 def multiply_weights(block: Block, factor: float) -> None:
-    """Let w be that many times itself."""
+    """Multiply w by a factor."""
     state = block.state[0]
     state.factor *= factor
     block.ball[:] *= factor
@@ -75,13 +76,13 @@ def multiply_weights(block: Block, factor: float) -> None:
 
 
 def coefficients(block: Block) -> Floats:
-    """Return those of w: of the stored w, of B and of the rows of the block."""
+    """Return the coefficients of w: of the stored w, of B and of the rows of the block."""
     change = steps_of(block)
     return float(block.state[0].factor) * np.concatenate([[1.0], change.on_b[0], change.on_x[0]])
 
 
 def steps_of(block: Block) -> Change:
-    """Return what the steps of the block have done to w so far, in terms of B and of its rows."""
+    """Return the change of w by the steps of the block so far, as coefficients of B and of its rows."""
     n = int(block.state[0].filled)
     change = Change(np.zeros((1, len(block.lam))), np.zeros((1, n)), np.empty(2 * n))
     collect_steps(block, change.room, change.on_b, change.on_x)
@@ -89,7 +90,7 @@ def steps_of(block: Block) -> Change:
 
 
 def products_after(before: Floats, change: Change) -> Floats:
-    """Return the products of w and B with w after a change; `before` is the Gram matrix before it."""
+    """Return the products of w and B with w after a change; `before` is the Gram matrix before the change."""
     all_rows = np.hstack([np.eye(len(change.on_b), 1), change.on_b, change.on_x])
     return all_rows @ before @ all_rows[0]
 

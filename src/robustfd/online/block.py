@@ -1,26 +1,28 @@
-"""The rows between two shrinks, in the span of the sketch and of themselves: nothing here is of length d.
+"""The rows between two shrinks, in the span of the sketch and of these rows: no array here has length d.
 
-Let H = B'B + alpha I when the block begins, the rows of B orthogonal with squared lengths lam, and X the rows of
-the block. For linear models every gradient is a multiple of its row, so all that the sequential algorithm (Luo et
-al. 2019, Alg. 3 and 6) does until the next shrink follows from Z = X B', G = X X' and X w. Row by row:
+At the beginning of the block let H = B'B + alpha I, where the rows of B are orthogonal with squared lengths lam, and let
+X be the rows of the block. For linear models every gradient is a multiple of its row. So every step of the sequential
+algorithm (Luo et al. 2019, Alg. 3 and 6) until the next shrink follows from Z = X B', G = X X' and X w. By the
+Sherman-Morrison formula
 
-    X H^-1 X' = N / alpha,    N = G - Z diag(1/(lam + alpha)) Z'
+    X H^-1 X' = N / alpha,    N = G - Z diag(1/(lam + alpha)) Z',
 
-by Sherman and Morrison's formula, and w moves along H^-1 x. That is precise up to round-off of G / alpha, in which
-everything drowns when alpha is small. Then what is inside the span of the rows that have entered is kept apart,
+and w moves along H^-1 x. The rounding error is that of G / alpha, which is too large when alpha is small. Then the block
+stores the part inside the span of B and the rows added so far separately,
 
-    X H^-1 X' = K + N / alpha,    K = Z diag(1/(lam (lam + alpha))) Z',    N = G - Z diag(1/lam) Z'
+    X H^-1 X' = K + N / alpha,    K = Z diag(1/(lam (lam + alpha))) Z',    N = G - Z diag(1/lam) Z'.
 
-and a row c x that is outside the span, with D = alpha (1 + c^2 K_jj) + c^2 N_jj, or inside it, N_jj = 0, makes that
+A row c x changes K and N as follows, with D = alpha (1 + c^2 K_jj) + c^2 N_jj if it is outside the span, and N_jj = 0 if
+it is inside:
 
     outside   K_il += -(c^2 alpha/D) K_ij K_jl - (c^2/D) (K_ij N_jl + N_ij K_jl) + (1 + c^2 K_jj)/(N_jj D) N_ij N_jl
               N_il -= N_ij N_jl / N_jj
     inside    K_il -= c^2/(1 + c^2 K_jj) K_ij K_jl
 
-For alpha = 0 these are Meyer's formulas for pseudo-inverses: nothing jumps when alpha gets there.
+For alpha = 0 these are Meyer's formulas for pseudo-inverses, so the steps are continuous as alpha goes to 0.
 
-Only what earlier rows left behind is used for a row, so it does not matter how many come at a time. A full block ends
-with a shrink (shrink.py).
+The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends with a
+shrink (shrink.py).
 """
 
 from typing import Any, NamedTuple
@@ -39,9 +41,9 @@ Floats = NDArray[np.float64]
 
 LEARNT, OVERFLOW = range(2)  # state.status
 CALM, WILD_NUMBERS, WILD_ROWS = range(3)  # state.wild
-UNKEPT = -2  # what loops return if they changed nothing and need a copy of the state before they go on
-HUGE = 1e50  # numbers below this, and above its inverse, are far from overflowing
-SMALL = 1e-8  # alpha is, relative to the largest eigenvalue, when K and N are kept apart: state.careful
+UNKEPT = -2  # returned by loops that changed nothing and need the caller to copy the state before they continue
+HUGE = 1e50  # numbers below this, and above its inverse, are far from overflow and underflow
+SMALL = 1e-8  # K and N are separate (state.careful) while alpha is below this times the largest eigenvalue
 INTEGER, NUMBER = np.int64, np.float64
 
 # The numbers of a block.
@@ -54,60 +56,60 @@ STATE = np.dtype((np.record, [
     ("seen", INTEGER),  # rows since the first
     ("shrinks", INTEGER),
     ("status", INTEGER),  # LEARNT or OVERFLOW
-    ("kept", INTEGER),  # whether the caller has a copy of the state, and can undo what rows change
-    ("wild", INTEGER),  # since then: CALM, WILD_NUMBERS (huge ones came of usual rows) or WILD_ROWS
-    ("careful", INTEGER),  # whether K and N are kept apart
-    ("rank", INTEGER),  # of B and the rows that have entered
-    ("span", INTEGER),  # of them, the dimensions in which H is more than alpha
+    ("kept", INTEGER),  # whether the caller has a copy of the state, from which it can undo changes
+    ("wild", INTEGER),  # since that copy: CALM, WILD_NUMBERS (ordinary rows led to huge numbers) or WILD_ROWS
+    ("careful", INTEGER),  # whether K and N are stored separately
+    ("rank", INTEGER),  # of B and the rows added so far
+    ("span", INTEGER),  # number of these dimensions in which H is larger than alpha
     ("alpha", NUMBER),
     ("delta_sum", NUMBER),  # of all shrinks
     ("delta", NUMBER),  # of the last shrink
     ("factor", NUMBER),  # of the stored w, see ball.py
 ]))  # fmt: skip
 
-# What a row of the block leaves behind.
+# The effect of a row of the block on later rows.
 ROW = np.dtype((np.record, [
     ("c2", NUMBER),  # the weight of its outer product in H
-    ("step", NUMBER),  # its step is that many times along_k K_j + along_n N_j
+    ("step", NUMBER),  # its step is this number times along_k K_j + along_n N_j
     ("along_k", NUMBER),
     ("along_n", NUMBER),
-    ("one_n", NUMBER),  # it took one_n N_j N_j' from N
-    ("kk", NUMBER),  # and added kk K_j K_j' + kn (K_j N_j' + N_j K_j') + nn one_n N_j N_j' to K
+    ("one_n", NUMBER),  # the row subtracts one_n N_j N_j' from N
+    ("kk", NUMBER),  # and adds kk K_j K_j' + kn (K_j N_j' + N_j K_j') + nn one_n N_j N_j' to K
     ("kn", NUMBER),
     ("nn", NUMBER),
-    ("rounding", NUMBER),  # up to this N_jj is round-off
-    ("margin", NUMBER),  # margin and gradient of a row that waits for the shrink
+    ("rounding", NUMBER),  # up to this value N_jj is rounding error
+    ("margin", NUMBER),  # margin and gradient of a row whose step follows the shrink
     ("gradient", NUMBER),
-    ("extra", NUMBER),  # its coefficient in what projections onto a ball add to w
+    ("extra", NUMBER),  # its coefficient in the change of w by projections onto a ball
 ]))  # fmt: skip
 SIZE_OF_SETTINGS, SIZE_OF_STATE, PLACES = (kind.itemsize // 8 for kind in (SETTINGS, STATE, ROW))
-PLACE = {name: SIZE_OF_SETTINGS + i for i, name in enumerate(STATE.names or ())}  # of a number, in the memory
+PLACE = {name: SIZE_OF_SETTINGS + i for i, name in enumerate(STATE.names or ())}  # index of a number in the memory
 
 
 class Block(NamedTuple):
-    """The rows of the block that have come so far, as seen from the sketch and from each other."""
+    """The rows of the block so far, as products with the sketch and with each other."""
 
     settings: Any  # (1,): a record SETTINGS
     state: Any  # (1,): a record STATE
-    sizes: NDArray[np.int64]  # (3,): what the eigenproblem is told and tells
+    sizes: NDArray[np.int64]  # (3,): integer arguments and results of the LAPACK eigensolver
     products: Floats  # (rows, 1 + r): w'x and B x at the beginning of the block
     gram: Floats  # (rows, rows): G, lower triangle
-    k: Floats  # (rows, rows): k[j, i] = K_ij just before row j entered, i >= j; used while alpha is small
-    n: Floats  # (rows, rows): the same of N
+    k: Floats  # (rows, rows): k[j, i] = K_ij just before row j is added, i >= j; used while alpha is small
+    n: Floats  # (rows, rows): the same for N
     rows: Any  # (rows,): records ROW
     lam: Floats  # (r,): squared lengths of the rows of B
-    ball: Floats  # (r,): coefficients of B in what projections onto a ball add to w
-    overlaps: Floats  # (1 + r,): products of the stored w with itself and with B, kept for the ball
-    scratch: Floats  # what it holds is lost from one function to the next
-    extra: Floats  # for the basis of dense rows
+    ball: Floats  # (r,): coefficients of B in the change of w by projections onto a ball
+    overlaps: Floats  # (1 + r,): products of the stored w with itself and with B, used for the ball
+    scratch: Floats  # temporary storage that no function may rely on after another one ran
+    extra: Floats  # memory for the basis of dense rows
 
 
 def start(settings: Settings, d: int, m: int, rows: int, extra: int) -> Floats:
-    """Return the memory of the first block, B empty, of a buffer of so many rows, with extra memory after it.
+    """Return the memory of an empty first block with a buffer of `rows` rows, followed by `extra` more numbers.
 
-    A block lives in one array: to hand many to a compiled function takes longer than to learn a row.
+    A block is stored in one array, since passing many arrays to a compiled function takes longer than learning a row.
     """
-    # For a shrink: on_b and on_x, the stack with its eigenpairs, and a number for each row.
+    # A shrink needs coef_b and coef_x, the stack with its eigenpairs, and one number for each row.
     scratch = m * (m - 1 + rows) + rows * (rows + m + 1)
     fixed = SIZE_OF_SETTINGS + SIZE_OF_STATE + 3
     memory = np.zeros(fixed + rows * (m + 3 * rows + PLACES) + 3 * m - 2 + scratch + extra)
@@ -119,12 +121,12 @@ def start(settings: Settings, d: int, m: int, rows: int, extra: int) -> Floats:
 
 
 def state_of(memory: Floats) -> Any:
-    """Return the record STATE of the block that lives in memory."""
+    """Return the STATE record of the block stored in this memory."""
     return view_as(memory, SIZE_OF_SETTINGS, (1,), STATE)[0]
 
 
 def numbers(memory: Floats) -> tuple[slice, slice]:
-    """Return where in the memory everything of a block is but matrices: its state, and what rows leave behind."""
+    """Return where the memory holds the state of the block and the records of its rows: all except its matrices."""
     counts = counts_of(memory)
     rows, q = int(counts[PLACE["buffer"]]), int(counts[PLACE["width"]])
     fixed = SIZE_OF_SETTINGS + SIZE_OF_STATE + 3
@@ -133,13 +135,13 @@ def numbers(memory: Floats) -> tuple[slice, slice]:
 
 
 def counts_of(memory: Floats) -> NDArray[np.int64]:
-    """Return the memory as integers: `counts_of(memory)[PLACE["seen"]]` takes a tenth of `state_of(memory).seen`."""
+    """Return the memory as integers: `counts_of(memory)[PLACE["seen"]]` is ten times faster than `state_of`."""
     return memory.view(INTEGER)
 
 
 @loops
 def open_block(memory: Any) -> Block:
-    """Return the block that lives in memory."""
+    """Return the block stored in this memory, as views."""
     state = view_as(memory, SIZE_OF_SETTINGS, (1,), STATE)
     rows, q = state[0].buffer, state[0].width
     first = SIZE_OF_SETTINGS + SIZE_OF_STATE
@@ -168,35 +170,35 @@ def open_block(memory: Any) -> Block:
 
 @loops
 def taken(lam: float, alpha: float, careful: bool) -> float:
-    """Return what the square of B x is multiplied by when it is taken from N, for a row of B of squared length lam."""
+    """Return the weight of (b'x)^2 that N subtracts, for a row b of B of squared length lam."""
     total = lam if careful and lam > alpha else lam + alpha
     return 1.0 / total if total > 0 else 0.0
 
 
 @loops
 def moved(lam: float, alpha: float, careful: bool) -> float:
-    """Return by what it is multiplied then to be in K: nothing unless alpha is small and below lam."""
+    """Return the weight of that term in K: zero unless alpha is small and below lam."""
     return 1.0 / (lam + alpha) if careful and lam > alpha else 0.0
 
 
 @loops
 def rows_in_block(block: Block) -> int:
-    """Return how many rows the block takes: after the first shrink those of B have places of the buffer."""
+    """Return the capacity of the block: after the first shrink the rows of B take up part of the buffer."""
     return len(block.gram) - (len(block.lam) if block.state[0].shrinks > 0 else 0)
 
 
 @loops
 def is_full(block: Block) -> bool:
-    """Return whether the block takes no more rows."""
+    """Return whether the block has no space for another row."""
     return block.state[0].filled == rows_in_block(block)
 
 
 @loops
 def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
-    """Fill n, and k, for rows first to last - 1 of the block with what the sketch at its beginning says."""
+    """Fill n, and k if it is used, for rows first to last - 1, from the sketch at the beginning of the block."""
     state, z, lam = block.state[0], block.products, block.lam
     alpha, careful, count, r = state.alpha, state.careful > 0, last - first, len(lam)
-    if count == 1 and not careful:  # a row that comes alone: less work than to prepare a matrix product
+    if count == 1 and not careful:  # for a single row, a loop is faster than preparing a matrix product
         i, row = first, block.scratch[:r]
         for b in range(r):
             row[b] = z[i, 1 + b] * taken(lam[b], alpha, careful)
@@ -230,9 +232,10 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
 
 @loops
 def round_off(lam: Any, alpha: float, delta: float, size: int, squares: float, z: Any) -> float:
-    """Return up to what n is round-off, for a row of this squared length with z = B x, after a shrink by delta.
+    """Return the bound below which n is rounding error, for a row with this squared length and z = B x.
 
-    Eigenvectors are known up to round-off of the largest eigenvalue, those of small ones as much the worse.
+    The error of an eigenvector after a shrink by delta is relative to the largest eigenvalue, so eigenvectors of small
+    eigenvalues are less precise.
     """
     total = squares
     for b in range(len(lam)):
@@ -243,9 +246,9 @@ def round_off(lam: Any, alpha: float, delta: float, size: int, squares: float, z
 
 @loops
 def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) -> int:
-    """Take the steps of the rows just entered, from row `done` of the batch on.
+    """Take the steps of the `count` rows just added, which start at row `done` of the batch.
 
-    Return how many of them until the numbers overflowed.
+    Return the number of steps taken before the numbers overflowed.
     """
     settings, state = block.settings[0], block.state[0]
     for i in range(count):
@@ -266,20 +269,20 @@ def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) 
 
 @loops
 def is_usual(squares: float, y: float, weight: float) -> bool:
-    """Return whether squared length, label and weight of a row are neither huge nor tiny."""
+    """Return whether the squared length, label and weight of a row are neither huge nor tiny."""
     return squares < HUGE and (squares == 0.0 or squares > 1.0 / HUGE) and abs(y) < HUGE and 1.0 / HUGE < weight < HUGE
 
 
 @loops
 def is_calm(block: Block, i: int, p: float) -> bool:
-    """Return whether what came of row i, of margin p, is far from overflowing."""
+    """Return whether the numbers of row i with margin p are far from overflow."""
     row, c2, calm = block.rows[i], block.rows[i].c2, block.state[0].careful == 0 or block.k[i, i] < HUGE
     return calm and abs(p) < HUGE and abs(row.step) < HUGE and c2 < HUGE and (c2 == 0.0 or c2 > 1.0 / HUGE)
 
 
 @loops
 def learn_row(block: Block, i: int, y: float, weight: float) -> float:
-    """Take the step of row i and return its margin as it was before."""
+    """Take the step of row i and return its margin before the step."""
     settings, state, row = block.settings[0], block.state[0], block.rows[i]
     p = follow_rows(block, i)
     along = find_direction(block, i)
@@ -295,19 +298,19 @@ def learn_row(block: Block, i: int, y: float, weight: float) -> float:
     c2 = weight * (settings.mu + rate_at(settings, state.seen + 1)) * slope * slope
     g = weight * slope
     row.c2, row.one_n, row.kk, row.kn, row.nn, row.extra = c2, 0.0, 0.0, 0.0, 0.0, 0.0
-    if state.shrinks == 0 and state.rank == 0:  # no row has entered, so there is no eigenvalue yet to compare with
+    if state.shrinks == 0 and state.rank == 0:  # the first row: there is no eigenvalue to compare alpha with yet
         careful = alpha <= SMALL * c2 * block.gram[i, i]
         state.careful = careful
     if free > 0 and c2 > 0:
         state.rank += 1
         state.span += 1
-    if settings.shrink_first > 0 and i + 1 == rows_in_block(block):  # it waits for the shrink
+    if settings.shrink_first > 0 and i + 1 == rows_in_block(block):  # its step follows the shrink
         row.step, row.margin, row.gradient = step, p, g
     else:
         inside, move = 1.0 + c2 * kappa, 0.0
         if free == 0:
             row.kk, move = -c2 / inside, g / inside
-        elif c2 > 0 or alpha > 0:  # c2 = 0: no curvature at all, or so little that it underflows
+        elif c2 > 0 or alpha > 0:  # c2 = 0: the curvature is zero or underflows
             divisor = alpha * inside + c2 * free
             row.one_n, move = c2 / divisor, g * ((alpha * kappa + free) / divisor)
             if careful and c2 > 0:
@@ -323,7 +326,7 @@ def learn_row(block: Block, i: int, y: float, weight: float) -> float:
 
 @loops
 def follow_rows(block: Block, i: int) -> float:
-    """Bring column i of N, and of K, up to date by what earlier rows of the block left; return the margin of row i."""
+    """Apply the earlier rows of the block to column i of N, and of K if used; return the margin of row i."""
     k, n, rows, state = block.k, block.n, block.rows, block.state[0]
     p = state.factor * block.products[i, 0]
     if block.settings[0].domain == BALL:
@@ -331,7 +334,7 @@ def follow_rows(block: Block, i: int) -> float:
             p += block.ball[j] * block.products[i, 1 + j]
         for j in range(i):
             p += rows[j].extra * block.gram[i, j]
-    # Copies of columns i, since the loops below run along rows.
+    # Contiguous copies of column i, since the loops below run along rows.
     ki, ni = block.scratch[: len(rows)], block.scratch[len(rows) :]
     careful = state.careful > 0
     for j in range(i + 1):
@@ -344,7 +347,7 @@ def follow_rows(block: Block, i: int) -> float:
         nj[i] = z
         p -= row.step * row.along_n * z
         z_n = row.one_n * z
-        later, rest = ni[j + 1 : i + 1], nj[j + 1 : i + 1]  # loops from 0 on are made vector instructions
+        later, rest = ni[j + 1 : i + 1], nj[j + 1 : i + 1]  # the compiler vectorizes loops that start at 0
         for l in range(i - j):
             later[l] -= z_n * rest[l]
         if careful:
@@ -362,9 +365,9 @@ def follow_rows(block: Block, i: int) -> float:
 
 @loops
 def find_direction(block: Block, i: int) -> float:
-    """Find along what row i steps, and whether it is outside the span; return how far its margin falls by a unit step.
+    """Set the direction of the step of row i; return by how much a unit step lowers its margin.
 
-    Afterwards n[i, i] is the square of the part outside the span, 0 if the row is inside.
+    Afterwards n[i, i] is the squared length of the part of the row outside the span, or 0 if the row is inside.
     """
     state, row, squares = block.state[0], block.rows[i], block.gram[i, i]
     careful, free, kappa = state.careful > 0, block.n[i, i], 0.0

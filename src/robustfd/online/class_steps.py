@@ -1,4 +1,4 @@
-"""Steps of the experts on classes, with the logistic or the softmax loss, and how a row changes their shares."""
+"""Classification: steps of the experts with the logistic or softmax loss, and updates of their shares."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def logistic_loss(z: float) -> float:
 
 @loops
 def log_of_rest(q: float) -> float:
-    """Return log(1 - q) of a probability, by a series where it is small, as those of most of many classes are."""
+    """Return log(1 - q) for a probability q; small q, the usual case with many classes, use a series."""
     if q < 0.05:
         return -q * (1.0 + q * (0.5 + q * (1.0 / 3.0 + 0.25 * q)))
     return math.log(max(1.0 - q, LEAST_REST))
@@ -29,7 +29,7 @@ def log_of_rest(q: float) -> float:
 
 @loops
 def log_sum_exp(margin: Any) -> float:
-    """Return log sum exp of margins."""
+    """Return the log-sum-exp of the margins."""
     top, total = margin[0], 0.0
     for c in range(1, len(margin)):
         top = max(top, margin[c])
@@ -40,7 +40,7 @@ def log_sum_exp(margin: Any) -> float:
 
 @loops
 def softmax_of_experts(work: Work) -> None:
-    """Fill work.softmax with the probability of each class by each expert, work.total with log sum exp of margins."""
+    """Fill work.softmax with each expert's class probabilities and work.total with the log-sum-exp of its margins."""
     outputs, n = work.margin.shape
     top, total = work.chance, work.total
     for k in range(n):
@@ -62,12 +62,12 @@ def softmax_of_experts(work: Work) -> None:
 
 @loops
 def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: float) -> float:
-    """Fill the steps of all experts for a row of class y, let them earn, and return the curvature of the row.
+    """Fill the steps of all experts for a row of class y, update their shares, and return the curvature of the row.
 
-    `power` is the weight of the row relative to the mean weight: what they earn is as if it came so many times. With
-    one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each class, and
-    probabilities are their softmax: the probability of class c is that of two classes with the margin m_c less log sum
-    exp of the others. The others move, too, which counts as twice the kappa.
+    `power` is the weight of the row relative to the mean weight: the shares change as if the row occurred that many
+    times. With one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each
+    class, and the probabilities are their softmax. The probability of class c is then that of a two-class problem with
+    margin m_c minus the log-sum-exp of the other margins. The other margins move as well, so kappa counts twice.
     """
     outputs, n, count = len(work.output), len(mix.rate), mix.plain.shape[1]
     several, squares, total = outputs > 1, 0.0, 0.0
@@ -112,9 +112,9 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
 
 @loops
 def judge_forms(mix: Mixture, work: Work, y: int, power: float) -> None:
-    """Add the log loss of the row, and that of the diagonal experts alone, to what a better Hessian is judged by."""
+    """Add the log loss of the row, for all experts and for the diagonal ones alone, to the sums that compare Hessians."""
     targets, outputs = mix.targets[0], len(work.output)
-    if len(mix.rate) == mix.plain.shape[1]:  # there is none
+    if len(mix.rate) == mix.plain.shape[1]:  # all experts are diagonal
         return
     for c in range(outputs):
         work.plain[c] = mixed(mix.plain[c], work.margin[c]) + followed(mix.follow[c])
@@ -129,7 +129,7 @@ def judge_forms(mix: Mixture, work: Work, y: int, power: float) -> None:
 
 @loops
 def follow_class(follow: Any, p: float, others: float, sign: float, power: float) -> None:
-    """Move the intercepts that forget, and let them earn; p is the margin of the class, `others` that of the rest."""
+    """Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest."""
     base, total = p - followed(follow) - others, 0.0
     for e in range(follow.shape[1]):
         good = sigmoid(sign * (base + follow[0, e]))

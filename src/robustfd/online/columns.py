@@ -1,15 +1,15 @@
-"""The basis of wide sparse rows, brought up to date feature by feature and only where rows have been.
+"""The basis of wide sparse rows, updated lazily: a feature is brought up to date when it next occurs.
 
-For every feature the basis holds q numbers: its weights and its r entries in the rows of B. Shrinks act on all
-features alike, by small matrices. So rows are taken in runs of a few hundred: the features that occur in a run are
-gathered when they first occur, and until its end
+For every feature the basis holds q numbers: its weights and its r entries in the rows of B. A shrink changes all
+features by the same small matrix. So rows are processed in runs of a few hundred. The features of a run are gathered
+when they first occur, and until the end of the run
 
-    [W; B] = [W; 0] of its beginning + coefficients of (B of its beginning, rows of the run),
+    [W; B] = [W; 0] at its beginning + coefficients of (B at its beginning, rows of the run),
 
-where only the coefficients change. At the end of a run its own features are written back and the others are left
-as they are: each remembers up to which run it is right, and catches up, when it next occurs, by the product of the
-small matrices it missed. So a row costs by its non-zeros, and nothing of length d happens but a catching-up of all
-features once in `RUNS` runs.
+where only the coefficients change. The end of a run writes its own features back and leaves the others unchanged. Each
+feature stores the run up to which it is current. When it next occurs, it is multiplied by the product of the small
+matrices it missed. So the cost of a row depends on its non-zeros only. The only operation of length d brings all
+features up to date, once in `RUNS` runs.
 """
 
 import copy
@@ -24,43 +24,43 @@ from robustfd.online.rows import CsrRows
 
 Floats = NDArray[np.float64]
 
-RUNS = 128  # runs after which all features catch up
-PIECE = 8  # entries of a feature that are kept side by side
-GROUP = 64  # features that are written back at a time: they stay in the fastest cache
+RUNS = 128  # runs after which all features are brought up to date
+PIECE = 8  # entries of a feature that are stored contiguously
+GROUP = 64  # features that are written back at a time, few enough to stay in the L1 cache
 
-# The counts of the run that is going on.
+# The counts of the current run.
 RUN = np.dtype((np.record, [
-    ("number", np.int64),  # how many runs were before it since all features caught up
+    ("number", np.int64),  # earlier runs since all features were brought up to date
     ("rows", np.int64),
     ("entries", np.int64),
-    ("features", np.int64),  # how many are gathered
-    ("pieces", np.int64),  # how many are in use
-    ("reach", np.int64),  # up to which Columns.reach is known
+    ("features", np.int64),  # number of gathered features
+    ("pieces", np.int64),  # number of pieces in use
+    ("reach", np.int64),  # Columns.reach is computed up to this index
 ]))  # fmt: skip
 
 
 class Columns(NamedTuple):
-    """The basis, and the run that is going on."""
+    """The basis and the current run."""
 
     basis: Floats  # (d, q): a feature's weights, then its entries in B
-    age: NDArray[np.uint8]  # (d,): the run up to which the feature is right
-    place: NDArray[np.int32]  # (d,): where the feature is among those gathered, or -1
-    history: Floats  # (RUNS, r, q): what each run did to a feature that was not in it
-    reach: Floats  # (RUNS + 1, r, q): reach[g] is what the last g runs did, as far as known
+    age: NDArray[np.uint8]  # (d,): the run up to which the feature is current
+    place: NDArray[np.int32]  # (d,): position of the feature among the gathered ones, or -1
+    history: Floats  # (RUNS, r, q): the change of each run to features that did not occur in it
+    reach: Floats  # (RUNS + 1, r, q): reach[g] is the change of the last g runs, computed lazily
     gathered: Floats  # (features, q): the features of this run, as they were at its beginning
-    scale: Floats  # (features,): the metric: products are of x and scale times x
-    feature: NDArray[np.int32]  # (features,): which feature it is
+    scale: Floats  # (features,): the metric: products are those of x and scale * x
+    feature: NDArray[np.int32]  # (features,): index of the feature
     latest: NDArray[np.int32]  # (features,): the last piece of this feature's entries, or -1
-    used: NDArray[np.int32]  # (features,): how many entries are in that
+    used: NDArray[np.int32]  # (features,): number of entries in that piece
     value: Floats  # (pieces, PIECE): entries
-    row: NDArray[np.int32]  # (pieces, PIECE): their rows of the run
-    before: NDArray[np.int32]  # (pieces,): the piece of the same feature before this one, or -1
-    coefficients: Floats  # (r + rows, q): transposed, see above
+    row: NDArray[np.int32]  # (pieces, PIECE): the rows of the entries, counted in the run
+    before: NDArray[np.int32]  # (pieces,): the previous piece of the same feature, or -1
+    coefficients: Floats  # (r + rows, q): the transposed coefficients of the module docstring
     run: Any  # (1,): a record RUN
 
 
 def start(d: int, q: int, r: int, rows: int) -> Columns:
-    """Return a basis of zeros for d features; `rows` is the most that a run can have."""
+    """Return a basis of zeros for d features; `rows` is the largest number of rows of a run."""
     columns = Columns(
         basis=np.zeros((d, q)),
         age=np.zeros(d, np.uint8),
@@ -84,13 +84,13 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
 
 
 def room_of(columns: Columns, rows: int) -> Floats:
-    """Return scratch memory for what is done with columns, `rows` of them at a time at most."""
+    """Return scratch memory for operations on columns, at most `rows` of them at a time."""
     most, q = columns.coefficients.shape
     return np.empty(max(rows, columns.history.shape[1]) * most + most + GROUP * q)
 
 
 def with_room(columns: Columns, entries: int) -> Columns:
-    """Return columns with room for so many more entries, and as many more features."""
+    """Return columns with capacity for `entries` more entries, all of new features."""
     pieces = int(columns.run[0].pieces) + entries
     features = min(int(columns.run[0].features) + entries, len(columns.age))
     of_entries = {name: getattr(columns, name) for name in ("value", "row", "before")}
@@ -119,10 +119,10 @@ def with_features(columns: Columns, d: int) -> Columns:
 
 
 def keep(columns: Columns, features: NDArray[np.int32] | None, runs: int, *, ends_block: bool) -> Any:
-    """Return what `undo` needs after rows with these features, which end so many runs at most.
+    """Return the copies that `undo` needs to revert rows with these features, which end at most `runs` runs.
 
-    Rows are appended to the run. The end of a block changes its coefficients, and the end of a run its features. Once
-    in RUNS runs all features change, and a copy of everything is kept; so it is if `features` is None.
+    Rows are appended to the run. The end of a block changes the coefficients of the run, and the end of a run changes
+    its features. Once in RUNS runs all features change: then everything is copied, as it is if `features` is None.
     """
     run = columns.run[0]
     if features is None or run.number + runs >= RUNS:
@@ -144,21 +144,21 @@ def keep(columns: Columns, features: NDArray[np.int32] | None, runs: int, *, end
 
 
 def undo(kept: Any) -> Columns:
-    """Return the columns as they were when that was kept."""
+    """Return the columns as they were when `keep` was called."""
     columns, parts = kept
     for name, where, values in parts:
         getattr(columns, name)[where] = values
-    columns.run[0].reach = 0  # to be made again, from the history
+    columns.run[0].reach = 0  # recomputed from the history when needed
     return Columns(*columns)
 
 
 def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
-    """Return all entries of the run, in the order of rows: values, rows, and places of features."""
+    """Return the values, rows and feature positions of all entries of the run, in the order of rows."""
     features, pieces = int(columns.run[0].features), int(columns.run[0].pieces)
     sizes, of = np.full(pieces, PIECE), np.zeros(pieces, np.int32)
     sizes[columns.latest[:features]] = columns.used[:features]
     of[columns.latest[:features]] = np.arange(features)
-    for piece in range(pieces - 1, -1, -1):  # a piece comes after those before it
+    for piece in range(pieces - 1, -1, -1):  # earlier pieces of a feature have smaller indices
         if columns.before[piece] >= 0:
             of[columns.before[piece]] = of[piece]
     there = np.arange(PIECE) < sizes[:, None]
@@ -168,12 +168,12 @@ def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.
 
 
 def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where: NDArray[np.int32]) -> None:
-    """Make these, in the order of rows, the entries of a run that has none; its features are there."""
+    """Store these entries, in the order of rows, in a run that has features but no entries."""
     features = int(columns.run[0].features)
     order, count = np.argsort(where, kind="stable"), np.bincount(where, minlength=features)
     pieces = -(-count // PIECE)
     first = np.cumsum(pieces) - pieces
-    number = np.arange(len(where)) - np.repeat(np.cumsum(count) - count, count)  # of an entry, among its feature's
+    number = np.arange(len(where)) - np.repeat(np.cumsum(count) - count, count)  # index within its feature
     piece, inside = np.repeat(first, count) + number // PIECE, number % PIECE
     columns.value[piece, inside], columns.row[piece, inside] = value[order], row[order]
     columns.before[piece] = np.where(number < PIECE, -1, piece - 1)
@@ -184,17 +184,17 @@ def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where
 
 @loops
 def has_room(columns: Columns, entries: int) -> bool:
-    """Return whether there is room for so many more entries, all of new features."""
+    """Return whether `entries` more entries fit, all of new features."""
     features = min(columns.run[0].features + entries, len(columns.age))
     return columns.run[0].pieces + entries <= len(columns.value) and features <= len(columns.scale)
 
 
 @loops
 def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int) -> int:
-    """Gather the features of entries first to last - 1 that are not in this run yet; return how many there were."""
+    """Gather the features of entries first to last - 1 that are new in this run; return their number."""
     run, place, gathered = columns.run[0], columns.place, columns.gathered
     before, now = run.features, run.number
-    oldest: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
+    oldest: Any = np.int64(0)  # a literal 0 has its own numba type, and would compile callees twice
     for e in range(first, last):
         j = indices[e]
         if place[j] < 0:
@@ -219,7 +219,7 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
 
 @loops
 def right_feature(old: Any, matrix: Any, new: Any) -> None:
-    """Fill `new` with what a feature has become of `old` by the matrix (r, q) of what it missed."""
+    """Apply the change (r, q) of the runs a feature missed to its `old` values, and store the result in `new`."""
     r, q = matrix.shape
     for j in range(q):
         new[j] = old[j] if j < q - r else 0.0
@@ -232,7 +232,7 @@ def right_feature(old: Any, matrix: Any, new: Any) -> None:
 
 @loops
 def look_back(routines: Any, columns: Columns, runs: int) -> None:
-    """Make reach[0 : runs + 1] known: reach[g + 1] is what run now - g - 1 did, and after it what reach[g] says."""
+    """Compute reach[0 : runs + 1]: reach[g + 1] is the change of run now - g - 1, followed by reach[g]."""
     run, reach, history = columns.run[0], columns.reach, columns.history
     r, q = history.shape[1:]
     for g in range(run.reach, runs):
@@ -246,7 +246,7 @@ def look_back(routines: Any, columns: Columns, runs: int) -> None:
 
 @loops
 def enter_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: Any) -> None:
-    """Enter row i; fill products (q) of the basis with it and overlaps (rows) of earlier rows, and it, with it."""
+    """Add row i to the run; fill its products (q) with the basis, and with all rows of the run (overlaps)."""
     run, data, indices = columns.run[0], rows.data, rows.indices
     q, row, latest, used = len(products), run.rows, columns.latest, columns.used
     first, last = rows.indptr[i], rows.indptr[i + 1]
@@ -283,9 +283,9 @@ def enter_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: 
 
 @loops
 def change_columns(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any) -> None:
-    """Let W be W + on_b[:-r] B + on_x[:-r] X and B be on_b[-r:] B + on_x[-r:] X, X the last rows of the run.
+    """Replace W by W + coef_b[:-r] B + coef_x[:-r] X and B by coef_b[-r:] B + coef_x[-r:] X.
 
-    `room` is scratch memory, for as many numbers as `room_of` says.
+    X are the last rows of the run. `scratch` is memory from `scratch_for`.
     """
     c = columns.coefficients
     (q, r), count = on_b.shape, on_x.shape[1]
@@ -303,7 +303,7 @@ def change_columns(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: 
 
 @loops
 def end_run(routines: Any, columns: Columns, room: Any) -> None:
-    """Write the features of the run back and begin a new one; `room` is scratch memory."""
+    """Write the features of the run back and begin a new run; `scratch` is memory from `scratch_for`."""
     run, c, gathered = columns.run[0], columns.coefficients, columns.gathered
     r, q = columns.history.shape[1:]
     new = view(room, 0, (GROUP, q))
@@ -329,7 +329,7 @@ def end_run(routines: Any, columns: Columns, room: Any) -> None:
 
 @loops
 def add_entries(columns: Columns, place: int, coefficients: Any, target: Any) -> None:
-    """Add to `target` what the rows of the run are to a feature of it, by the coefficients of the rows."""
+    """Add to `target` the entries of a feature in the rows of the run, times the coefficients of these rows."""
     piece, size = columns.latest[place], columns.used[place]
     while piece >= 0:
         rows, values = columns.row[piece], columns.value[piece]
@@ -342,7 +342,7 @@ def add_entries(columns: Columns, place: int, coefficients: Any, target: Any) ->
 
 @loops
 def _write_back(columns: Columns, first: int, new: Any) -> None:
-    """Write features of the run, from place `first` on, into the basis, with what the rows of the run are to them."""
+    """Add the rows of the run to features of the run, starting at position `first`, and write them to the basis."""
     on_rows = columns.coefficients[columns.history.shape[1] :]
     for k in range(len(new)):
         fetch_row(columns.basis, columns.feature[first + k])
@@ -369,7 +369,7 @@ def _catch_up(columns: Columns, right: Any) -> None:
 
 
 def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b: Floats, on_x: Floats) -> Floats:
-    """Return the weights (indices, q - r) of features, with the steps of the last rows of the run, on_b B + on_x X."""
+    """Return the weights (indices, q - r) of features, including the steps coef_b B + coef_x X of the last rows."""
     c, (p, count), rows = columns.coefficients, on_x.shape, int(columns.run[0].rows)
     r = c.shape[1] - p
     before = r + rows - count
@@ -384,7 +384,7 @@ def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b
 @entry
 @loops
 def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, right: Any, out: Any) -> None:
-    """Fill out with the weights of features; `steps` are their coefficients, `right` is scratch memory."""
+    """Fill `out` with the weights of features; `steps` are their coefficients, `current` is scratch memory."""
     run, r, p = columns.run[0], columns.history.shape[1], out.shape[1]
     look_back(routines, columns, run.number)
     for k in range(len(indices)):

@@ -1,6 +1,6 @@
 """The basis of dense rows: for every feature its weight and its entries in the rows of B, as a plain array.
 
-It lies in the extra memory of the block, and so do the rows of the block, which the shrink needs.
+The extra memory of the block holds this array and the rows of the block, which the shrink needs.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ from robustfd.online.rows import FEW, Batch, Extent, Floats, are_usable
 from robustfd.online.shrink import Change, end_block, open_change
 from robustfd.online.snapshot import Parts
 
-STRIP = 256  # features that are brought up to date at a time: their part of the basis stays in the cache
+STRIP = 256  # features that are updated at a time, few enough for their part of the basis to stay in the cache
 
 
 class DenseBasis:
-    """w and B of dense rows. What it says lies in the memory of the block."""
+    """w and B of dense rows, stored in the memory of the block."""
 
     sparse = False
 
@@ -39,43 +39,43 @@ class DenseBasis:
 
     @staticmethod
     def size(d: int, m: int, rows: int) -> int:
-        """Return how much memory it needs beside the block: for the basis, the rows and a strip of features."""
+        """Return the number of extra floats in the block: for the basis, the rows and a strip of features."""
         return d * (m + rows) + m * min(STRIP, d)
 
     def learn(
         self, routines: Any, memory: Floats, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats
     ) -> int:
-        """Learn rows; return how many were learnt before the numbers overflowed, or -1 if one is not finite."""
+        """Learn from rows; return how many came before an overflow, or -1 if a value is not finite."""
         return learn_dense(routines, memory, self.late, x, y, weight, margins, progress)
 
     def keep(self, extent: Extent, ends_block: bool) -> None:
-        """Return nothing: all that changes is in the memory of the block."""
+        """Return None: the caller already copies the memory of the block, which holds all that can change."""
 
     def undo(self, kept: None) -> None:
-        """Do nothing."""
+        """Do nothing, see `keep`."""
 
     def enter(self, routines: Any, block: Block, x: Any, i: int) -> None:
-        """Take row i of x into the block."""
+        """Add row i of x to the block."""
         _enter_dense(routines, block, x, i, 1)
 
     def change(self, routines: Any, block: Block, change: Change) -> None:
-        """Let w and B become what the end of a block says."""
+        """Apply the change at the end of a block to w and B."""
         basis, buffer = self._opened(block)
         _change_dense(routines, block, basis, np.uint64(buffer.ctypes.data), change)
 
     def weights(self, routines: Any, block: Block, steps: Change) -> Floats:
         """Return w after these steps of the block."""
         basis, buffer = self._opened(block)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked at later
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks that w is finite
             moved = basis[0] + steps.on_b[0] @ basis[1:] + steps.on_x[0] @ buffer[: steps.on_x.shape[1]]
             return block.state[0].factor * moved
 
     def margins(self, routines: Any, block: Block, steps: Change, x: Any) -> Floats:
-        """Return w'x of rows of either kind, after these steps of the block."""
+        """Return w'x of dense or sparse rows, after these steps of the block."""
         return np.asarray(x @ self.weights(routines, block, steps))
 
     def multiply_weights(self, block: Block, factor: float) -> None:
-        """Let the stored w be that many times itself."""
+        """Multiply the stored w by a factor."""
         self._opened(block)[0][0] *= factor
 
     def _opened(self, block: Block) -> tuple[Floats, Floats]:
@@ -83,12 +83,12 @@ class DenseBasis:
         return open_dense.py_func(block, self.d)
 
     def pack(self, block: Block) -> Tensors:
-        """Return its arrays and the rows of the block."""
+        """Return the basis and the rows of the block, for a snapshot."""
         basis, buffer = self._opened(block)
         return {"basis": basis.T, "buffer": buffer[: block.state[0].filled]}
 
     def unpack(self, block: Block, parts: Parts) -> None:
-        """Become what was packed; the numbers of the block are there."""
+        """Restore the basis and the rows from a snapshot; the numbers of the block are already restored."""
         (basis, buffer), n = self._opened(block), int(block.state[0].filled)
         basis[:] = parts.array("basis", *basis.T.shape).T
         buffer[:n] = parts.array("buffer", n, self.d)
@@ -96,14 +96,14 @@ class DenseBasis:
 
 @loops
 def open_dense(block: Block, d: int) -> Any:
-    """Return the basis and the rows of the block, which live in its extra memory."""
+    """Return the basis and the rows of the block, as views of its extra memory."""
     rows, q = block.products.shape
     return view(block.extra, 0, (q, d)), view(block.extra, d * q, (rows, d))
 
 
 @loops
 def enter_dense(routines: Any, block: Block, x: Any, done: int, count: int) -> None:
-    """Take `count` rows of x into the block, from row `done` on."""
+    """Add `count` rows of x to the block, starting at row `done`."""
     first = block.state[0].filled
     basis, buffer = open_dense(block, x.shape[1])
     keep_rows(buffer[first:], x[done : done + count])
@@ -124,9 +124,9 @@ def keep_rows(buffer: Any, x: Any) -> None:
 
 @loops
 def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
-    """Take the next `count` rows of those that begin at the address `rows` into the block.
+    """Add the next `count` of the rows that begin at the address `rows` to the block.
 
-    The products are formed a strip of features at a time: all of it stays in the fastest cache.
+    The products are computed for a strip of features at a time, so that the data stay in the L1 cache.
     """
     (q, d), first, size = basis.shape, block.state[0].filled, len(block.gram)
     last, new = first + count, further(rows, first * d)
@@ -141,7 +141,7 @@ def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -
 
 @loops
 def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
-    """Take the products of one row, the last of the buffer, if few of its entries are not zero; return whether so."""
+    """Compute the products of the last row of the buffer if few of its entries are non-zero; return whether it did."""
     i = block.state[0].filled
     row, products = buffer[i], block.products[i]
     gram, count = block.gram[i], 0
@@ -165,7 +165,7 @@ def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
 
 @loops
 def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Change) -> None:
-    """Let w and B become what the change says; the rows of the block begin at the address `rows`."""
+    """Apply a change to w and B; the rows of the block begin at the address `rows`."""
     q, d = basis.shape
     on_b, on_x = change.on_b, change.on_x
     r, count = q - 1, on_x.shape[1]
@@ -184,19 +184,20 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Cha
 @entry
 @loops
 def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any) -> int:
-    """Learn the rows of x; return how many were learnt before the numbers overflowed, or -1 if one is not finite.
+    """Learn from the rows of x; return how many came before an overflow, or -1 if a value is not finite.
 
-    Without a copy of the state it learns only what it can take back. Until the block ends, rows are only added to it,
-    so it is enough to set back the counts. The end of a block cannot be taken back. It is reached only with calm rows,
-    and none behind them; and if it fails, it has changed nothing. Otherwise the result is UNKEPT.
+    Without a copy of the state, the loop only makes changes that it can undo. Until the block ends, rows are only
+    appended, so it is enough to reset the counts. The end of a block cannot be undone. It is reached only by rows
+    without extreme numbers and only by the last row of the batch, and it changes nothing if it fails. In all other cases
+    the loop undoes its changes and returns UNKEPT.
 
-    The arguments are arrays and not records, because a record takes as long to hand over as a quarter of a row.
+    The arguments are arrays instead of records, because passing a record takes a quarter of the time of a row.
     """
     block = open_block(memory)
     batch, state = Batch(y, weight, margins), block.state[0]
     basis, buffer = open_dense(block, x.shape[1])
-    done: Any = np.int64(0)  # a plain 0 is a type of its own, and what takes it would be compiled for both
-    if len(x) <= FEW and not are_usable(x, y):  # they come unchecked
+    done: Any = np.int64(0)  # a literal 0 has its own numba type, and would compile callees twice
+    if len(x) <= FEW and not are_usable(x, y):  # Python does not check small batches
         return -1
     if state.kept == 0 and state.filled + len(x) > rows_in_block(block):
         return UNKEPT
@@ -204,7 +205,7 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     totals = totals_now(progress)
     while done < len(x) and state.status == LEARNT:
         count, rows, before = min(rows_in_block(block) - state.filled, len(x) - done), at(buffer, 0), done
-        if count == rows_in_block(block):  # the whole block is here and need not be kept
+        if count == rows_in_block(block):  # x holds the whole block, so the rows need not be copied
             rows = at(x, done * x.shape[1])
             enter_here(routines, block, basis, rows, count)
         else:
@@ -216,7 +217,7 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
             change = open_change(block)
             if end_block(routines, block, change, late):
                 change_dense(routines, block, basis, rows, change)
-        if state.status != LEARNT and count == rows_in_block(block):  # w is made of them
+        if state.status != LEARNT and count == rows_in_block(block):  # w is expressed in these rows
             keep_rows(buffer, x[before : before + count])
     if state.kept == 0 and (state.wild != CALM or state.status != LEARNT):
         state.filled, state.seen, state.rank, state.span, state.careful = filled, seen, rank, span, careful

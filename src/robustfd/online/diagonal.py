@@ -1,7 +1,7 @@
-"""The diagonal Hessian: experts that visit only the non-zeros of a row.
+"""The diagonal Hessian: experts whose cost depends only on the non-zeros of a row.
 
-H_j = P_j + the sum of c^2 f^2 zeta_j^2, over all rows (slow) or over recent ones (fast). Sixteen float32 weights of a
-feature fill one line of the cache.
+H_j = P_j + the sum of c^2 f^2 zeta_j^2, over all rows (slow) or over recent rows (fast). Sixteen float32 weights of a
+feature fill one cache line.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ INTERCEPT = 0.25  # the value of the intercept in every row
 
 @loops
 def meet(weights: Any, features: Features, mix: Mixture, row: Row, work: Work) -> None:
-    """Fill kappa and margins of the diagonal experts."""
+    """Fill the kappa and the margins of the diagonal experts."""
     width = len(work.sums)
     sum_rows(work.sums, weights, width, work.feature, work.value, row.size, width)
     own, count = features.table[0], mix.plain.shape[1] // 2

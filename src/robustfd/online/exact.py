@@ -1,7 +1,7 @@
-"""The exact Hessian, for few features: H = diag(P) + the sum of c^2 x x', and its inverse, renewed as rows come.
+"""The exact Hessian, for few features: H = diag(P) + the sum of c^2 x x', and its inverse.
 
-Between two renewals, which come after an eighth more rows, the inverse stays as it is: a step differs little from
-that of the Hessian of the row before, and a row costs one product with a matrix.
+The inverse is recomputed each time the number of rows has grown by an eighth. In between it stays fixed: the steps
+differ little from those with an up-to-date Hessian, and a row costs one matrix-vector product.
 """
 
 from functools import lru_cache
@@ -21,16 +21,16 @@ Floats = NDArray[np.float64]
 
 
 class Exact(NamedTuple):
-    """The Hessian in one or two memories, slow and fast; empty arrays if it is not in use. D is d + 1."""
+    """The Hessian with one or two memories, slow and fast; empty arrays if it is not in use. D is d + 1."""
 
-    inverse: Floats  # (memories, D, D): of H at the last renewal
-    past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last renewal
-    block: Floats  # (D, D): and since; only the lower triangle is read
+    inverse: Floats  # (memories, D, D): the inverse of H when it was last recomputed
+    past: Floats  # (memories, D, D): the sum of c^2 x x' up to then
+    block: Floats  # (D, D): the sum since then; only the lower triangle is read
     weights: Floats  # (D, memories outputs L)
 
 
 def start(size: int, memories: int, outputs: int, count: int) -> Exact:
-    """Return the Hessian of no rows for `size` features with the intercept; of 0 memories it is not in use."""
+    """Return the Hessian before the first row; `size` counts the intercept, 0 memories mean that it is not in use."""
     size = size if memories else 0
     return Exact(
         inverse=np.zeros((memories, size, size)),
@@ -41,7 +41,7 @@ def start(size: int, memories: int, outputs: int, count: int) -> Exact:
 
 
 def with_features(exact: Exact, more: int) -> Exact:
-    """Return the same with more features, of which nothing is known."""
+    """Return the Hessian with `more` new features."""
     wide = ((0, 0), (0, more), (0, more))
     new = exact._replace(
         inverse=np.pad(exact.inverse, wide),
@@ -55,10 +55,10 @@ def with_features(exact: Exact, more: int) -> Exact:
 
 
 def renew(exact: Exact, prior: Floats, faded: float) -> None:
-    """Take the rows of the block into H, after the fast memory is multiplied by `faded`, and invert it."""
+    """Multiply the fast memory by `faded`, add the rows of the block to H, and invert it."""
     size = len(exact.block)
     block = _symmetric(exact.block, _above(size))
-    prior = np.where(prior > 0, prior, 1.0)  # of a feature never seen nothing is known
+    prior = np.where(prior > 0, prior, 1.0)  # a feature that has not occurred has no prior yet
     for memory in range(len(exact.past)):
         past, inverse = exact.past[memory], exact.inverse[memory]
         if memory == 1:
@@ -66,7 +66,7 @@ def renew(exact: Exact, prior: Floats, faded: float) -> None:
         past += block
         inverse[:] = past
         inverse.reshape(-1)[:: size + 1] += prior
-        # For LAPACK, which stores columns, this is the upper triangle of the transpose.
+        # LAPACK is column-major and sees the transpose, so the lower triangle is its upper one.
         factor, failed = dpotrf(inverse.T, lower=0, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("The Hessian is not positive definite.")
@@ -76,7 +76,7 @@ def renew(exact: Exact, prior: Floats, faded: float) -> None:
 
 @lru_cache(maxsize=4)
 def _above(size: int) -> NDArray[np.bool_]:
-    """Return which entries of a matrix are above its diagonal."""
+    """Return a mask of the entries above the diagonal of a square matrix."""
     return ~np.tri(size, dtype=bool)
 
 
@@ -87,7 +87,7 @@ def _symmetric(lower: Floats, above: NDArray[np.bool_]) -> Floats:
 
 @loops
 def meet(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
-    """Fill kappa and margins of the exact experts, and for each memory the direction H^-1 zeta."""
+    """Fill the kappa and the margins of the exact experts, and for each memory the direction H^-1 zeta."""
     weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
     sums, width = work.better[0], exact.weights.shape[1]
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width)
@@ -123,7 +123,7 @@ def move(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
         start, width = memory * outputs * count, outputs * count
         add_outer(weights, start, 1.0, work.direction[memory], scaled, size, width)
         add_outer(weights, start, 1.0, exact.inverse[memory, 0], steps, size, width)
-    x = work.direction[2]  # the row with its zeros
+    x = work.direction[2]  # the row as a dense vector
     for i in range(size):
         x[i] = 0.0
     x[0] = INTERCEPT
@@ -134,7 +134,7 @@ def move(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
 
 @loops
 def rescale(exact: Exact, j: int, change: float) -> None:
-    """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
+    """Multiply the weights of feature j by `change`, and divide its entries in the Hessian accordingly."""
     size = len(exact.block)
     for i in range(size):
         exact.block[j, i] /= change

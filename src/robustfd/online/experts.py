@@ -1,18 +1,19 @@
-"""The learner with nothing to tune, row by row: experts side by side, and the loops over rows.
+"""The experts of the learner without tuning, and the compiled loops over rows.
 
 An expert is a linear model. Experts differ in
 
-- rate: how long their steps are,
-- memory: their Hessian sums the curvature of all rows (slow) or of recent rows (fast),
+- learning rate,
+- memory: the Hessian sums the curvature of all rows (slow) or of recent rows (fast),
 - scaling: each row is divided by its own length, or all rows are multiplied by the same number (linear),
 - form of the Hessian: diagonal (diagonal.py), exact (exact.py) or diagonal plus sketch (low_rank.py).
 
-A row meets all experts, their mixture predicts (mixture.py), and each takes its step. Then the statistics of its
-features are brought up to date (feature_stats.py). Every row is learnt on its own, so how they come does not matter.
+For each row, every expert computes its margin, the mixture of the experts predicts (mixture.py), and every expert takes
+its step. Then the statistics of the features of the row are updated (feature_stats.py). Rows are processed one at a
+time, so the result does not depend on the batch size.
 
-Compiled functions take None in place of `whole`, the exact Hessian, or `low`, the one with a sketch, if it cannot come
-into use, and in place of `numbers` if targets are classes. numba then does not compile what they would do with it,
-which takes seconds. Loops that Python calls take records by pointers (`Layout` of _compile).
+The argument `whole` is the exact Hessian and `low` the one with a sketch. It is None if this form cannot come into use;
+`numbers` is None for classification. numba then skips the code for it, which would take seconds to compile. Loops that
+Python calls receive records as pointers (`Layout` in _compile).
 """
 
 import math
@@ -45,16 +46,16 @@ from robustfd.online.scratch import Row, Work, predict, work_for
 
 Floats = NDArray[np.float64]
 
-GAMMA = 0.999  # what the curvature of a row counts a row later, in the fast memory
-LONGEST = 1e100  # a value in units of its feature is cut there, so that it has a square
-HEAVIEST = 1e12  # a row of more weight counts as this
-FADED = 1e-200  # a fade below this is set back to 1
-FAR = 100.0  # the square of how many times as long as usual a row may be for linear experts
-HUGE = 1e30  # a row whose squares sum to more is made shorter first, since weights are float32
+GAMMA = 0.999  # decay of the fast memory per row
+LONGEST = 1e100  # values in units of their feature are clipped here, so that their squares do not overflow
+HEAVIEST = 1e12  # larger sample weights are clipped to this
+FADED = 1e-200  # a fade below this is multiplied in and reset to 1
+FAR = 100.0  # largest mean square of a row for linear experts; longer rows are shortened to it
+HUGE = 1e30  # rows with a larger sum of squares are shortened to it, since weights are float32
 
 
 class Diagonal(NamedTuple):
-    """The diagonal experts, and what all experts share."""
+    """The diagonal experts, and the statistics and mixture of all experts."""
 
     features: Features
     mix: Mixture
@@ -62,7 +63,7 @@ class Diagonal(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The same in a compiled loop, with scratch memory."""
+    """The fields of `Diagonal` together with scratch memory, for compiled loops."""
 
     features: Features
     mix: Mixture
@@ -71,7 +72,7 @@ class Shared(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """All that a row meets; empty arrays for a better Hessian that is not in use."""
+    """The state of all experts, with empty arrays for forms of the Hessian that are not in use."""
 
     features: Features
     mix: Mixture
@@ -89,7 +90,7 @@ EXACT, LOW_RANK = Layout(exact.start(0, 0, 1, 1)), Layout(low_rank.start(0, 0, 1
 
 @loops
 def take_dense(features: Features, x: Any, work: Work) -> int:
-    """List what is not zero in a dense row, the centred features first; return how many entries there are."""
+    """List the centred features and then the other non-zeros of a dense row in `work`; return their number."""
     many = len(features.centred)
     for k in range(many):
         j = features.centred[k]
@@ -105,7 +106,7 @@ def take_dense(features: Features, x: Any, work: Work) -> int:
 
 @loops
 def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
-    """Do as `take_dense` for row i of sparse rows."""
+    """Do the same as `list_dense` for row i of sparse rows."""
     many = len(features.centred)
     for k in range(many):
         work.feature[k], work.raw[k] = features.centred[k], 0.0
@@ -123,7 +124,7 @@ def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
 
 @loops
 def scale_row(shared: Shared, n: int, learn: bool) -> Row:
-    """Fill work.value with zeta and return what the row is; with `learn`, new features are known afterwards."""
+    """Fill work.value with zeta and return the scaled row; with `learn`, initialize features seen for the first time."""
     features, work, totals = shared.features, shared.work, shared.features.totals[0]
     total, slow, fast = 0.0, 0.0, 0.0
     fade, logarithms, met = totals["fade"], 0.0, 0.0
@@ -136,7 +137,7 @@ def scale_row(shared: Shared, n: int, learn: bool) -> Row:
             z -= centre
             if abs(z) <= ROUND_OFF * abs(centre):
                 z = 0.0
-        if z != z:  # a missing value counts as the mean; for a feature that is not centred, as 0
+        if z != z:  # a missing value counts as the mean, or as 0 if the feature is not centred
             z = 0.0
         fetch_row(shared.weights, j)
         if row["inverse"] == 0.0 and z * z > 0.0:
@@ -144,7 +145,7 @@ def scale_row(shared: Shared, n: int, learn: bool) -> Row:
                 meet_feature(row, totals, z * z)
                 logarithms += math.log(z * z)
                 met += 1.0
-            elif totals["log_weight"] > 0:  # as long as it would be
+            elif totals["log_weight"] > 0:  # the square that `learn` would lead to
                 total += z * z / math.exp(totals["logarithms"] / totals["log_weight"])
             else:
                 total += 1.0
@@ -175,7 +176,7 @@ def scale_row(shared: Shared, n: int, learn: bool) -> Row:
 
 @loops
 def meet_row(shared: Shared, whole: Any, low: Any, n: int, learn: bool) -> Row:
-    """Fill work with what the row is to the experts, and the prediction; return what it is."""
+    """Fill `work` with the kappa and margins of all experts and with the prediction; return the scaled row."""
     row, work = scale_row(shared, n, learn), shared.work
     diagonal.meet(shared.weights, shared.features, shared.mix, row, work)
     if whole is not None and len(whole.block) > 0:
@@ -190,7 +191,7 @@ def meet_row(shared: Shared, whole: Any, low: Any, n: int, learn: bool) -> Row:
 def learn_row(
     shared: Shared, numbers: Any, whole: Any, low: Any, row: Row, y: float, weight: float, note: bool
 ) -> None:
-    """Take the steps of a row that was met; with `note`, also bring the statistics of its features up to date."""
+    """Take the steps of a row after `predict_row`; with `update_stats`, also update the statistics of its features."""
     features, mix, work, totals = shared.features, shared.mix, shared.work, shared.features.totals[0]
     weight = min(weight, HEAVIEST)
     if totals["rows"] == 0.0:
@@ -220,7 +221,7 @@ def learn_row(
 
 @loops
 def note_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
-    """Bring the statistics of the features of a row up to date; in which order they come does not matter."""
+    """Update the statistics of the features of a row; the result does not depend on the order of its entries."""
     features, work, totals = shared.features, shared.work, shared.features.totals[0]
     logarithms, more = 0.0, 0.0
     for e in range(n):
@@ -247,7 +248,7 @@ def note_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
 
 @loops
 def move_centre(shared: Shared, whole: Any, low: Any, j: int, away: float) -> None:
-    """Let the intercepts take up that the centre of feature j moves by `away`, in units of the feature."""
+    """Correct the intercepts for a move of the centre of feature j by `away`, in units of the feature."""
     weights, mix, totals = shared.weights, shared.mix, shared.features.totals[0]
     count, outputs, half = mix.plain.shape[1] // 2, len(mix.share), weights.shape[1] // 2
     norm, length = totals["norm"] * away / INTERCEPT, totals["length"] * away / INTERCEPT
@@ -264,7 +265,7 @@ def move_centre(shared: Shared, whole: Any, low: Any, j: int, away: float) -> No
 
 @loops
 def rescale(shared: Shared, whole: Any, low: Any, j: int, change: float) -> None:
-    """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
+    """Multiply the weights of feature j by `change`, since its scaled values become smaller by this factor."""
     for k in range(shared.weights.shape[1]):
         shared.weights[j, k] *= change
     if whole is not None and len(whole.block) > 0:
@@ -275,7 +276,7 @@ def rescale(shared: Shared, whole: Any, low: Any, j: int, change: float) -> None
 
 @loops
 def write_output(mix: Mixture, work: Work, out: Any) -> None:
-    """Fill out with the prediction, numbers in the units they came in."""
+    """Fill `out` with the prediction; numbers are in the original units of the targets."""
     targets = mix.targets[0]
     for c in range(len(out)):
         if targets["counts"]:
@@ -294,7 +295,7 @@ def is_full(low: Any) -> bool:
 
 @loops
 def open_shared(shared: Any, work: Any) -> Shared:
-    """Return the diagonal experts and scratch memory by their pointers."""
+    """Return the diagonal experts and scratch memory from their pointers."""
     experts = open_record(shared, DIAGONAL)
     return Shared(experts.features, experts.mix, experts.weights, open_record(work, WORK))
 
@@ -302,9 +303,9 @@ def open_shared(shared: Any, work: Any) -> Shared:
 @entry
 @loops
 def learn_dense(shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: Any, batch: Batch, note: bool) -> int:
-    """Learn rows and fill their margins (n, outputs), those before; return how many, until a sketch is full.
+    """Learn from rows and fill their margins (n, outputs) before each step; return how many fit into the sketch.
 
-    Without `note` the statistics of features stay as they are.
+    Without `update_stats` the statistics of features do not change.
     """
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(batch.y)):
@@ -321,7 +322,7 @@ def learn_dense(shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: A
 def learn_sparse(
     shared: Any, numbers: Any, whole: Any, low: Any, work: Any, rows: CsrRows, batch: Batch, note: bool
 ) -> int:
-    """Do as `learn_dense` for sparse rows."""
+    """Do the same as `learn_dense` for sparse rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(batch.y)):
         if is_full(sketched):
@@ -334,10 +335,10 @@ def learn_sparse(
 
 @loops
 def explain_row(shared: Shared, effects: Any, n: int, which: Any, parts: Any) -> None:
-    """Fill which (n,) and parts (n, outputs) with the features of a row and what they add to its predictions.
+    """Fill `which` (n,) with the features of a row and `parts` (n, outputs) with their contributions to the prediction.
 
-    `effects` (3, features, outputs) are what a feature adds by zeta = 1 in rows scaled each on its own and in rows all
-    alike, and what is added for a centred feature, so that everything is measured from 0.
+    `effects` has shape (3, features, outputs). It holds the contribution of zeta = 1 in rows that are divided by their
+    own length, the same in rows with a common factor, and the constant that refers a centred feature to 0.
     """
     row = scale_row(shared, n, False)
     for e in range(n):
@@ -350,7 +351,7 @@ def explain_row(shared: Shared, effects: Any, n: int, which: Any, parts: Any) ->
 @entry
 @loops
 def explain_dense(shared: Any, effects: Any, work: Any, x: Any, indptr: Any, which: Any, parts: Any) -> None:
-    """Do as `explain_row` for rows; those of row i begin at indptr[i], and indptr[i + 1] is set."""
+    """Explain all rows with `explain_row`; the result for row i is at indptr[i] to indptr[i + 1] - 1."""
     experts = open_shared(shared, work)
     for i in range(len(x)):
         n, begin = take_dense(experts.features, x[i], experts.work), indptr[i]
@@ -361,7 +362,7 @@ def explain_dense(shared: Any, effects: Any, work: Any, x: Any, indptr: Any, whi
 @entry
 @loops
 def explain_sparse(shared: Any, effects: Any, work: Any, rows: CsrRows, indptr: Any, which: Any, parts: Any) -> None:
-    """Do as `explain_dense` for sparse rows."""
+    """Do the same as `explain_dense` for sparse rows."""
     experts = open_shared(shared, work)
     for i in range(len(indptr) - 1):
         n, begin = take_sparse(experts.features, rows, i, experts.work), indptr[i]
@@ -372,7 +373,7 @@ def explain_sparse(shared: Any, effects: Any, work: Any, rows: CsrRows, indptr: 
 @entry
 @loops
 def read_dense(shared: Any, whole: Any, low: Any, work: Any, x: Any, out: Any) -> None:
-    """Fill out (n, outputs) with predictions."""
+    """Fill `out` (n, outputs) with predictions for dense rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
         meet_row(experts, inverse, sketched, take_dense(experts.features, x[i], experts.work), False)
@@ -382,7 +383,7 @@ def read_dense(shared: Any, whole: Any, low: Any, work: Any, x: Any, out: Any) -
 @entry
 @loops
 def read_sparse(shared: Any, whole: Any, low: Any, work: Any, rows: CsrRows, out: Any) -> None:
-    """Fill out (n, outputs) with predictions."""
+    """Fill `out` (n, outputs) with predictions for sparse rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
         meet_row(experts, inverse, sketched, take_sparse(experts.features, rows, i, experts.work), False)

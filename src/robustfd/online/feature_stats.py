@@ -1,18 +1,18 @@
-"""What is known of each feature without labels: how often it occurs, its centre, its scale, its curvature so far.
+"""Statistics of each feature: how often it occurs, its centre, its scale and its curvature so far.
 
-Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is seldom zero in the first rows is
-centred. A missing value, NaN, counts as the mean. All learning happens in units of the features: with z = x - centre
-for a centred feature and z = x for another, the learner sees zeta = z / S. With V the moving mean square of z and
-rho = count / rows the density,
+Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is rarely zero in the first rows is
+centred. A missing value, NaN, counts as the mean. The experts learn from scaled values: with z = x - centre for a
+centred feature and z = x otherwise, they see zeta = z / S. With V the moving mean square of z and rho = count / rows
+the density,
 
     S^2 = V for a centred feature, else g (V/g)^min(1, 2 rho), g the geometric mean of V over all non-zeros
     prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
 
-or, for targets that are numbers, P = 16 a0 if not centred. S and P are renewed when a feature has occurred 4, 16, 64,
-... times, and when V has left [1/4, 4] times what it was at the last renewal. If S changes fourfold or more, the
-feature has come in another unit: its weights, which are of zeta, stay. Otherwise the estimate of S became better: the
-weights of z stay, so those of zeta change. The centre moves to the mean of recent rows when S is renewed and when the
-mean is half a standard deviation away; the intercepts of experts take up the difference.
+or, for regression, P = 16 a0 if not centred. S and P are updated when a feature has occurred 4, 16, 64, ... times, and
+when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the unit of the
+feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved: the effect of z
+stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated and when that mean is
+half a standard deviation away; the intercepts of the experts compensate for the move.
 """
 
 import math
@@ -27,25 +27,25 @@ from robustfd.online.rows import CsrRows
 Floats = NDArray[np.float64]
 
 RAREST = 1.0 / 64.0  # lower densities count as this
-SPARSE = 16.0  # for numbers, how many times as large the prior of a feature that is not centred is
-CENTRE = 0.75  # a feature that is not zero in more than this share of the first rows is centred
-ROUND_OFF = 1e-9  # a constant column differs from its mean by this much of it, at most
-WINDOW = 1000.0  # rows that the moving mean square and the mean look back
-MOVE = 0.5  # the centre moves when the mean over recent rows is so many standard deviations away
-CUT = 4.0  # a value moves the mean as if it were this many standard deviations away, at most
-UNIT = 4.0  # S^2 that changes by more than this factor is a change of unit
+SPARSE = 16.0  # factor of the prior of a feature that is not centred, in regression
+CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
+ROUND_OFF = 1e-9  # largest relative difference between the values of a constant column and their mean
+WINDOW = 1000.0  # rows over which the moving mean square and the moving mean average
+MOVE = 0.5  # the centre moves when the mean over recent rows is this many standard deviations away
+CUT = 4.0  # deviations above this many standard deviations are clipped before they update the mean
+UNIT = 4.0  # a larger change of S^2 is a change of unit
 
-# One line of the cache each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, c^2 the curvature of the loss: over all
-# rows, and over recent ones, divided by `fade` (Totals). `number` is 1, 2, ... for a centred feature, else 0.
+# One cache line each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of the loss: over all
+# rows, and over recent rows, divided by `fade` in TOTALS. `number` is 1, 2, ... for a centred feature, else 0.
 FEATURE = np.dtype(
     [
         ("count", "f8"), ("square", "f8"), ("reference", "f8"), ("inverse", "f8"), ("prior", "f8"),
         ("slow", "f8"), ("fast", "f8"), ("number", "i8"),
     ]
 )  # fmt: skip
-# Of all rows: how many there were; gamma^rows; for g the weighted sum of log V and the sum of weights; what a row is
-# multiplied by if all are alike, and the mean of that if each is scaled on its own; the mean weight of rows; a0, and
-# whether it depends on the density.
+# Totals over all rows: their number; gamma^rows; the weighted sum of log V and the sum of weights, for g; the common
+# factor of rows for linear experts; the mean factor of rows that are divided by their own length; the mean sample weight;
+# a0; whether the prior depends on the density.
 TOTALS = np.dtype(
     [
         ("rows", "f8"), ("fade", "f8"), ("logarithms", "f8"), ("log_weight", "f8"), ("length", "f8"),
@@ -55,16 +55,16 @@ TOTALS = np.dtype(
 
 
 class Features(NamedTuple):
-    """The statistics of features, and which of them are centred."""
+    """The statistics of features, and the list of centred ones."""
 
     table: Any  # (d + 1,) of FEATURE
     totals: Any  # (1,) of TOTALS
     centred: NDArray[np.int64]  # the centred features
-    centre: Floats  # (2, centred): the centre of each, and its mean over recent rows, where the centre will move
+    centre: Floats  # (2, centred): the centre of each, and its mean over recent rows, the next centre
 
 
 def start(d: int, *, prior: float, by_density: bool) -> Features:
-    """Return what is known of d features before the first row."""
+    """Return the statistics of d features before the first row."""
     table, totals = aligned(d + 1, FEATURE), np.zeros(1, TOTALS)
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0
@@ -73,7 +73,7 @@ def start(d: int, *, prior: float, by_density: bool) -> Features:
 
 
 def aligned(n: int, dtype: Any, width: int = 1) -> Any:
-    """Return zeros of shape (n,), or (n, width), whose first byte begins a line of the cache."""
+    """Return zeros of shape (n,), or (n, width), aligned to a cache line."""
     size = n * width * np.dtype(dtype).itemsize
     memory = np.zeros(size + 64, np.uint8)
     begin = -memory.ctypes.data % 64
@@ -82,22 +82,22 @@ def aligned(n: int, dtype: Any, width: int = 1) -> Any:
 
 
 def with_features(features: Features, d: int) -> Features:
-    """Return features with more of them, of which nothing is known."""
+    """Return the statistics of d features, of which the new ones have none yet."""
     table = aligned(d + 1, FEATURE)
     table[: len(features.table)] = features.table
     return features._replace(table=table)
 
 
 def learn_first(features: Features, x: Any, n: int) -> Features:
-    """Return the statistics of the first n rows x, sparse or dense, before which no others were seen.
+    """Return the statistics of the first n rows x of the stream, sparse or dense.
 
-    Of features that are to be centred, values further than ten robust standard deviations from the median are cut.
-    Missing values, which are NaN, are left out.
+    The values of centred features are clipped at ten robust standard deviations from the median. Missing values (NaN)
+    are ignored.
     """
     table, totals = features.table, features.totals.copy()
     seen, count, known, square, columns = _columns_of(x, n)
     chosen = (count > CENTRE * known) & (n > 1)
-    mean, off = robust_mean(np.ascontiguousarray(columns(chosen)))  # numpy adds in the order that the memory has
+    mean, off = robust_mean(np.ascontiguousarray(columns(chosen)))  # numpy's sums depend on the memory order
     off[np.abs(off) <= ROUND_OFF * np.abs(mean)] = 0.0
     square = np.divide(square, count, out=np.zeros(len(seen)), where=count > 0)
     square[chosen] = np.square(off).sum(axis=0) / np.maximum(known[chosen] - 1, 1)
@@ -118,9 +118,9 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
 
 
 def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:
-    """Return which features occur, how often they are not 0 and are known, sums of squares, and a function.
+    """Return the features that occur, their counts of non-zeros and of present values, sums of squares, and a function.
 
-    The function returns some of the columns, with NaN where a value is missing.
+    The function returns selected columns as a dense array, with NaN where a value is missing.
     """
     if not isinstance(x, CsrRows):
         missing = np.isnan(x)
@@ -146,7 +146,7 @@ def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floa
 def robust_mean(values: Floats) -> tuple[Floats, Floats]:
     """Return the mean of each column of values (n, k), and the differences from it, 0 where a value is missing.
 
-    Outliers are cut. A column without any known value has the mean 0.
+    Outliers are clipped. The mean of a column without any value is 0.
     """
     missing = np.isnan(values)
     if not missing.any():
@@ -163,12 +163,12 @@ def robust_mean(values: Floats) -> tuple[Floats, Floats]:
 
 
 def robust_cut(values: Floats) -> Floats:
-    """Return values (n, k), each column cut at ten robust standard deviations from its median; from 9 rows on."""
+    """Return values (n, k) clipped at ten robust standard deviations from the column median, if there are 9 or more."""
     if len(values) < 9:
         return values
     median = np.median(values, axis=0)
     spread = 10.0 * 1.4826 * np.median(np.abs(values - median), axis=0)
-    spread = np.where(spread > 0, spread, np.inf)  # of a column that is mostly constant nothing is known
+    spread = np.where(spread > 0, spread, np.inf)  # a mostly constant column has no usable spread
     return np.clip(values, median - spread, median + spread)
 
 
@@ -213,7 +213,7 @@ def first_scales(features: Features, which: Any) -> None:
 
 @loops
 def meet_feature(row: Any, totals: Any, square: float) -> None:
-    """Set what is known of a feature after its first value, whose square is given; `totals` do not know it yet."""
+    """Initialize a feature from the square of its first value, which `totals` do not include yet."""
     row["square"] = row["reference"] = square
     row["count"] = 0.0
     row["inverse"] = 1.0 / math.sqrt(scale_square(row, totals))
@@ -222,7 +222,7 @@ def meet_feature(row: Any, totals: Any, square: float) -> None:
 
 @loops
 def note_value(features: Features, row: Any, x: float) -> bool:
-    """Take note of a value of a feature that was seen before; return whether it is time to renew its scale."""
+    """Update the statistics of a known feature with a value; return whether its scale is due for an update."""
     row["count"] += 1.0
     count, square, number, off = row["count"], row["square"], row["number"], x
     part = 1.0 / min(count, WINDOW)
@@ -245,7 +245,7 @@ def is_regular(count: float) -> bool:
 
 @loops
 def renew_scale(row: Any, totals: Any) -> float:
-    """Renew S and P; return what the weights are to be multiplied by: 1 if the feature came in another unit."""
+    """Update S and P; return the factor of the feature's weights, which is 1 if its unit has changed."""
     old, square = row["inverse"], scale_square(row, totals)
     row["reference"], row["prior"] = row["square"], prior_of(row, totals)
     row["inverse"] = 1.0 / math.sqrt(square)

@@ -1,8 +1,8 @@
-"""Files of the first edition of the learner with nothing to tune, as a state of the present one.
+"""Reader for model files of the first version of the learner without tuning.
 
-The first edition had five rates, one Hessian D + B'B, and blocks of 4 m rows. What it had learnt is one linear model
-for each output, of rows scaled each on its own. Here every expert begins there: predictions are the same, and learning
-goes on as if the experts had always agreed.
+The first version had five learning rates, one Hessian D + B'B, and blocks of 4 m rows. Its model is one linear model for
+each output, for rows divided by their own length. Every expert starts from this model: predictions are the same, and
+learning continues as if the experts had always agreed.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ Floats = NDArray[np.float64]
 
 
 def is_first_edition(parts: Any) -> bool:
-    """Return whether a state in a file is of the first edition."""
+    """Return whether the first version wrote this state."""
     return bool(parts.has("basis"))
 
 
 def unpack(
     parts: Any, check: Callable[[int, int], None], *, sketch: int | None, loss: NumberLoss | None
 ) -> UntunedState:
-    """Return the state that a file of the first edition holds; what is impossible is an error.
+    """Return the state in a file of the first version; raise if its contents are inconsistent.
 
-    `check` raises if there cannot be so many features and outputs.
+    `check` raises if the numbers of features and outputs do not fit the model.
     """
     (n, q), (outputs, rates), (r, other) = (parts.shape(name, 2) for name in ("basis", "losses", "m"))
     if n < 2 or r < 1 or outputs < 1 or rates < 1 or other != r or q != outputs * rates + r:
@@ -52,7 +52,7 @@ def unpack(
     table = parts.array("features", n, 7)  # count, sum of squares, mean, whether centred, S^2, D, sum of c^2 x^2
     totals = parts.array("totals", parts.shape("totals", 1)[0])
     if np.any(np.delete(table, 2, axis=1) < 0) or len(totals) not in (3, 4) or np.any(totals[[0, 2]] < 0):
-        raise ValueError("what is known of the features is impossible")
+        raise ValueError("the statistics of the features are inconsistent")
     mixed = np.einsum("foe,oe->fo", weights.reshape(n, outputs, rates), share)
     mixed /= np.where(table[:, 5] > 0, table[:, 5], 1.0)[:, None]
     _set_features(state, table, totals)
@@ -78,7 +78,7 @@ def unpack(
 
 
 def _weights(parts: Any, n: int, p: int, r: int, sparse: bool) -> Floats:
-    """Return the weights (features, outputs rates) times D."""
+    """Return the weights (features, outputs * rates) times D."""
     k = parts.shape("products", 2)[0]
     arrays = {"products": (k, p + r), "gram": (k, k), "z": (k, r), "steps": (k, p), "k": (k, k), "root": (r, r)}
     found = {name: parts.array(name, *shape) for name, shape in arrays.items()}
@@ -101,12 +101,12 @@ def _weights(parts: Any, n: int, p: int, r: int, sparse: bool) -> Floats:
 
 
 def _set_features(state: UntunedState, table: Floats, totals: Floats) -> None:
-    """Set what is known of the features."""
+    """Set the statistics of the features."""
     features = state.experts.features
     seen = table[:, 4] > 0
     seen[0] = True
     known, count = features.table, np.maximum(table[:, 0], 1.0)
-    centred = np.flatnonzero((table[:, 3] > 0) & seen)[1:]  # but for the intercept
+    centred = np.flatnonzero((table[:, 3] > 0) & seen)[1:]  # without the intercept
     known["count"] = np.where(seen, table[:, 0], 0.0)
     known["square"] = known["reference"] = np.where(seen, table[:, 1] / count, 0.0)
     known["inverse"] = np.where(seen, 1.0 / np.sqrt(np.where(seen, table[:, 4], 1.0)), 0.0)
@@ -131,7 +131,7 @@ def _set_features(state: UntunedState, table: Floats, totals: Floats) -> None:
 
 
 def _set_weights(state: UntunedState, weights: Floats, *, linear: bool) -> None:
-    """Let all experts have these weights (features, outputs), and those that scale rows as the model did all shares."""
+    """Give all experts these weights (features, outputs), and all shares to those that scale rows as the model did."""
     e, half = state.experts, state.experts.weights.shape[1] // 2
     for memory in (0, 1):
         part = e.weights[:, memory * half : memory * half + state.outputs * state.count]
@@ -143,7 +143,7 @@ def _set_weights(state: UntunedState, weights: Floats, *, linear: bool) -> None:
 
 
 def _set_targets(state: UntunedState, offset: float, spread: Floats) -> None:
-    """Set what is known of targets that are numbers; their range is not, so predictions are as they were."""
+    """Set the statistics of numeric targets; their range is unknown, so predictions are not clipped to it."""
     if state.loss is None:
         return
     targets, e = state.experts.mix.targets, state.experts
@@ -154,7 +154,7 @@ def _set_targets(state: UntunedState, offset: float, spread: Floats) -> None:
 
 
 def _kept(parts: Any, n: int, d: int, sparse: bool) -> tuple[Any, Floats, Floats]:
-    """Take the first rows out of a file."""
+    """Return the first rows stored in a file."""
     if sparse:
         return unpack_rows(parts, "kept", n, d)
     return parts.array("kept.x", n, d), parts.array("kept.y", n), parts.array("kept.weight", n, least=0.0)

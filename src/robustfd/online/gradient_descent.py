@@ -1,4 +1,4 @@
-"""Online gradient descent, with which Newton learning is compared: the learner, its state, its compiled loop."""
+"""Online gradient descent, a baseline for online Newton methods: the learner, its state and its compiled loop."""
 
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -39,17 +39,24 @@ class OnlineGradientDescent(OnlineLearner):
     Parameters
     ----------
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/sqrt(t)"
-        eta_t, up to `scale`; a number is a constant one.
+        Learning rate eta_t before `scale` is applied. A float is a constant rate.
     scale : float, default=1.0
-        What eta_t is multiplied by.
+        Factor of the learning rate.
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
+        Loss of a margin and a label.
     bound : float, default=1.0
-        C of the domain.
+        C, the bound of the domain.
     projection : {"current", "next", None}, default="current"
-        See `OnlineNewton`.
+        When to project. See `OnlineNewton`.
     domain : {"slab", "ball"}, default="slab"
-        \|w'x\| <= C for the row at hand, or ||w||_2 <= C.
+        \|w'x\| <= C for the current row, or ||w||_2 <= C.
     huber_delta : float, default=1.0
+        Margin error at which the Huber loss becomes linear.
+
+    See Also
+    --------
+    AdaGrad : Gradient steps with one learning rate for each feature.
+    OnlineNewton : Newton steps with a sketched Hessian.
 
     Examples
     --------
@@ -103,7 +110,7 @@ class OnlineGradientDescent(OnlineLearner):
 
 
 class DescentModel(NamedTuple):
-    """The weights w = scale v; the scale and the squared length of w (a record NORM) are kept for the ball only."""
+    """The weights w = scale v; only the ball uses the scale and the squared length of w (a NORM record)."""
 
     settings: Floats
     seen: Any
@@ -124,7 +131,7 @@ class DescentState(RowState):
         return int(learn_gradient_descent(data, indices, indptr, y, weight, margins, self.model, self.kept))
 
     def _changes_only_features(self) -> bool:
-        return self.settings.domain != BALL  # whose projection changes the scale of all
+        return self.settings.domain != BALL  # its projection rescales all features
 
     def weights(self) -> Floats:
         """Return w."""
@@ -141,12 +148,13 @@ class DescentState(RowState):
 def learn_gradient_descent(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel, kept: bool
 ) -> int:
-    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
-    Unless the model is `kept`, a row that is not calm is not learnt, so that nothing has to be taken back.
+    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that nothing
+    has to be undone.
 
-    w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for
-    every row, so it is projected onto after the step whichever projection is asked for.
+    The update is w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for every row, so
+    "current" and "next" both project onto it after the step.
     """
     rows, batch = CsrRows(data, indices, indptr), Batch(y, weight, margins)
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
@@ -192,7 +200,7 @@ def learn_gradient_descent(
 
 @loops
 def _unscale(v: Any, norm: Any) -> None:
-    """Put the scale into v and form its squared length anew."""
+    """Multiply v by its scale, reset the scale to 1, and recompute the squared length."""
     total = 0.0
     for j in range(len(v)):
         v[j] *= norm.scale

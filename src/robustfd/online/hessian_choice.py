@@ -1,6 +1,6 @@
-"""The choice of the better Hessian of an untuned learner: when to try it, renew it, enlarge it and drop it.
+"""The choice of the second Hessian of an untuned learner: when to try it, update it, enlarge it and drop it.
 
-The diagonal Hessian is always in use. A better one, exact or with a sketch, is kept while it lowers the loss enough.
+The diagonal Hessian is always in use. A better one, exact or with a sketch, stays while it lowers the loss enough.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dr
 OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
 SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
-FIRST_LOOK = 1024  # rows after which a better Hessian is judged for the first time
+FIRST_LOOK = 1024  # rows after which a better Hessian is evaluated for the first time
 AGAIN = 8  # a dropped Hessian is tried again when the number of rows has grown by this factor
-KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept, or enlarged
-RENEW = 8  # an exact Hessian of few features is renewed after 1/8 more rows, others less often
-OFTEN = 256  # the longest time in rows between two renewals of a Hessian that forgets
+KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept or enlarged
+RENEW = 8  # an exact Hessian of few features is updated after 1/8 more rows, others less often
+OFTEN = 256  # the largest number of rows between two updates of a Hessian that forgets
 
 
 def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> None:
@@ -35,7 +35,7 @@ def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> No
     better = whole.weights if form == "exact" else low.weights
     if form != "diagonal":
         better[:] = _first_weights(state, memories)
-    # An exact Hessian that starts later has only the diagonal of the rows before.
+    # Of the rows so far, a new exact Hessian has only the diagonal.
     past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
     for matrix, diagonal_of_past in zip(whole.past, past):
         np.fill_diagonal(matrix, diagonal_of_past)
@@ -46,7 +46,7 @@ def set_form(state: ExpertState, form: Form, size: int = 0, rows: int = 0) -> No
 
 
 def _first_weights(state: ExpertState, memories: int) -> Floats:
-    """Return the first weights (features, experts) of a better form: for each kind of scaling the mean over experts."""
+    """Return the initial weights (features, experts) of a better form: the mean over experts for each scaling."""
     w = state.diagonal_weights()  # (features, outputs, 2 L)
     mix, n = state.experts.mix, memories * state.count
     out = np.zeros((len(w), state.outputs, n))
@@ -65,26 +65,26 @@ def begin_form(state: ExpertState, entries: float) -> None:
         if state.sketch > 0:
             set_form(state, "sketch", state.sketch)
     elif state.d <= OFFER_EXACT:
-        if state.d <= TWO_MEMORIES or state.seen >= FIRST:  # with more features a renewal is slow
+        if state.d <= TWO_MEMORIES or state.seen >= FIRST:  # with more features an update is slow
             set_form(state, "exact")
     elif state.d <= OFFER_SKETCH * entries:
         set_form(state, "sketch", SKETCH)
 
 
 def renew(state: ExpertState, rows: int) -> None:
-    """Renew the better Hessian after `rows` rows, and set when to renew it next."""
+    """Update the better Hessian after `rows` rows, and schedule its next update."""
     table, e = state.experts.features.table, state.experts
     with one_blas_thread():
         if state.form == "exact":
             exact.renew(e.exact, table["prior"], experts.GAMMA ** (rows - state.renewed_at))
         else:
             low_rank.renew(e.low_rank, table["prior"], table["slow"])
-    soon = max(2 * (rows - state.renewed_at), FIRST)  # a Hessian that started late learns its first rows soon
+    soon = max(2 * (rows - state.renewed_at), FIRST)  # a new Hessian learns from its first rows soon
     state.renewed_at = rows
     more = max(rows // RENEW, 1)
     if state.form == "sketch":
         more = max(rows // 4, 1)
-    elif state.d > TWO_MEMORIES:  # a renewal is slow
+    elif state.d > TWO_MEMORIES:  # an update is slow
         more = max(rows // 2, state.d // 8)
     if state.form == "exact" and len(e.exact.past) > 1:
         soon = min(soon, OFTEN)
@@ -92,12 +92,12 @@ def renew(state: ExpertState, rows: int) -> None:
 
 
 def renew_now(state: ExpertState) -> None:
-    """Renew the better Hessian."""
+    """Update the better Hessian now."""
     renew(state, state.seen)
 
 
 def next_event(state: ExpertState) -> int:
-    """Return the number of rows at which the better Hessian is renewed or judged next."""
+    """Return the number of rows at which the better Hessian is next updated or evaluated."""
     if state.form == "diagonal":
         return max(state.look_at, state.seen + 1) if state.sketch is None and _is_offered(state) else 2**62
     if state.sketch is None:
@@ -110,7 +110,7 @@ def _is_offered(state: ExpertState) -> bool:
 
 
 def attend(state: ExpertState) -> None:
-    """Renew and judge the better Hessian if it is time."""
+    """Update and evaluate the better Hessian if either is due."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
     if state.sketch is None and state.seen >= state.look_at:
@@ -151,5 +151,5 @@ def grow(state: ExpertState, size: int) -> None:
 
 
 def reset_gain(state: ExpertState) -> None:
-    """Reset the sums of losses by which the better Hessian is judged."""
+    """Reset the sums of losses that compare the Hessians."""
     state.experts.mix.targets["loss"] = state.experts.mix.targets["plain_loss"] = 0.0

@@ -1,7 +1,7 @@
-"""Short vectors of numbers side by side, one for each expert: what compiled loops do with them.
+"""Vectorized kernels for short contiguous arrays with one number for each expert.
 
-LLVM unrolls a loop over sixteen numbers before it looks for vector instructions, and then finds none. So the loops that
-meet every non-zero of a row are written as vector instructions here.
+LLVM unrolls a loop over sixteen numbers before its vectorizer runs, and then does not vectorize it. So this module
+generates vector instructions for the loops that run for every non-zero of a row.
 """
 
 import math
@@ -14,15 +14,15 @@ from numba.core import cgutils
 
 from robustfd._compile import in_llvm, loops
 
-STRIP = 8  # float32 numbers of a vector
-# Constants of float32: with others numba would compute in float64, in half as many numbers at a time.
+STRIP = 8  # numbers of a vector
+# float32 constants. With float64 ones numba would compute in float64, at half the throughput.
 ZERO, HALF, ONE, FOUR, SMALL = (np.float32(x) for x in (0.0, 0.5, 1.0, 4.0, 0.01))
 LEAST, SIXTY_FOURTH, LOG_TWO = np.float32(-60.0), np.float32(1 / 64), np.float32(math.log(2.0))
 C2, C3, C4, C5, C6 = (np.float32(1 / math.factorial(k)) for k in range(2, 7))
 
 
 def padded(n: int) -> int:
-    """Return n rounded up to whole strips."""
+    """Return n rounded up to a multiple of STRIP."""
     return -(-n // STRIP) * STRIP
 
 
@@ -30,7 +30,7 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
 class _Strips:
-    """Instructions on an array, taken as one-dimensional, by vectors of STRIP numbers; a mask leaves some out."""
+    """Generator of vector instructions on a flattened array, STRIP numbers at a time, optionally masked."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
         self.builder, self.data = builder, context.make_array(kind)(context, builder, array).data
@@ -41,7 +41,7 @@ class _Strips:
         self.name = f"v{STRIP}f{32 if self.single else 64}"
 
     def spread(self, value: Any) -> Any:
-        """Return a vector of equal numbers."""
+        """Return a vector whose elements all equal `value`."""
         if self.single and value.type == ir.DoubleType():
             value = self.builder.fptrunc(value, ir.FloatType())
         nothing = ir.Constant(ir.VectorType(value.type, STRIP), ir.Undefined)
@@ -49,14 +49,14 @@ class _Strips:
         return self.builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_I32, STRIP), [0] * STRIP))
 
     def load(self, at: Any, mask: Any) -> Any:
-        """Return the numbers from place `at` on."""
+        """Return the STRIP numbers that start at index `at`."""
         place = self._place(at)
         if mask is None:
             return self.builder.load(place, align=self.align)
         return self._call(f"masked.load.{self.name}.p0{self.name}", place, _I32(self.align), mask, self.zeros)
 
     def store(self, values: Any, at: Any, mask: Any) -> None:
-        """Let these be the numbers from place `at` on."""
+        """Store a vector at index `at`."""
         place = self._place(at)
         if mask is None:
             self.builder.store(values, place, align=self.align)
@@ -68,7 +68,7 @@ class _Strips:
         return self._call(f"fma.{self.name}", a, b, c)
 
     def cover(self, n: Any, groups: tuple[int, ...], body: Any) -> None:
-        """Let `body(first, strips, mask)` make the instructions for n numbers: groups of strips, then the rest."""
+        """Generate a loop over n numbers by `body(first, strips, mask)`: groups of strips, then a masked rest."""
         done, builder = cgutils.alloca_once_value(self.builder, _I64(0)), self.builder
         for strips in groups:
             begin, size = builder.load(done), _I64(strips * STRIP)
@@ -90,8 +90,9 @@ class _Strips:
 
 
 def _add_multiple(y: Any, to: int, x: Any, at: int, scale: float, n: int) -> None:
-    # Here and below in Python, for numba to compile or not. Products are taken in float64, where those of float32 are
-    # exact: sums of float32 are those of LLVM's fma but for ties, and sums of float64 are rounded once more.
+    # The Python versions here and below run if LLVM code cannot be generated, compiled by numba or not. They multiply
+    # in float64, where products of float32 are exact. So float32 sums equal those of LLVM's fma except for ties, and
+    # float64 sums have one more rounding.
     target, source, factor = y.reshape(y.size), x.reshape(x.size), np.float64(y.dtype.type(scale))
     for k in range(n):
         target[to + k] = np.float64(target[to + k]) + factor * np.float64(source[at + k])
@@ -99,7 +100,7 @@ def _add_multiple(y: Any, to: int, x: Any, at: int, scale: float, n: int) -> Non
 
 @in_llvm(_add_multiple)
 def add_multiple(typing_context: Any, y: Any, to: Any, x: Any, at: Any, scale: Any, n: Any) -> Any:
-    """Add scale x[at : at + n] to y[to : to + n], arrays of the same type."""
+    """Add scale * x[at : at + n] to y[to : to + n]; the arrays have the same type."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 2))
@@ -130,7 +131,7 @@ def _sum_rows(y: Any, x: Any, width: int, which: Any, scale: Any, rows: int, n: 
 
 @in_llvm(_sum_rows)
 def sum_rows(typing_context: Any, y: Any, x: Any, width: Any, which: Any, scale: Any, rows: Any, n: Any) -> Any:
-    """Set y[:n] to the sum of scale[e] x[which[e], :n] over e < rows; x has rows of `width` numbers of y's type."""
+    """Set y[:n] to the sum of scale[e] * x[which[e], :n] over e < rows; rows of x have `width` numbers of y's type."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 1))
@@ -166,7 +167,7 @@ def _add_outer(y: Any, at: int, scale: float, u: Any, x: Any, rows: int, n: int)
 
 @in_llvm(_add_outer)
 def add_outer(typing_context: Any, y: Any, at: Any, scale: Any, u: Any, x: Any, rows: Any, n: Any) -> Any:
-    """Add scale u[i] x[at + k] to y[i, at + k] for i < rows and k < n; x has as many numbers as a row of y."""
+    """Add scale * u[i] * x[at + k] to y[i, at + k] for i < rows and k < n; x is as long as a row of y."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         target, source = (_Strips(context, builder, signature.args[i], values[i]) for i in (0, 4))
@@ -191,7 +192,10 @@ def add_outer(typing_context: Any, y: Any, at: Any, scale: Any, u: Any, x: Any, 
 
 @loops
 def exp_of_negative(x: Any) -> Any:
-    """Return exp(x) for a float32 x <= 0, to some 1e-5 of it down to x = -20, and more than 0 below: no branches."""
+    """Return exp(x) for a float32 x <= 0, without branches.
+
+    The relative error is about 1e-5 for x >= -20. For smaller x the result is positive but less precise.
+    """
     t = max(x, LEAST) * SIXTY_FOURTH
     e = ONE + t * (ONE + t * (C2 + t * (C3 + t * (C4 + t * (C5 + t * C6)))))
     e *= e
@@ -204,7 +208,7 @@ def exp_of_negative(x: Any) -> Any:
 
 @loops
 def sigmoid32(x: Any) -> Any:
-    """Return 1 / (1 + exp(-x)) of a float32."""
+    """Return 1 / (1 + exp(-x)) for a float32."""
     e = exp_of_negative(-abs(x))
     return (ONE if x >= ZERO else e) / (ONE + e)
 
@@ -220,10 +224,10 @@ def sigmoid(x: float) -> float:
 def implicit_steps(z: Any, length: Any, log_length: Any, chance: Any, step: Any) -> None:
     """Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)); all are float32.
 
-    With u = z + a s, a the length, h(u) = u - z - a sigmoid(-u) is to be 0. If h(0) < 0 the root is positive and h
-    concave there: Newton's iteration from the left does not overshoot. It begins at z, 0 or, for a long step, at a
-    lower bound of Lambert's W. Otherwise h is convex, and it begins on the right. Two iterations bring s within some
-    per cent of the root, which is enough: an expert with another rate would step further or less far.
+    With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive
+    and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long
+    step, at a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right. After two
+    iterations the error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
     """
     for k in range(len(z)):
         y, a = z[k], length[k]

@@ -1,4 +1,4 @@
-"""What all online learners share: rows in, margins out, and what the loss has been so far."""
+"""The base class of online learners: checks of input, all-or-nothing updates, progressive losses and snapshots."""
 
 import copy
 from abc import ABCMeta, abstractmethod
@@ -38,67 +38,68 @@ from robustfd.online.rows import (
 )
 from robustfd.online.snapshot import Parts, pack_common, unpack_common
 
-CACHED = 2**16  # entries of a block of sparse rows that is made dense at a time
-ONES = [np.ones(n) for n in range(FEW + 1)]  # weights of rows that come without
+CACHED = 2**16  # entries of the dense chunks into which sparse rows are converted
+ONES = [np.ones(n) for n in range(FEW + 1)]  # default weights of small batches
 
 
 class State(Protocol):
-    """What a learner has learnt: arrays that its compiled loops change in place."""
+    """The state of a learner: arrays that its compiled loops change in place."""
 
     @property
     def sparse(self) -> bool:
-        """Whether it takes sparse rows, or dense ones."""
+        """Whether `learn` expects sparse rows instead of dense ones."""
 
     @property
     def checks_rows(self) -> bool:
-        """Whether `learn` itself finds out that one of few rows is not finite."""
+        """Whether `learn` itself checks that the rows of a small batch are finite."""
 
     def expect(self, rows: int) -> None:
-        """Get ready for so many rows, which may come a few at a time."""
+        """Prepare for this number of rows, which may follow in several calls of `learn`."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn and tally rows; return how many were learnt before they overflowed.
+        """Learn from rows and record their losses; return how many came before an overflow.
 
-        If that is negative, nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called first.
+        A negative result means that nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called
+        first.
         """
 
     def keep(self, extent: Extent) -> Any:
-        """Return what `undo` needs after rows of that extent."""
+        """Return the copies that `undo` needs to revert rows of this extent."""
 
     def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers are finite after rows that were learnt."""
+        """Return whether all numbers that changed since `keep` are finite."""
 
-    def let_go(self) -> None:
-        """Note that nobody will call `undo`."""
+    def release(self) -> None:
+        """Mark the end of the rows for which `keep` was called."""
 
     def undo(self, kept: Any) -> None:
-        """Become what the state was when that was kept."""
+        """Restore the state from the result of `keep`."""
 
     def margins(self, x: Any) -> Floats:
-        """Return w'x of rows of either kind."""
+        """Return w'x of dense or sparse rows."""
 
     def weights(self) -> Floats:
         """Return w."""
 
     def merged(self, other: Any, vote: Floats) -> Any:
-        """Return a new state after the rows of both, of the same kind and settings; weights are means by `vote`."""
+        """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
 
     def fraction(self, k: int, i: int) -> Any:
-        """Return part i of k, with the same weights and the k-th part of what adds up."""
+        """Return part i of k, with the same weights and a k-th of all sums."""
 
     def pack(self) -> tuple[Document, Tensors]:
-        """Return its numbers and arrays, for a snapshot."""
+        """Return the numbers and arrays of the state, for a snapshot."""
 
     @classmethod
     def unpack(cls, parts: Parts, *begun_with: Any, sparse: bool) -> "State":
-        """Return the state that was packed, given what a state of this kind is begun with."""
+        """Return the state in a snapshot; `begun_with` are the arguments of the constructor."""
 
 
 class AllOrNothing:
-    """A context in which states of a learner learn rows of some extent. After an error they are as they were.
+    """A context in which states learn from rows of some extent, and which restores the states after an error.
 
-    It is also an error if numbers overflow. A copy of a whole state would take longer than to learn a few rows, so
-    each state copies only what such rows can change. (A class, since `contextmanager` takes two microseconds more.)
+    An overflow is an error as well. Copying a whole state would take longer than learning a few rows, so each state
+    copies only the arrays that such rows can change. This is a class because `contextmanager` is two microseconds slower.
     """
 
     def __init__(self, learner: Any, states: Sequence[Any], extent: Extent):
@@ -107,11 +108,11 @@ class AllOrNothing:
 
     def __enter__(self) -> None:
         extent = self.extent
-        # A dense state makes sparse rows dense, and then they reach all features: infinity times 0 is NaN.
+        # For a dense state, sparse rows become dense and can change all features, since infinity times 0 is NaN.
         everything = extent._replace(features=None)
         self.kept = [state.keep(extent if state.sparse else everything) for state in self.states]
         self.tallied = self.learner._progress.copy()
-        if extent.rows > FEW:  # to set the threads of BLAS takes as long as to learn a few rows
+        if extent.rows > FEW:  # setting the number of BLAS threads takes as long as learning a few rows
             self.threads = one_blas_thread()
             self.threads.__enter__()
 
@@ -133,20 +134,20 @@ class AllOrNothing:
 
 
 def overflow(learner: Any, row: int | None = None) -> OverflowError:
-    """Return the error that says that numbers overflow at a row of the call, if it is known at which."""
+    """Return the error for an overflow, with the row of the call at which it occurs if known."""
     where = "" if row is None else f" at row {row} of X"
     return OverflowError(
-        f"The weights of {type(learner).__name__} would overflow{where}, so none of these rows was learnt. A row, its "
+        f"The weights of {type(learner).__name__} would overflow{where}, so none of these rows was learned. A row, its "
         "weight or its target is too large, or far smaller than those before. If not, a larger alpha0 or a bounded "
         "domain keeps steps shorter."
     )
 
 
 class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
-    """A linear model w that is learnt row by row; each row is judged before it is learnt.
+    """A linear model w that learns one row at a time and predicts each row before learning from it.
 
-    How rows are cut into batches makes no difference but round-off. After an error nothing has changed. Many threads
-    may use one learner: calls take turns.
+    The batch size affects the result by rounding error only. After an error the learner is unchanged. A learner is
+    thread-safe: a lock serializes the calls.
     """
 
     loss: str
@@ -155,21 +156,21 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
 
     # -- for subclasses
 
-    _names: ClassVar[Any]  # an attrgetter: returns all parameters, quickly
+    _names: ClassVar[Any]  # an attrgetter of all parameters, much faster than get_params
 
     def _parameters(self) -> tuple[Any, ...]:
         return tuple(type(self)._names(self))
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Raise unless the parameters are possible."""
+        """Raise an error if a parameter is invalid."""
 
     @abstractmethod
     def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
-        """Return the kind of state for rows of d features, and what a state of this kind is begun with."""
+        """Return the class of the state for rows with d features, and the arguments of its constructor."""
 
     def _keeps_sparse(self, d: int) -> bool:
-        """Return whether the state takes sparse rows of d features as they are; else they are made dense."""
+        """Return whether sparse rows with d features stay sparse; otherwise they are converted to dense rows."""
         return True
 
     def _check_loss(self) -> Loss:
@@ -179,41 +180,43 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if not name.startswith("_"):  # a parameter: the next rows take the long way, where it is looked at
+        if not name.startswith("_"):  # a parameter: the next call must check it again
             self.__dict__.pop("_quick", None)
 
     # -- learning
 
     @guards_itself
     def learn(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
-        """Learn rows and return the margin w'x of each as it stood before that row was learnt.
+        """Learn from rows in order; return the margin w'x of each row before its own step.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            Rows.
         y : array of shape (n,)
-            -1 and +1 for the losses of classification, numbers for the others.
+            Labels: -1 and +1 for classification losses, numbers for the others.
         sample_weight : array of shape (n,), optional
-            Weights of the losses. A row of weight 0 is judged, but not learnt and not counted.
+            Weights of the losses. A row of weight 0 gets a margin, but is not learned and not counted.
 
         Returns
         -------
         margins : array of shape (n,)
+            Margin of each row, computed before the row was learned.
 
         Raises
         ------
         OverflowError
-            If the weights would overflow. None of the rows was learnt then, and learning can go on with others.
+            If the weights would overflow. Then none of the rows was learned, and learning can continue with other rows.
         """
         lock = self._lock
-        lock.acquire()  # half the time of `with`
+        lock.acquire()  # twice as fast as `with`
         try:
             return self._learn(X, y, sample_weight)
         finally:
             lock.release()
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
-        # A few plain rows of the known width: all other checks would pass, and take ten times as long.
+        # A fast path for a few plain rows of the known width, which need no further checks.
         if (
             (width := self.__dict__.get("_quick")) is not None
             and sample_weight is None
@@ -239,7 +242,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         self._check_parameters()
         if not anew and self._frozen != self._parameters():
             raise ValueError(
-                "The parameters were changed after rows were learnt. Set them back, or make a new learner."
+                "The parameters were changed after rows were learned. Set them back, or make a new learner."
             )
         before = dict(vars(self))
         try:
@@ -259,7 +262,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         return margins
 
     def _begin(self, x: Any) -> None:
-        """Make the state before the first rows x."""
+        """Create the state before the first rows x."""
         kind, begin_with = self._plan(x.shape[1])
         self._state: State = kind(*begin_with, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
         self._progress = progress.start()
@@ -267,7 +270,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         self._numbers = LOSSES[self.loss].kind != "classification"
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats) -> Floats:
-        """Learn checked rows, all or none, and return their margins."""
+        """Learn from all of the checked rows or from none, and return their margins."""
         margins, live = np.full(x.shape[0], np.nan), weight > 0
         with AllOrNothing(self, [self._state], extent_of(x)):
             self._state.expect(x.shape[0])
@@ -275,7 +278,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         return margins
 
     def _learn_stretches(self, x: Any, y: Floats, weight: Floats, margins: Floats, live: NDArray[np.bool_]) -> None:
-        """Learn rows that are live, and judge the others where they stand."""
+        """Learn from the rows that are `live`, and compute only the margins of the others."""
         if not live.all():
             start = 0
             for i in np.append(np.flatnonzero(~live), len(live)):
@@ -287,7 +290,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             self._learn_rows(x, y, weight, margins, 0)
 
     def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats, first: int) -> None:
-        """Learn rows, a block of float64 rows of the kind that the state takes at a time; `first` are before them."""
+        """Learn from rows in chunks, converted to the format of the state; `first` is their index in the call."""
         sparse, n = self._state.sparse, x.shape[0]
         step, scattered = max(1, CHUNK // x.shape[1]), sp.issparse(x) and not sparse
         if sparse and sp.issparse(x):
@@ -329,7 +332,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     def _pack(self) -> tuple[Document, Tensors]:
         self._require_rows()
         if self._frozen != self._parameters():
-            raise ValueError("The parameters were changed after rows were learnt: set them back before saving.")
+            raise ValueError("The parameters were changed after rows were learned. Set them back before saving.")
         return pack_common(self, [self._state.pack()])
 
     def _unpack(self, document: Document, tensors: Tensors) -> None:
@@ -347,7 +350,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     # -- reading
 
     def __getstate__(self) -> dict[str, Any]:
-        return copy.deepcopy(super().__getstate__())  # loops write to arrays, perhaps before they are pickled
+        return copy.deepcopy(super().__getstate__())  # another thread may change the arrays before they are pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: writable(value) for name, value in state.items()})
@@ -360,13 +363,13 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call learn with some first.")
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the margins w'x of rows, which are not learnt."""
+        """Return the margins w'x of rows, without learning from them."""
         self._require_rows()
         x = check_rows(self, X, reset=False)
         check_numbers(x)
         margins = self._state.margins(x)
         if not np.isfinite(margins).all():
-            self.weights_  # noqa: B018  raises if the weights are to blame
+            self.weights_  # noqa: B018  raises if the weights are not finite
         return margins
 
     @property
@@ -380,34 +383,34 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def n_samples_seen_(self) -> int:
-        """How many rows were learnt."""
+        """Number of rows learned so far."""
         self._require_rows()
         return progress.rows_seen(self._progress)
 
     @property
     def progressive_loss_(self) -> float:
-        """The mean loss of all rows so far, each judged before it was learnt."""
+        """Mean loss of all rows so far, each predicted before it was learned."""
         self._require_rows()
         return progress.mean_loss(self._progress)
 
     @property
     def progressive_error_(self) -> float:
-        """The share of rows so far whose margin had the wrong sign, each judged before it was learnt."""
+        """Share of rows so far whose margin had the wrong sign, each predicted before it was learned."""
         self._require_rows()
         return progress.share_of_errors(self._progress)
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
-        """Arrays "rows", "loss" and "error": progressive means at 1, 2, 4, ... rows and at the last."""
+        """Arrays "rows", "loss" and "error": progressive means after 1, 2, 4, ... rows and after the last row."""
         self._require_rows()
         return progress.table(self._progress)
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw `progressive_`; return the axes."""
+        """Plot `progressive_` and return the matplotlib axes."""
         return plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
 
     def regret(self, w: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the loss of all rows so far minus that of the fixed weights w on the same rows, handed in again."""
+        """Return the loss of all rows so far minus the loss of the fixed weights w on the same rows X, y."""
         self._require_rows()
         x = check_rows(self, X, reset=False)
         check_numbers(x)
@@ -417,7 +420,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"w has shape {w.shape}, expected ({self.n_features_in_},).")
         if np.count_nonzero(weight) != self.n_samples_seen_:
             raise ValueError(
-                f"X has {np.count_nonzero(weight)} rows of weight above 0, but {self.n_samples_seen_} were learnt: "
+                f"X has {np.count_nonzero(weight)} rows of weight above 0, but {self.n_samples_seen_} were learned: "
                 "regret needs all of them."
             )
         other = progress.start()

@@ -1,6 +1,6 @@
-"""Losses of a linear model: the value and slope in the margin p = w'x, and the curvature the regret bounds ask for.
+"""Losses of a linear model: value and slope in the margin p = w'x, and the curvature mu of the regret bounds.
 
-The compiled functions take the loss as its integer code: a function as an argument would defeat numba's cache.
+Compiled functions receive the loss as an integer code, because numba cannot cache functions with function arguments.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from robustfd._compile import entry, loops
 
-# Within this distance of a kink the slope is 0: a margin that a projection has put on the label, or on the edge of
-# the hinge, is there only up to rounding, and the slope on either side of it is +-1.
+# Within this distance of a kink the slope is 0. A projection often puts a margin exactly on the label or on the edge of
+# the hinge. Rounding error must not decide between the slopes on the two sides.
 KINK = 1e-9
 
 SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)
@@ -20,7 +20,7 @@ SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)
 @entry
 @loops
 def loss_value(code: int, p: float, y: float, delta: float) -> float:
-    """Return l(p) for the label y; `delta` is Huber's threshold, the other losses do not read it."""
+    """Return l(p) for the label y; `delta` is the threshold of the Huber loss, ignored by the others."""
     if code == LOGISTIC:
         z = y * p
         return log1p(exp(-z)) if z > 0.0 else log1p(exp(z)) - z
@@ -38,10 +38,10 @@ def loss_value(code: int, p: float, y: float, delta: float) -> float:
 @entry
 @loops
 def loss_slope(code: int, p: float, y: float, delta: float) -> float:
-    """Return l'(p) for the label y; at a kink (hinge, absolute), within KINK of it, the subgradient 0."""
+    """Return l'(p) for the label y; within KINK of a kink (hinge, absolute) return the subgradient 0."""
     if code == LOGISTIC:
         z = y * p
-        # exp of something positive overflows
+        # exp is applied to negative numbers only, since it would overflow for large positive ones
         return -y * exp(-z) / (1.0 + exp(-z)) if z > 0.0 else -y / (1.0 + exp(z))
     if code == SQUARED_HINGE:
         return -2.0 * y * max(0.0, 1.0 - y * p)
@@ -66,7 +66,26 @@ def loss_values(code: int, p: Any, y: Any, delta: float, out: Any) -> None:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss l(p) of the margin p and a label y: its name, its code in compiled loops, what its labels are."""
+    """A loss l(p) of the margin p and a label y.
+
+    Attributes
+    ----------
+    name : str
+        Name, as in the parameter `loss` of the learners.
+    code : int
+        Code of the loss in compiled functions.
+    kind : {"classification", "regression", "both"}
+        Task for which the loss is meant.
+    formula : str
+        l(p) as text.
+    labels : str
+        Valid labels, as text.
+
+    Examples
+    --------
+    >>> LOSSES["hinge"].formula
+    'max(0, 1 - y p)'
+    """
 
     name: str
     code: int
@@ -78,10 +97,12 @@ class Loss:
     def curvature(self, bound: float, *, labels_bound: float | None = None, delta: float = 1.0) -> float:
         """Return the largest mu with l(q) >= l(p) + l'(p)(q - p) + (mu/2) (l'(p)(q - p))^2 for all |p|, |q| <= bound.
 
-        This is Assumption 2 of Luo et al. 2019 (whose sign of mu is a misprint), for the worst label:
-        |y| <= labels_bound (default: bound) where labels are numbers, -1 and +1 where they are classes. 0 means
-        that the loss has straight pieces there, or that nothing bounds the margin.
+        This is Assumption 2 of Luo et al. 2019 (which has a misprint in the sign of mu), for the worst label: -1 or +1
+        for classification, |y| <= labels_bound (default: bound) for regression. The result is 0 if the loss has linear
+        pieces in this range, or if the range is unbounded.
 
+        Examples
+        --------
         >>> LOSSES["squared"].curvature(1.0)
         0.125
         """
@@ -95,18 +116,18 @@ class Loss:
 
 
 def _squared(bound: float, labels_bound: float, delta: float) -> float:
-    # (q - p)^2 against (mu/2) 4 (p - y)^2 (q - p)^2
+    # The condition is (q - p)^2 >= (mu/2) 4 (p - y)^2 (q - p)^2.
     largest = bound + labels_bound
     return 0.5 / largest / largest
 
 
 def _logistic(bound: float, labels_bound: float, delta: float) -> float:
-    # l'' / l'^2 = exp(y p) is least at y p = -bound, and for q far from p there is more room.
+    # l'' / l'^2 = exp(y p) is smallest at y p = -bound, and the condition is weaker for q far from p.
     return exp(-bound)
 
 
 def _squared_hinge(bound: float, labels_bound: float, delta: float) -> float:
-    # The worst pair is y p = -bound and y q = bound; beyond y q = 1 the loss is flat, which leaves less room.
+    # The worst pair is y p = -bound and y q = bound. For y q > 1 the loss is flat, which makes the condition stronger.
     if bound <= 1.0:
         return 0.5 / (1.0 + bound) ** 2
     return (3.0 - 1.0 / bound) / (8.0 * bound * (1.0 + bound))

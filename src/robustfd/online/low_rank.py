@@ -1,13 +1,14 @@
 """The Hessian as diagonal plus sketch, H = D + B'B, for many features that are correlated.
 
-B is a Frequent Directions sketch of the rows c x. D holds the prior and what B lacks of the exact diagonal. Between two
-renewals, which come after a quarter more rows, H stays as it is, and with U = (I + B D^-1 B')^-1/2 B D^-1
+B is a Frequent Directions sketch of the rows c x. D holds the prior plus the part of the exact diagonal that B misses. H
+is updated each time the number of rows has grown by a quarter, and stays fixed in between. With
+U = (I + B D^-1 B')^-1/2 B D^-1
 
     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
 
-A step moves weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is kept as coefficients of
-the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. Where many rows have been, those of a random
-sample enter the sketch, with the weight of those left out: a sketch costs little on a long stream.
+A step moves the weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is stored as
+coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a random
+sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
 """
 
 import math
@@ -27,24 +28,24 @@ from robustfd.online.scratch import Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
 
-ALL = 256  # of so many rows all enter the sketch; later about as many each time the number doubles
+ALL = 256  # all of the first rows up to this number are sketched, and about as many of each doubling after them
 
 
 class LowRank(NamedTuple):
-    """The Hessian, empty arrays if it is not in use. D is d + 1."""
+    """The Hessian as arrays, which are empty if it is not in use. D is d + 1."""
 
     u: Floats  # (D, m - 1)
-    diagonal: Floats  # (D,): at the last renewal; 0 before a feature is seen
+    diagonal: Floats  # (D,): at the last update; 0 before a feature occurs
     weights: Floats  # (D, outputs L): a
     along: Floats  # (m - 1, outputs L): b
-    sketch: Floats  # (m - 1, D): B, rows that are zero last
+    sketch: Floats  # (m - 1, D): B, with zero rows last
     lam: Floats  # (m - 1,): their squared lengths
-    buffer: Floats  # (2 m, D): rows that wait for the next shrink
-    filled: NDArray[np.int64]  # (1,): how many wait
+    buffer: Floats  # (2 m, D): rows since the last shrink
+    filled: NDArray[np.int64]  # (1,): the number of these rows
 
 
 def start(size: int, m: int, outputs: int, count: int) -> LowRank:
-    """Return the Hessian of no rows for `size` features with the intercept; of m = 0 rows it is not in use."""
+    """Return the Hessian before the first row; `size` counts the intercept, m = 0 means that it is not in use."""
     size = size if m else 0
     rows = max(m - 1, 0)
     return LowRank(
@@ -60,7 +61,7 @@ def start(size: int, m: int, outputs: int, count: int) -> LowRank:
 
 
 def with_size(low: LowRank, m: int) -> LowRank:
-    """Return the same with m - 1 rows of the sketch; if they are fewer, the smallest are left out."""
+    """Return the Hessian with m - 1 rows in the sketch; if there are fewer than before, drop the smallest."""
     fold(low)
     shrink(low)
     keep = min(m - 1, len(low.lam))
@@ -70,14 +71,14 @@ def with_size(low: LowRank, m: int) -> LowRank:
 
 
 def with_features(low: LowRank, more: int) -> LowRank:
-    """Return the same with more features, of which nothing is known."""
+    """Return the Hessian with `more` new features."""
     of_rows = {name: np.pad(getattr(low, name), ((0, more), (0, 0))) for name in ("u", "weights")}
     of_columns = {name: np.pad(getattr(low, name), ((0, 0), (0, more))) for name in ("sketch", "buffer")}
     return low._replace(diagonal=np.pad(low.diagonal, (0, more)), **of_rows, **of_columns)
 
 
 def pack(low: LowRank, which: NDArray[np.int32]) -> dict[str, Any]:
-    """Return the arrays of these features, which are all that were seen."""
+    """Return the arrays for a snapshot, restricted to the features that have occurred."""
     arrays = {name: getattr(low, name)[which] for name in ("u", "diagonal", "weights")}
     filled = int(low.filled[0])
     return arrays | {
@@ -89,7 +90,7 @@ def pack(low: LowRank, which: NDArray[np.int32]) -> dict[str, Any]:
 
 
 def unpack(parts: Any, which: NDArray[np.int32], size: int, m: int, width: int) -> LowRank:
-    """Return what was packed."""
+    """Return the Hessian in a snapshot."""
     n, filled = len(which), parts.shape("sketch.buffer", 2)[0]
     if filled > 2 * m:
         raise ValueError(f"{filled} rows wait for a sketch of {m}")
@@ -110,17 +111,17 @@ def unpack(parts: Any, which: NDArray[np.int32], size: int, m: int, width: int) 
 
 
 def fold(low: LowRank) -> None:
-    """Let w = a."""
+    """Add U'b to a and reset b to 0."""
     low.weights[:] += low.u @ low.along
     low.along[:] = 0.0
 
 
 def shrink(low: LowRank) -> None:
-    """Take the rows of the buffer into the sketch."""
+    """Shrink the rows of the buffer into the sketch."""
     n, m = int(low.filled[0]), len(low.lam) + 1
     if n:
         have = int(np.count_nonzero(low.lam))
-        # A feature that was rescaled since the last shrink leaves the rows of B not quite orthogonal: plain rows.
+        # Features rescaled since the last shrink leave the rows of B not quite orthogonal, so B counts as plain rows.
         rows = np.vstack([low.sketch[:have], low.buffer[:n]])
         shrunk = shrink_stack(rows[:0], low.lam[:0], rows, m, m)
         low.sketch[:], low.lam[:] = 0.0, 0.0
@@ -130,7 +131,7 @@ def shrink(low: LowRank) -> None:
 
 
 def renew(low: LowRank, prior: Floats, squares: Floats) -> None:
-    """Renew H; `squares` is the exact diagonal of the sum of c^2 x x'."""
+    """Update H; `squares` is the exact diagonal of the sum of c^2 x x'."""
     fold(low)
     shrink(low)
     have = int(np.count_nonzero(low.lam))
@@ -145,7 +146,7 @@ def renew(low: LowRank, prior: Floats, squares: Floats) -> None:
 
 @loops
 def is_sampled(row: int) -> int:
-    """Return the weight by which row number `row`, from 0 on, enters the sketch, or 0."""
+    """Return the weight with which row number `row` (from 0) is sketched, or 0 if it is skipped."""
     stride = row // ALL + 1
     mixed = (row * 2654435761) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0xFFFFFFFF
@@ -154,13 +155,13 @@ def is_sampled(row: int) -> int:
 
 @loops
 def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -> None:
-    """Fill kappa and margins of the experts with the sketch, and U x for rows scaled each on its own and all alike."""
+    """Fill the kappa and the margins of the experts with the sketch, and U x for both scalings of the row."""
     u, count, after, rows = low.u, mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam)
     along, sums, outputs, width, inside = work.direction[2], work.better[0], len(work.margin), low.weights.shape[1], 0.0
     for e in range(row.size):
         j, zeta = work.feature[e], work.value[e]
         if zeta != 0.0:
-            if low.diagonal[j] == 0.0:  # a feature met for the first time
+            if low.diagonal[j] == 0.0:  # the first occurrence of this feature
                 low.diagonal[j] = features.table[j]["prior"]
             inside += zeta * zeta / low.diagonal[j]
     sum_rows(along, u, rows, work.feature, work.value, row.size, rows)
@@ -186,7 +187,7 @@ def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -
 
 @loops
 def move(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: int) -> None:
-    """Take the steps of the experts with the sketch; row `number` may wait for the next shrink, its curvature c2."""
+    """Take the steps of the experts with the sketch, and buffer row `number` of curvature c2 if it is sampled."""
     count, after, rows, outputs = mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam), len(work.margin)
     own, scaled, width = (
         INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0,
@@ -217,7 +218,7 @@ def move(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: in
 
 @loops
 def rescale(low: LowRank, j: int, change: float) -> None:
-    """Let the weights of feature j be `change` times as large, the feature being as many times smaller."""
+    """Multiply the weights of feature j by `change`, and divide its entries in the Hessian accordingly."""
     low.diagonal[j] /= change * change
     for i in range(len(low.lam)):
         low.u[j, i] *= change

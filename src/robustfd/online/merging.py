@@ -1,4 +1,4 @@
-"""Learners that merge: what several have learnt of parts of the rows becomes one learner, and one becomes several."""
+"""Merging of learners that learned from different rows, and splitting of one learner into several."""
 
 import copy
 from collections.abc import Sequence
@@ -11,13 +11,14 @@ from robustfd.online import progress
 
 
 class MergingLearner:
-    """`merge`, `+` and `split` of a learner."""
+    """The methods `merge`, `+` and `split` of a learner."""
 
     @guarded_pair
     def merge(self: Any, other: Any) -> Any:
-        """Take in all that another learner has learnt; return self.
+        """Merge another learner into this one and return self.
 
-        The weights are the mean by numbers of rows. What the Hessians sum adds up; a sketch is shrunk by its own rule.
+        The weights are averaged, weighted by numbers of rows. The Hessians are added. The shrink rule of the sketch is
+        applied to the sum.
         """
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
@@ -40,17 +41,17 @@ class MergingLearner:
         return self
 
     def __add__(self, other: Any) -> Any:
-        """Return a new learner of what both have learnt."""
+        """Return a new learner that merges both."""
         if not isinstance(other, MergingLearner):
             return NotImplemented
         return copy.copy(self).merge(other)
 
     def split(self: Any, k: int) -> list[Any]:
-        """Return k learners with the same weights, each with the k-th part of the rows; merged they are this one."""
+        """Return k learners with the same weights, each with a k-th of the rows. Merging them restores this learner."""
         return self._some_parts(check_integer("k", k, 1), range(k))
 
     def _some_parts(self: Any, k: int, which: Sequence[int]) -> list[Any]:
-        """Return those of the learners of `split(k)` that have these numbers, in time for these only."""
+        """Return the learners of `split(k)` with these indices, without computing the others."""
         parts = [copy.copy(self) for _ in which]
         for i, part in zip(which, parts, strict=True):
             if self.__sklearn_is_fitted__():

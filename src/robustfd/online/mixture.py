@@ -1,11 +1,11 @@
 """The mixture of experts: their shares, and how a row changes them.
 
-The prediction is the mean of the experts' margins by their shares (fixed share, Herbster and Warmuth 1998): a share is
-multiplied by the probability that its expert gave to the truth, and a small part of all shares is dealt out again after
-every row. So no expert is ever lost, and the mixture follows a stream that changes.
+The prediction is the mean of the experts' margins, weighted by their shares (fixed share, Herbster and Warmuth 1998).
+Each row multiplies the share of an expert by the probability that this expert gave to the label. Then a small part of
+all shares is redistributed. So no expert loses its whole share, and the mixture adapts to drift.
 
-The step of an expert is that of the proximal point, w += eta s H^-1 x, where s solves s = -l'(p + s eta kappa), l' is
-the slope of the loss and kappa = x'H^-1 x. No step overshoots.
+An expert takes the proximal point step w += eta s H^-1 x, where s solves s = -l'(p + s eta kappa), l' is the slope of
+the loss and kappa = x'H^-1 x. Such a step never overshoots.
 """
 
 from typing import Any, NamedTuple
@@ -17,19 +17,19 @@ from robustfd._compile import loops
 
 Floats = NDArray[np.float64]
 
-SHARED = 1e-4  # the part of all shares that is dealt out again after each row
-OFFERED = 0.5  # of that, what the experts with a better Hessian get
-SLACK = 0.1  # predicted numbers stay within the targets seen and this much of their range
-# Intercepts that forget: how far each follows a row, and the shares that are dealt out to them.
+SHARED = 1e-4  # the part of all shares that is redistributed after each row
+OFFERED = 0.5  # the part of it that goes to the experts with a better Hessian
+SLACK = 0.1  # predicted numbers may leave the range of the targets by this fraction of it
+# Forgetting intercepts: their learning rates, and how redistributed shares are divided among them.
 FOLLOW = (0.0, 0.02, 0.1, 0.5)
 FOLLOW_SHARE = (0.97, 0.01, 0.01, 0.01)
-LARGEST = 1e30  # targets are cut there, in units of the first ones, since weights are float32
-WINDOWS = 128  # of the trace of shares
+LARGEST = 1e30  # targets are clipped here, in units of the first ones, since weights are float32
+WINDOWS = 128  # windows of the trace of shares
 
-# What is known of the targets, and the losses by which a better Hessian is judged. For numbers: `spread` and
-# `spread_weight` are the fading sums of squared residuals and of weights, `huber` is where a residual is cut, in roots
-# of their quotient. The learner sees targets minus `offset`, divided by `unit`; `low` and `high` are their range. If
-# `level` is above 0 it is that of the quantile to predict. If `counts` is 1 the learner predicts the logarithm.
+# Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
+# the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in units
+# of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are their
+# range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the logarithm.
 TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
@@ -40,31 +40,31 @@ TARGETS = np.dtype(
 
 
 class Mixture(NamedTuple):
-    """Experts in this order: diagonal slow, as many diagonal fast, then those with a better Hessian, if any."""
+    """Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian."""
 
     rate: Floats  # (experts,): eta
     log_rate: Floats  # (experts,): its logarithm
-    linear: Floats  # (experts,): 1 if all rows are multiplied by the same number, 0 if each by its own
+    linear: Floats  # (experts,): 1 if all rows are multiplied by the same number, 0 if each is divided by its length
     fast: Floats  # (experts,): 1 if the expert's Hessian forgets
     share: Floats  # (outputs, experts)
-    plain: Floats  # (outputs, diagonal experts): shares in a mixture of those alone
-    follow: Floats  # (outputs, 2, 4): intercepts that forget, and their shares
-    trace: Floats  # (WINDOWS,): sums over `stride` rows each of the share of experts that forget
+    plain: Floats  # (outputs, diagonal experts): shares in a mixture of the diagonal experts alone
+    follow: Floats  # (outputs, 2, 4): forgetting intercepts and their shares
+    trace: Floats  # (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
     targets: Any  # (1,) of TARGETS
 
 
 class NumberLoss(NamedTuple):
-    """The loss of targets that are numbers."""
+    """The loss of regression."""
 
-    huber: float = 8.0  # a residual of more than so many usual ones counts in proportion only
-    level: float = 0.0  # of the quantile to predict; 0 for the mean
-    counts: bool = False  # Poisson's loss of the logarithm
+    huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
+    level: float = 0.0  # level of the quantile to predict, 0 for the mean
+    counts: bool = False  # Poisson loss with a logarithmic link
 
 
 def start(outputs: int, rates: Floats, linear: Floats, *, loss: NumberLoss | None) -> Mixture:
-    """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are of the slow and of the fast ones.
+    """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are those of slow and of fast experts.
 
-    Targets are numbers if a loss is given.
+    The task is regression if a loss is given.
     """
     n = rates.size
     targets = np.zeros(1, TARGETS)
@@ -86,9 +86,10 @@ def start(outputs: int, rates: Floats, linear: Floats, *, loss: NumberLoss | Non
 
 
 def with_better(mix: Mixture, memories: int) -> Mixture:
-    """Return the mixture with as many more experts, of a better Hessian, as there are diagonal ones in 0 to 2 memories.
+    """Return the mixture with experts of a better Hessian that has 0, 1 or 2 memories.
 
-    They begin with the share OFFERED; those that there were are dropped.
+    The new experts copy the settings of the diagonal experts of these memories, and together start with the share
+    OFFERED. They replace earlier experts with a better Hessian.
     """
     count = mix.plain.shape[1]
     some = slice(0, memories * (count // 2))
@@ -108,7 +109,7 @@ def with_better(mix: Mixture, memories: int) -> Mixture:
 
 @loops
 def bounds(targets: Any) -> tuple[float, float]:
-    """Return the least and the largest number to predict, minus the offset."""
+    """Return the smallest and the largest number to predict, minus the offset."""
     low, high = targets["low"], targets["high"]
     if not targets["numbers"] or low > high:
         return -np.inf, np.inf
@@ -117,7 +118,7 @@ def bounds(targets: Any) -> tuple[float, float]:
 
 @loops
 def mixed(share: Any, margin: Any) -> float:
-    """Return the mean of margins by shares."""
+    """Return the mean of the margins weighted by shares."""
     p = 0.0
     for k in range(len(share)):
         p += share[k] * margin[k]
@@ -126,7 +127,7 @@ def mixed(share: Any, margin: Any) -> float:
 
 @loops
 def followed(follow: Any) -> float:
-    """Return what the intercepts that forget add to a prediction."""
+    """Return the contribution of the forgetting intercepts to a prediction."""
     p = 0.0
     for e in range(follow.shape[1]):
         p += follow[1, e] * follow[0, e]
@@ -138,9 +139,9 @@ def followed(follow: Any) -> float:
 
 @loops
 def earn(share: Any, chance: Any, count: int) -> None:
-    """Multiply shares by the chances that experts gave to the truth, and deal out a part again.
+    """Multiply shares by the probabilities that experts gave to the label, and redistribute a part of them.
 
-    The first `count` experts are diagonal; the others, if there are any, get the part OFFERED.
+    The first `count` experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
     """
     total, n = 0.0, len(share)
     for k in range(n):
@@ -156,14 +157,14 @@ def earn(share: Any, chance: Any, count: int) -> None:
 
 @loops
 def deal_following(follow: Any, total: float) -> None:
-    """Do as `earn` for the intercepts that forget, whose shares now sum to `total`."""
+    """Do the same as `update_shares` for the forgetting intercepts, whose shares now sum to `total`."""
     for e in range(follow.shape[1]):
         follow[1, e] = (1.0 - SHARED) * follow[1, e] / max(total, 1e-300) + SHARED * FOLLOW_SHARE[e]
 
 
 @loops
 def note_shares(mix: Mixture, row: int) -> None:
-    """Add the share of experts that forget to the trace; `row` counts from 0."""
+    """Add the share of forgetting experts to the trace; `row` counts from 0."""
     targets = mix.targets[0]
     if row // targets["stride"] >= WINDOWS:
         for i in range(WINDOWS // 2):

@@ -13,67 +13,79 @@ from robustfd.online.oja import OjaState
 from robustfd.online.random_projection import ProjectionState
 from robustfd.online.settings import DOMAINS, PROJECTIONS, Settings, check_rate, domain_of, rate_and_power
 
-NARROW = 512  # features up to which sparse rows are made dense, a few at a time: faster than to be clever
+NARROW = 512  # up to this number of features, converting sparse rows to dense ones is faster
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 
 
 class OnlineNewton(OnlineLearner):
-    r"""Online Newton learning of a linear model, its Hessian kept by a sketch, in O(m d) a row.
+    r"""Online Newton learning of a linear model with a sketched Hessian, in O(m d) time per row.
 
-    At row t, with margin p = w'x and gradient g = l'(p) x, the row :math:`\sqrt{\mu + \eta_t}\, g` enters the sketch
-    of H, and
+    At row t, with margin p = w'x and gradient g = l'(p) x, the row :math:`\sqrt{\mu + \eta_t}\, g` is added to the
+    sketch of H, and
 
     .. math::
 
         u = w - H_t^{-1} g, \qquad w \leftarrow \arg\min_{|v'x| \le C} (v - u)' H_t (v - u).
 
-    The defaults are the experiments of Luo et al. 2019, and with them there is nothing to tune: squared loss on
-    labels -1 and +1, C = 1, mu = 1/8, eta_t = 1/t, alpha0 = 0 (their RFD0-SON).
+    The defaults are those of the experiments of Luo et al. 2019 and need no tuning: squared loss on labels -1 and +1,
+    C = 1, mu = 1/8, eta_t = 1/t, alpha0 = 0 (RFD0-SON in the paper).
 
     Parameters
     ----------
     sketch : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default="rfd"
         RFD-SON (Alg. 3 and 6), FD-SON, PFD-SON, RP-SON, Oja-SON, or FULL-ON, whose H is exact and d x d.
     sketch_size : int, default=20
-        m >= 2. Not used by "full".
+        m, at least 2. Not used by "full".
     alpha0 : float, default=0.0
-        H starts from alpha0 I. With 0 pseudo-inverses take the place of inverses until the sketch of "rfd" adds a
-        multiple of the identity of its own; the other sketches never do, and should be given one above 0.
+        Initial value alpha0 I of H. With 0, the steps use pseudo-inverses until the sketch of "rfd" adds a multiple of
+        the identity. The other sketches never add one, so they should start from a value above 0.
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
+        Loss of a margin and a label.
     bound : float, default=1.0
-        C, the bound of the domain. Labels of the squared loss should be within it.
+        C, the bound of the domain. Labels of the squared loss should not exceed it.
     curvature : float, optional
-        mu. By default what the loss has on \|w'x\| <= C: 1 / (8 C^2) for the squared loss.
+        mu. The default is the curvature of the loss on \|w'x\| <= C: 1 / (8 C^2) for the squared loss.
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/t"
-        eta_t; a number is a constant one.
+        eta_t. A float is a constant rate.
     projection : {"current", "next", None}, default="current"
-        Project after the step with the row just learnt (Alg. 6), before predicting the next row (Alg. 3), or never.
+        "current" projects after the step, with the row just learned (Alg. 6). "next" projects before predicting the next
+        row, with that row (Alg. 3). None never projects.
     domain : {"slab", "ball"}, default="slab"
-        \|w'x\| <= C for the row at hand, or ||w||_2 <= C. Never for `projection=None`.
+        \|w'x\| <= C for the current row, or ||w||_2 <= C. Ignored if `projection` is None.
     buffer_size : int, optional
-        Rows of B and of the buffer together, from m (Alg. 3) on. Default 2 m (Alg. 6).
+        Total number of rows in B and in the buffer, at least m (Alg. 3). Default is 2 m (Alg. 6).
     beta : float, default=0.2
-        For "pfd": the share of the m squared singular values that a shrink takes from.
+        For "pfd": the share of the m squared singular values that a shrink reduces.
     shrink_first : bool, default=False
-        Whether the row that fills the buffer steps after the shrink, as Alg. 6 is printed, or before it, as the
-        paper's figures were made.
+        If True, the row that fills the buffer takes its step after the shrink, as Alg. 6 is printed. If False, it takes
+        the step before the shrink, as in the paper's figures.
     huber_delta : float, default=1.0
-        Where the Huber loss turns from a square to a line.
+        Margin error at which the Huber loss becomes linear.
     random_state : int, optional
-        Of "rp" and "oja".
+        Seed of "rp" and "oja".
 
     Attributes
     ----------
     weights_ : array of shape (d,)
+        The weights w.
     alpha_ : float
         alpha of H = B'B + alpha I.
-    n_samples_seen_, progressive_loss_, progressive_error_, progressive_
-        See `learn`.
+    n_samples_seen_ : int
+        Number of rows learned so far.
+    progressive_loss_, progressive_error_ : float
+        Mean loss and error rate of all rows so far, each predicted before it was learned.
+    progressive_ : dict of arrays
+        The same after 1, 2, 4, ... rows.
+
+    See Also
+    --------
+    AdaGrad : A first-order method with one learning rate for each feature.
+    OnlineGradientDescent : Gradient descent with one learning rate.
 
     Notes
     -----
-    Rows are processed exactly as if one by one, in blocks between shrinks, through small Gram matrices
-    (docs/mathematics.md). A row costs O(m) for each non-zero and O(m^2); nothing is O(d) for sparse rows.
+    Rows are processed in blocks between shrinks, through small Gram matrices (docs/mathematics.md). The result equals
+    that of one row at a time. A row costs O(m) for each non-zero plus O(m^2); for sparse rows nothing costs O(d).
 
     Examples
     --------
@@ -159,7 +171,7 @@ class OnlineNewton(OnlineLearner):
         return NewtonState, (settings, d, m, rows)
 
     def _settings(self, m: int) -> Settings:
-        """Return what the compiled loops go by."""
+        """Return the settings of the compiled loops."""
         loss, mu = self._check_loss(), self.curvature
         rate, power = rate_and_power(self.rate)
         return Settings(
@@ -179,7 +191,7 @@ class OnlineNewton(OnlineLearner):
 
     @property
     def alpha_(self) -> float:
-        """The multiple of the identity in H = B'B + alpha I: alpha0 and what "rfd" has added to it."""
+        """The multiple of the identity in H = B'B + alpha I: alpha0 plus the amount added by "rfd"."""
         self._require_rows()
         state: Any = self._state
         return float(state.alpha)

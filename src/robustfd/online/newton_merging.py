@@ -1,7 +1,7 @@
-"""States of sketched Newton learners that merge: w is the mean by numbers of rows, and H is of the rows of both.
+"""Merging of sketched Newton states: w is the mean weighted by numbers of rows, and H covers the rows of both.
 
-Unlike that of the learner with nothing to tune, H sums squared gradients: the Hessian of a learner that is worse is
-larger. So it has no say in the weights. The rows of both sketches, and of both blocks, are shrunk once.
+Unlike in the learner without tuning, H sums squared gradients, so the worse of two learners has the larger Hessian. For
+this reason H does not weight the mean of w. The rows of both sketches and of both blocks are shrunk once.
 """
 
 import copy
@@ -20,7 +20,7 @@ from robustfd.online.snapshot import Parts
 
 @one_blas_thread()
 def merged(one: Any, two: Any, vote: Floats) -> Any:
-    """Return a new state after the rows of two, which have the same settings; weights are means by `vote`."""
+    """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
     states, d = (one, two), max(one.d, two.d)
     if d == one.d == two.d and (_is_fresh(one) or _is_fresh(two)):
         return copy.deepcopy(two if _is_fresh(one) else one)
@@ -31,7 +31,7 @@ def merged(one: Any, two: Any, vote: Floats) -> Any:
 
 @one_blas_thread()
 def fraction(state: Any, k: int, i: int) -> Any:
-    """Return part i of k of a state: the same weights, the k-th part of what H sums."""
+    """Return part i of k of a state: the same weights and a k-th of H."""
     if _is_fresh(state) or k == 1:
         return copy.deepcopy(state)
     seen = (int(state_of(state.memory).seen) + k - 1 - i) // k
@@ -39,38 +39,38 @@ def fraction(state: Any, k: int, i: int) -> Any:
 
 
 def _is_fresh(state: Any) -> bool:
-    """Return whether nothing has come yet, not even as a part of what another has seen."""
+    """Return whether the state has no rows, neither learned nor from a split."""
     now = state_of(state.memory)
     return int(now.shrinks) == 0 and int(now.filled) == 0
 
 
 def _wide(array: Floats, d: int) -> Floats:
-    """Return an array (..., features) with more of them."""
+    """Return an array (..., features) padded to d features."""
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, d - array.shape[-1])])
 
 
 def _rows(state: Any) -> Floats:
-    """Return the rows that H is a sum over: those of B and of the block that is going on."""
+    """Return the rows whose outer products add up to H: those of B and of the current block."""
     block = state.block
     n, r = int(block.state[0].filled), len(block.lam)
     times = np.sqrt(block.rows["c2"][:n])
     if not state.sparse:
         arrays = state.pack()[1]
         return np.vstack([arrays["basis"].T[1:], times[:, None] * arrays["buffer"]])
-    # The weights after a step along one of these rows, less those without it.
+    # Each row is the difference between the weights after a unit step along it and the weights without the step.
     picked = np.vstack([np.zeros(r + n), np.diag(np.append(np.ones(r), times))])
     read = [_stored_weights(state, Change(each[None, :r].copy(), each[None, r:].copy(), each)) for each in picked]
     return np.array(read[1:]) - read[0]
 
 
 def _stored_weights(state: Any, steps: Change) -> Floats:
-    """Return the weights at the beginning of the block, after these steps."""
+    """Return the weights at the beginning of the block plus these steps."""
     block = state.block
     return np.asarray(state.basis.weights(routines(state.long), block, steps) / block.state[0].factor)
 
 
 def _newton(states: tuple[Any, ...], w: Floats, rows: Floats, part: float, seen: int) -> Any:
-    """Return a state at the beginning of a block, with these weights and the shrink of these rows."""
+    """Return a state with an empty block, the weights w, and a sketch of these rows."""
     one, like = states[0], [state_of(state.memory) for state in states]
     settings, d = one.settings, len(w)
     m, buffer = int(like[0].width), int(like[0].buffer)

@@ -1,4 +1,4 @@
-"""What a sketched Newton learner has learnt: the block of rows that is going on, and the basis, w and B."""
+"""The state of a sketched Newton learner: the current block of rows, and the basis that holds w and B."""
 
 import copy
 from typing import Any
@@ -31,12 +31,12 @@ from robustfd.online.sparse_basis import SparseBasis
 
 _step_rows, _end_block = entry(step_rows), entry(end_block)
 
-# What rows of a block leave for later rows, in the order of snapshots. The other fields of ROW are scratch.
+# The fields of ROW that later rows use, in the order of snapshots. The other fields are scratch.
 SAVED = ("c2", "step", "along_k", "along_n", "one_n", "kk", "kn", "nn", "extra")
 
 
 class NewtonState:
-    """The state of the methods that take rows in blocks: RFD-SON, FD-SON, PFD-SON and FULL-ON."""
+    """The state of the methods that process rows in blocks: RFD-SON, FD-SON, PFD-SON and FULL-ON."""
 
     def __init__(self, settings: Settings, d: int, m: int, rows: int, *, sparse: bool):
         late = True if settings.shrink_first else None
@@ -48,17 +48,17 @@ class NewtonState:
 
     @property
     def sparse(self) -> bool:
-        """Which kind of rows it takes."""
+        """Whether `learn` expects sparse rows instead of dense ones."""
         return self.basis.sparse
 
     @property
     def checks_rows(self) -> bool:
-        """Whether `learn` itself finds out that one of few rows is not finite."""
+        """Whether `learn` itself checks that the rows of a small batch are finite."""
         return not self.basis.sparse and self.settings.domain != BALL
 
     @property
     def d(self) -> int:
-        """For how many features there is room."""
+        """Number of features for which memory is allocated."""
         return self.basis.d
 
     @property
@@ -74,13 +74,14 @@ class NewtonState:
     # -- learning
 
     def expect(self, rows: int) -> None:
-        """Get ready for so many rows: for many it pays to compile the eigenproblem."""
+        """Prepare for this number of rows: with many rows, compiling the eigensolver pays off."""
         self.long = self.long or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn and tally rows; return how many were learnt before they overflowed.
+        """Learn from rows and record their losses; return how many came before an overflow.
 
-        If that is negative, nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called first.
+        A negative result means that nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called
+        first.
         """
         if not self.long:
             self.expect(len(y))
@@ -89,7 +90,7 @@ class NewtonState:
         return self.basis.learn(routines(self.long), self.memory, x, y, weight, margins, progress)
 
     def _learn_in_ball(self, x: Any, batch: Batch, progress: Floats) -> int:
-        """Do as `learn`, row by row with a projection after each (or before it)."""
+        """Implement `learn` for the ball: one row at a time, with a projection after or before each step."""
         block, address = self.block, routines(self.long)
         project_next, shrink_first = self.settings.projection == NEXT, bool(self.settings.shrink_first)
         for i in range(len(batch.y)):
@@ -109,12 +110,12 @@ class NewtonState:
                 self.basis.change(address, block, change)
                 if not project_next and shrink_first:
                     self._project(block)
-            if not np.isfinite(block.state[0].factor):  # a projection has overflowed
+            if not np.isfinite(block.state[0].factor):  # the projection overflowed
                 return i
         return len(batch.y)
 
     def _project(self, block: Block) -> None:
-        """Bring w into the ball, and its factor into the stored weights if it has become small."""
+        """Project w onto the ball, and multiply the stored weights by their factor if it has become small."""
         if ball.project(block):
             factor = block.state[0].factor
             self.basis.multiply_weights(block, factor)
@@ -126,23 +127,23 @@ class NewtonState:
     # -- all rows of a call, or none
 
     def keep(self, extent: Extent) -> Any:
-        """Return what `undo` needs after rows of that extent."""
+        """Return the copies that `undo` needs to revert rows of this extent."""
         counts, in_ball = counts_of(self.memory), self.settings.domain == BALL
         rows = self.later if counts[PLACE["shrinks"]] > 0 else int(counts[PLACE["buffer"]])
         ends_block = bool(counts[PLACE["filled"]] + extent.rows >= rows)
         if in_ball:  # a projection changes all weights
             extent = extent._replace(features=None)
-        # Rows that do not end the block are added to it, and change nothing else but these numbers.
+        # Rows that do not end the block are appended to it and otherwise change only these numbers.
         parts = (slice(None),) if ends_block or in_ball else self.numbers
         kept = [(part, self.memory[part].copy()) for part in parts], self.basis.keep(extent, ends_block), self.long
         counts[PLACE["kept"]] = 1
         return kept
 
     def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers are finite after rows that were learnt, and usual rows can follow.
+        """Return whether all numbers that changed since `keep` are finite, and leave space for ordinary rows.
 
-        Usual rows are never refused for what they do to the numbers, if these stay finite. A model that learnt only
-        rows of 1e-100 has huge weights, and must be able to learn better ones.
+        Ordinary rows are accepted whenever the numbers stay finite, however large they become. For example, a model
+        that has only seen rows of size 1e-100 has huge weights, and must be able to learn from ordinary rows.
         """
         counts = counts_of(self.memory)
         if counts[PLACE["status"]] == OVERFLOW:
@@ -156,7 +157,7 @@ class NewtonState:
         return counts[PLACE["wild"]] != WILD_ROWS or self._grew_little(kept)
 
     def _grew_little(self, kept: Any) -> bool:
-        """Return whether neither the Hessian nor the weights have become huge by rows unlike all those before."""
+        """Return whether the Hessian and the weights are not huge, or have grown by a moderate factor."""
         after = self._sizes()
         if max(after) <= LARGEST_NUMBER:
             return True
@@ -164,11 +165,11 @@ class NewtonState:
         self._set_back(kept)
         before = self._sizes()
         self.memory[:], self.basis = now
-        # Before the first row that is not zero there is nothing to compare with.
+        # b is 0 before the first non-zero row, and then any growth is accepted.
         return all(a <= LARGEST_NUMBER or b == 0.0 or a <= GROWTH * b for a, b in zip(after, before, strict=True))
 
     def _sizes(self) -> tuple[float, float]:
-        """Return the largest number of the Hessian (eigenvalues, rows, what they add to it) and of the weights."""
+        """Return the largest number in the Hessian (eigenvalues, rows, their contributions) and in the weights."""
         arrays = self.pack()[1]
         with np.errstate(over="ignore"):
             added = arrays["rows"][:, SAVED.index("c2")] * np.diagonal(arrays["gram"])
@@ -176,41 +177,41 @@ class NewtonState:
         return hessian, float(np.abs(self.weights()).max(initial=0.0))
 
     def let_go(self) -> None:
-        """Note that nobody will call `undo`."""
+        """Mark the end of the rows for which `keep` was called."""
         counts = counts_of(self.memory)
         counts[PLACE["kept"]], counts[PLACE["wild"]] = 0, CALM
 
     def undo(self, kept: Any) -> None:
-        """Become what the state was when that was kept."""
+        """Restore the state from the result of `keep`."""
         self._set_back(kept)
         self.long = kept[2]
 
     def _set_back(self, kept: Any) -> None:
-        """Let the numbers be those that were kept."""
+        """Restore the memory and the basis from the result of `keep`."""
         parts, of_basis, _ = kept
         for part, numbers in parts:
             self.memory[part] = numbers
         self.basis.undo(of_basis)
 
     def widen(self, d: int) -> None:
-        """Make room for d features; only for sparse rows."""
+        """Allocate memory for d features; only for sparse rows."""
         if d > self.d:
             assert isinstance(self.basis, SparseBasis)
             self.basis.widen(max(d, 2 * self.d))
             state_of(self.memory).features = self.d
 
     def multiply_weights(self, factor: float) -> None:
-        """Let w be that many times itself."""
+        """Multiply w by a factor."""
         ball.multiply_weights(self.block, factor)
 
     # -- merging
 
     def merged(self, other: "NewtonState", vote: Floats) -> "NewtonState":
-        """Return a new state after the rows of both, which have the same settings; weights are means by `vote`."""
+        """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
         return newton_merging.merged(self, other, vote)
 
     def fraction(self, k: int, i: int) -> "NewtonState":
-        """Return part i of k, with the same weights."""
+        """Return part i of k, with the same weights and a k-th of H."""
         return newton_merging.fraction(self, k, i)
 
     # -- reading
@@ -221,19 +222,19 @@ class NewtonState:
         return self.basis.weights(routines(self.long), block, ball.steps_of(block))
 
     def margins(self, x: Any) -> Floats:
-        """Return w'x of rows of either kind."""
+        """Return w'x of dense or sparse rows."""
         block = self.block
         return self.basis.margins(routines(self.long), block, ball.steps_of(block), x)
 
     # -- snapshots (docs/snapshot-format.md)
 
     def pack(self) -> tuple[Document, Tensors]:
-        """Return its numbers and arrays."""
+        """Return the numbers and arrays of the state, for a snapshot."""
         block = self.block
         state = block.state[0]
         n, careful = int(state.filled), bool(state.careful)
         if state.status == OVERFLOW:
-            raise OverflowError("The weights have overflowed, and the learner can learn no more: it cannot be saved.")
+            raise OverflowError("The weights have overflowed, so the learner cannot be saved. Make a new learner.")
         arrays = {
             "products": block.products[:n],
             "gram": np.tril(block.gram[:n, :n]),
@@ -255,7 +256,7 @@ class NewtonState:
 
     @classmethod
     def unpack(cls, parts: Parts, settings: Settings, d: int, m: int, rows: int, *, sparse: bool) -> "NewtonState":
-        """Return the state that was packed, of a learner with these settings and sizes."""
+        """Return the state in a snapshot of a learner with these settings and sizes."""
         if parts.shape("basis", 2) != (d, m):
             raise ValueError(f"the basis has shape {parts.shape('basis', 2)}, expected {(d, m)}")
         self = cls(settings, d, m, rows, sparse=sparse)
@@ -263,7 +264,7 @@ class NewtonState:
         state = block.state[0]
         state.seen, state.shrinks = parts.count("seen"), parts.count("shrinks")
         if (most := rows - (r if state.shrinks else 0)) <= n:
-            raise ValueError(f"{n} rows in a block for {most}")
+            raise ValueError(f"the block has {n} rows, expected fewer than {most}")
         state.filled = n
         block.products[:n] = parts.array("products", n, m)
         block.gram[:n, :n] = parts.array("gram", n, n)
@@ -275,12 +276,12 @@ class NewtonState:
         of_ball = parts.array("ball", 2 * m)
         state.factor, block.ball[:], block.overlaps[:] = of_ball[0], of_ball[1:m], of_ball[m:]
         if state.factor == 0.0:
-            raise ValueError("the weights are nothing")
+            raise ValueError("the factor of the weights is zero")
         state.careful = parts.flag("careful")
         if state.careful:
             block.k[:n, :n] = parts.array("k", n, n)
         elif state.alpha == 0.0 and (n or state.shrinks):
-            raise ValueError("alpha is zero, but there is no K")
+            raise ValueError("alpha is zero, but K is missing")
         entered = np.count_nonzero((block.rows["c2"][:n] > 0) & (block.rows["along_n"][:n] != 0))
         state.rank = np.count_nonzero(block.lam) + entered
         state.span = np.count_nonzero(block.lam > state.alpha) + entered

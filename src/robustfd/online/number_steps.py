@@ -1,4 +1,4 @@
-"""Steps of the experts on numbers, with squared, Huber, pinball or Poisson loss; how a row changes their shares."""
+"""Regression: steps of the experts with squared, Huber, pinball or Poisson loss, and updates of their shares."""
 
 import math
 from typing import Any
@@ -9,15 +9,15 @@ from robustfd._compile import loops
 from robustfd.online.mixture import FOLLOW, LARGEST, Mixture, bounds, deal_following, earn, followed, mixed
 from robustfd.online.scratch import Work
 
-FORGET_SPREAD = 0.99  # the factor by which a squared residual fades with each row
-SLOWER = 0.2  # the speed of intercepts that follow numbers, relative to classes
-SMALL_LENGTH, ITERATIONS = 1e-9, 40  # steps on counts: shorter ones are explicit; most iterations of others
-FEWEST = 0.01  # stands for a count of 0, in units of the mean, where a logarithm is needed
+FORGET_SPREAD = 0.99  # decay of squared residuals per row
+SLOWER = 0.2  # learning rate of forgetting intercepts in regression, relative to classification
+SMALL_LENGTH, ITERATIONS = 1e-9, 40  # Poisson: explicit steps below this length, Newton's iterations at most otherwise
+FEWEST = 0.01  # replaces a count of 0 in logarithms, in units of the mean
 
 
 @loops
 def number_loss(targets: Any, y: float, p: float, spread: float) -> float:
-    """Return the loss of a prediction p, in units of the spread."""
+    """Return the loss of a prediction p for the target y, in units of the spread."""
     if targets["counts"]:
         return (math.exp(p) - y * p) / spread
     if targets["level"] > 0.0:
@@ -30,9 +30,9 @@ def number_loss(targets: Any, y: float, p: float, spread: float) -> float:
 
 @loops
 def number_slope(targets: Any, y: float, p: float, length: float, largest: float) -> float:
-    """Return the root s of s = -l'(p + length s), l' the slope of the loss; with length 0, minus the slope at p.
+    """Return the root s of s = -l'(p + length s), where l' is the slope of the loss; for length 0 return -l'(p).
 
-    `largest` is the size of a slope of the loss at most: by Huber's rule, or of the slopes of a quantile.
+    `largest` bounds the slope of the Huber loss and scales the slopes of the pinball loss, see `largest_slope`.
     """
     if targets["counts"]:
         return step_of_counts(y, p, length)
@@ -49,8 +49,8 @@ def number_slope(targets: Any, y: float, p: float, length: float, largest: float
 def step_of_counts(y: float, p: float, length: float) -> float:
     """Return the root s of s = y - exp(p + length s).
 
-    With u = p + length s, h(u) = u - p - length (y - exp(u)) is to be 0. It is convex, and Newton's iteration from the
-    right does not overshoot. The root is between p and log y.
+    With u = p + length s, the root of h(u) = u - p - length (y - exp(u)) is needed. h is convex, so Newton's iteration
+    from the right does not overshoot. The root is between p and log y.
     """
     if length <= SMALL_LENGTH:
         return y - math.exp(p)
@@ -66,7 +66,7 @@ def step_of_counts(y: float, p: float, length: float) -> float:
 
 @loops
 def largest_slope(targets: Any, spread: float) -> float:
-    """Return the size of a slope of the loss at most."""
+    """Return the largest absolute slope of the loss."""
     if spread <= 0.0:
         return 1.0 if targets["level"] > 0.0 else np.inf
     return math.sqrt(spread) * (1.0 if targets["level"] > 0.0 else targets["huber"])
@@ -74,7 +74,7 @@ def largest_slope(targets: Any, spread: float) -> float:
 
 @loops
 def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float) -> float:
-    """Do as `learn_classes` for a target y."""
+    """Do the same as `learn_classes` for a numeric target y."""
     targets, n, count, margin, step = mix.targets[0], len(mix.rate), mix.plain.shape[1], work.margin[0], work.step[0]
     chance, p = work.chance, work.output[0]
     y = min(max((y - targets["offset"]) / targets["unit"], -LARGEST), LARGEST)
@@ -111,7 +111,7 @@ def least_loss(targets: Any, y: float, spread: float) -> float:
 
 @loops
 def follow_number(follow: Any, targets: Any, y: float, p: float, power: float, spread: float) -> None:
-    """Move the intercepts that forget, and let them earn."""
+    """Update the forgetting intercepts and their shares."""
     base, total, least, largest = p - followed(follow), 0.0, np.inf, largest_slope(targets, spread)
     for e in range(follow.shape[1]):
         least = min(least, number_loss(targets, y, base + follow[0, e], spread))
@@ -128,7 +128,7 @@ def follow_number(follow: Any, targets: Any, y: float, p: float, power: float, s
 
 @loops
 def note_target(targets: Any, y: float, p: float) -> float:
-    """Bring the spread and the range of targets up to date; return the curvature of the loss at the prediction p."""
+    """Update the spread and the range of the targets; return the curvature of the loss at the prediction p."""
     spread, curvature = targets["spread"] / max(targets["spread_weight"], 1e-300), 1.0
     if targets["counts"]:
         curvature = math.exp(p)

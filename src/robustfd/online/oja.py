@@ -1,8 +1,9 @@
-"""Oja-SON: Newton steps whose Hessian is kept by Oja's algorithm (Luo et al. 2016).
+"""Oja-SON: Newton steps with a Hessian from Oja's algorithm (Luo et al. 2016).
 
-V = orth(V + (1/t)(V a) a'), Lambda = (1 - 1/t) Lambda + (1/t) (V a)^2, B = sqrt(t Lambda) V, with a as in RP-SON and
-orth in the order of the rows. V = F Y with F lower triangular. V + h a'/t has the Gram matrix I + gamma h h', so orth
-is its Cholesky factor, which goes into F, and Y only takes the row, F^-1 h a'/t.
+The update is V = orth(V + (1/t)(V a) a'), Lambda = (1 - 1/t) Lambda + (1/t) (V a)^2, B = sqrt(t Lambda) V, with a as in
+RP-SON. orth orthonormalizes the rows in order. The implementation stores V = F Y with F lower triangular. With h = V a,
+the Gram matrix of V + h a'/t is I + gamma h h'. So orth multiplies F by the inverse of the Cholesky factor of this
+matrix, and Y only changes by F^-1 h a'/t.
 """
 
 from typing import Any, NamedTuple
@@ -26,20 +27,20 @@ from robustfd.online.rows import Batch, CsrRows, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
 from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, Row, RowState, is_calm, row_of
 
-WORST = 1e-3  # the smallest diagonal entry of F before Y is made orthonormal again,
-LONG = 100.0  # or a step so long that Y is made orthonormal before it
+WORST = 1e-3  # Y is orthonormalized again when a diagonal entry of F is below this,
+LONG = 100.0  # and before a step whose squared length is above this
 
 
 class OjaModel(NamedTuple):
-    """w = v + Y'c, with V = F Y orthonormal and what its rows have seen."""
+    """w = v + Y'c, with V = F Y orthonormal and the energy along each of its rows."""
 
     settings: Floats
     seen: Any
     v: Floats
-    yt: Floats  # (d, m): Y', orthonormal columns at the start
+    yt: Floats  # (d, m): Y', initially with orthonormal columns
     c: Floats
     energy: Floats  # (m,): t Lambda
-    f: Floats  # (m, m): F, I at the start
+    f: Floats  # (m, m): F, initially I
 
 
 class Room(NamedTuple):
@@ -77,7 +78,7 @@ class OjaState(RowState):
         m, models = len(self.model.c), (self.model, other)
         directions = [each.f @ each.yt.T for each in models]
         rows = np.vstack([np.sqrt(each.energy)[:, None] * v for each, v in zip(models, directions, strict=True)])
-        # The iteration needs m directions, also where there is no energy yet.
+        # The iteration needs m directions, even those without energy.
         little = 1e-12 * max(float(np.abs(rows).max()), 1e-150) * directions[0]
         _, s, v = np.linalg.svd(np.vstack([rows, little]), full_matrices=False)
         energy = np.where(s[:m] > 1e-9 * s[0], np.square(s[:m]), 0.0)
@@ -92,9 +93,9 @@ class OjaState(RowState):
 def learn_oja(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel, kept: bool
 ) -> int:
-    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
-    Unless the model is `kept`, it is set back if the result is not FINE.
+    Unless the caller has a copy of the model (`kept`), restore the model if the result is not FINE.
     """
     rows = CsrRows(data, indices, indptr)
     if kept:
@@ -110,10 +111,10 @@ def learn_oja(
 
 @inner
 def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
-    """Do as `learn_oja`, and set nothing back."""
+    """Do the same as `learn_oja`, without restoring the model."""
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
-        raise ValueError("random sketches have no projection onto a ball")
+        raise ValueError("random sketches cannot project onto a ball")
     v, yt, c, f, m = model.v, model.yt, model.c, model.f, len(model.c)
     room = Room(np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
     b, z = room.b, room.z
@@ -155,7 +156,7 @@ def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
 
 @inner
 def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, room: Room) -> bool:
-    """Let V and Lambda take the row a = scale x, the t-th, and room.z be the new V x; return whether that worked."""
+    """Update V and Lambda with a = scale x at time t, and scratch.z to the new V x; return whether it succeeded."""
     _, z, h, q, _, _ = room
     f, m, step2 = model.f, len(z), 0.0
     gamma = (2.0 + scale * scale * square / t) / t
@@ -179,7 +180,7 @@ def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, roo
 
 @inner
 def solve_oja(alpha: float, model: OjaModel, square: float, room: Room) -> Direction:
-    """Return what H says of a row with V x = room.z and x'x = square, in terms of Y."""
+    """Return H^-1 x for a row with V x = scratch.z and x'x = square, in terms of Y."""
     f, energy, z, on_b, outside_b = model.f, model.energy, room.z, room.on_b, room.outside_b
     m, kappa, n0, largest = len(z), 0.0, square, 0.0
     on_v, outside_v = np.zeros(m), np.zeros(m)
@@ -206,10 +207,10 @@ def solve_oja(alpha: float, model: OjaModel, square: float, room: Room) -> Direc
 
 @inner
 def _orthonormal_step(f: Any, z: Any, h: Any, gamma: float, along: float) -> None:
-    """Set F to L^-1 F and z to along L^-1 h, L the Cholesky factor of I + gamma h h'.
+    """Set F to L^-1 F and z to along L^-1 h, where L is the Cholesky factor of I + gamma h h'.
 
     With d_j = 1 + gamma (h_1^2 + ... + h_j^2) and r_j = sqrt(d_j d_{j-1}), L^-1 has d_{j-1} / r_j on its diagonal and
-    -gamma h_j h_k / r_j below it, and L^-1 h is h_j / r_j. Substitution would lose digits where gamma h'h is large.
+    -gamma h_j h_k / r_j below it, and L^-1 h is h_j / r_j. Substitution would lose digits when gamma h'h is large.
     """
     m, before = len(h), 1.0
     total = np.zeros(m)
@@ -226,7 +227,7 @@ def _orthonormal_step(f: Any, z: Any, h: Any, gamma: float, along: float) -> Non
 
 @inner
 def _fold(model: OjaModel) -> bool:
-    """Set v to w, Y to F Y with its round-off taken away by Gram-Schmidt, and F to I; return whether that worked."""
+    """Set v to w, Y to F Y (orthonormalized to remove rounding error) and F to I; return whether it succeeded."""
     yt, f, m = model.yt, model.f, len(model.f)
     add_basis(model.v, yt, model.c)
     transposed = np.zeros((m, m))
@@ -250,7 +251,7 @@ def _fold(model: OjaModel) -> bool:
 
 @inner
 def _multiply(yt: Any, transposed: Any) -> None:
-    """Set Y to T Y for a lower triangular T, given by its columns."""
+    """Set Y to T Y for a lower triangular T, given by its transpose."""
     m = len(transposed)
     new = np.empty(m)
     for i in range(len(yt)):

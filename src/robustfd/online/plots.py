@@ -1,4 +1,4 @@
-"""Pictures of progressive loss and error, and of drift; they need matplotlib."""
+"""Plots of progressive loss, progressive error and drift. They need matplotlib."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 def plot_progress(
     table: dict[str, NDArray[Any]], *, ax: Any = None, label: str | None = None, loss: str = "loss"
 ) -> Any:
-    """Draw error and loss against the number of rows, with the last values in the legend; return the axes.
+    """Plot error and loss against the number of rows, with the last values in the legend; return the axes.
 
-    Losses of numbers, which have no error beside them and begin far above where they end, get a logarithmic axis.
+    For regression, which has no error rate, the loss axis is logarithmic.
     """
     try:
         import matplotlib.pyplot as plt
@@ -30,11 +30,11 @@ def plot_progress(
     ax.set_xlabel("rows seen")
     ax.set_ylabel("mean over all rows so far")
     if classes:
-        ax.set_ylim(bottom=0, auto=True)  # there is room for what is drawn later
+        ax.set_ylim(bottom=0, auto=True)  # the upper limit adapts to curves added later
     elif np.all(table["loss"] > 0):
         ax.set_yscale("log")
     ax.grid(alpha=0.3)
-    # Above the axes, where it hides no line: errors in one column, losses in the other.
+    # The legend is above the axes, where it hides no curve: errors in one column, losses in the other.
     drawn_so_far = ax.get_legend_handles_labels()[0]
     lines = sorted(drawn_so_far, key=lambda each: getattr(each, "get_linestyle", str)() == "--")
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "frameon": False}
@@ -43,7 +43,7 @@ def plot_progress(
 
 
 def two_panels() -> Any:
-    """Return the axes of a large panel and of a small one below it, with the same rows."""
+    """Return the axes of a large panel and of a small one below it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -53,7 +53,7 @@ def two_panels() -> Any:
 
 
 def plot_drift(drift: dict[str, NDArray[Any]], ax: Any) -> None:
-    """Draw the share of experts that forget against the number of rows."""
+    """Plot the share of forgetting experts against the number of rows."""
     rows, share = drift["rows"], drift["share"]
     ax.stairs(share, np.concatenate([[0], rows]), fill=True, alpha=0.3, color="C0")
     ax.stairs(share, np.concatenate([[0], rows]), baseline=None, color="C0")

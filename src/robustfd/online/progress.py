@@ -1,4 +1,4 @@
-"""Progressive validation: the loss and the errors of a stream, each row judged before it is learnt."""
+"""Progressive validation: the loss and errors of a stream in which each row is predicted before it is learned."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ from robustfd.online.losses import loss_value
 
 Floats = NDArray[np.float64]
 
-# Sums over rows: weights, weights times losses, weights of rows that were judged wrongly, and the number of rows.
+# Sums over rows: weights, weighted losses, weights of misclassified rows, and the number of rows.
 TOTALS = np.dtype([("weight", "f8"), ("loss", "f8"), ("errors", "f8"), ("rows", "f8")])
-RECORDS = 63  # doubling numbers of rows, as many as can be
+RECORDS = 63  # one for each power of two that fits into an int64
 
 
 class Totals(NamedTuple):
-    """A copy of the totals in a compiled loop."""
+    """A copy of the running totals, for compiled loops."""
 
     weight: float
     loss: float
@@ -26,27 +26,28 @@ class Totals(NamedTuple):
 
 
 def start() -> Floats:
-    """Return the progress before the first row: running totals first, then what they were at 1, 2, 4, ... rows.
+    """Return the progress before the first row: the running totals, then their values after 1, 2, 4, ... rows.
 
-    It is an array (64, 4) of numbers, as in files; `records`, or `view_as` in compiled loops, reads them by name.
+    The result is an array of shape (64, 4), as in model files. `records` gives access by name, in compiled loops
+    `view_as`.
     """
     return np.zeros((1 + RECORDS, 4))
 
 
 def records(progress: Floats) -> Any:
-    """Return the numbers as records of TOTALS, running totals first: a view."""
+    """Return a view of the progress as TOTALS records, the running totals first."""
     return progress.view(TOTALS)[:, 0]
 
 
 @loops
 def tally(code: int, delta: float, margin: float, y: float, weight: float, progress: Any) -> None:
-    """Add a row with label y, judged by the sign and the loss of its margin."""
+    """Add a row with this margin and label y; it counts as an error if the signs differ."""
     tally_row(loss_value(code, margin, y, delta), 1.0 if (margin > 0) != (y > 0) else 0.0, weight, progress)
 
 
 @loops
 def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
-    """Add a row of this loss."""
+    """Add a row with this loss; `wrong` is 1 for an error and 0 otherwise."""
     all_totals = view_as(progress, 0, (len(progress),), TOTALS)
     totals = all_totals[0]
     totals["weight"] += weight
@@ -86,15 +87,15 @@ def take_back(progress: Any, before: Totals) -> None:
 
 
 def vote(rows: Any) -> Floats:
-    """Return how much models of so many rows count in a mean; all the same if none has any."""
+    """Return weights proportional to numbers of rows, which sum to 1; they are equal if there are no rows."""
     rows = np.asarray(rows, np.float64)
     return rows / rows.sum() if rows.sum() > 0 else np.full(len(rows), 1.0 / len(rows))
 
 
 def joined(one: Floats, two: Floats) -> Floats:
-    """Return the progress of two models together, whose rows came side by side.
+    """Return the joint progress of two models, as if their rows had been interleaved evenly.
 
-    Between the numbers of rows at which totals were recorded they grow evenly.
+    Totals between recorded numbers of rows are interpolated linearly.
     """
     rows = rows_seen(one) + rows_seen(two)
 
@@ -105,7 +106,7 @@ def joined(one: Floats, two: Floats) -> Floats:
 
 
 def fraction(progress: Floats, k: int, i: int) -> Floats:
-    """Return the progress of part i of k: the k-th part of all totals, and of the rows."""
+    """Return the progress of part i of k: a k-th of all totals and of the rows."""
     rows = rows_seen(progress)
     mine = (rows + k - 1 - i) // k
     totals = progress[0] / k
@@ -114,13 +115,13 @@ def fraction(progress: Floats, k: int, i: int) -> Floats:
 
 
 def _totals_at(progress: Floats, rows: float) -> Floats:
-    """Return the totals after so many rows."""
+    """Return the totals after this number of rows, interpolated."""
     known = np.vstack([np.zeros(4), progress[1 : 1 + rows_seen(progress).bit_length()], progress[:1]])
     return np.array([np.interp(rows, records(known)["rows"], column) for column in known.T])
 
 
 def _record(totals: Floats, at: Callable[[float], Floats]) -> Floats:
-    """Return the progress with these totals and those that `at` returns for numbers of rows."""
+    """Return the progress with these running totals, and with `at(n)` as the totals after n rows."""
     new = start()
     new[0] = totals
     for place in range(rows_seen(new).bit_length()):
@@ -132,7 +133,7 @@ def _record(totals: Floats, at: Callable[[float], Floats]) -> Floats:
 @entry
 @loops
 def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:
-    """Add rows."""
+    """Add rows with these margins and labels."""
     for i in range(len(y)):
         tally(code, delta, margins[i], y[i], weight[i], progress)
 
@@ -140,13 +141,13 @@ def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progre
 @entry
 @loops
 def tally_judged(losses: Any, wrong: Any, weight: Any, progress: Any) -> None:
-    """Add rows whose losses are known and whether they were judged wrongly."""
+    """Add rows with these losses; `wrong` is 1 for an error and 0 otherwise."""
     for i in range(len(losses)):
         tally_row(losses[i], wrong[i], weight[i], progress)
 
 
 def rows_seen(progress: Floats) -> int:
-    """Return how many rows were judged."""
+    """Return the number of rows."""
     return int(records(progress)[0]["rows"])
 
 
@@ -170,7 +171,7 @@ def _mean(totals: Any, name: str) -> float:
 
 
 def table(progress: Floats) -> dict[str, NDArray[Any]]:
-    """Return arrays "rows", "loss" and "error": means over all rows at doubling numbers of rows and at the last row."""
+    """Return arrays "rows", "loss" and "error": progressive means after 1, 2, 4, ... rows and after the last row."""
     n, all_totals = rows_seen(progress), records(progress)
     some = all_totals[1 : 1 + n.bit_length()]
     if n & (n - 1):

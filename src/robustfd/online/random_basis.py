@@ -1,11 +1,11 @@
-"""What RP-SON and Oja-SON share: H = B'B + alpha0 I where every row of the data changes every row of B.
+"""The common part of RP-SON and Oja-SON: H = B'B + alpha0 I where each row of the data changes every row of B.
 
-B is m x d, and the weights are kept as w = v + B'c (Y for B in Oja's case). So w stays as it is when B moves by q a' if
-v moves by -(q'c) a. And H^-1 x is x and B' times something, so a step moves v along x only, and c. A row costs
-O(m nnz + m^3), and nothing is of length d.
+B is m x d, and the weights are stored as w = v + B'c (for Oja-SON, Y takes the place of B). When B changes by q a', a
+change of v by -(q'c) a keeps w the same. H^-1 x is a combination of x and the rows of B, so a step changes only c and
+the entries of v at the non-zeros of x. A row costs O(m nnz + m^3), and no operation has length d.
 
-With alpha0 = 0 the pseudo-inverse takes the place of the inverse, and the part x_0 of a row that is outside the row
-space of B, if there is one, may move for free in the projection. The domain is a slab or none.
+With alpha0 = 0 the steps use the pseudo-inverse of H. Moving w along x_0, the part of a row outside the row space of B,
+then costs nothing in the projection. The domain is a slab or unbounded.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from robustfd.online.single_row import Row
 
 
 class Direction(NamedTuple):
-    """What H says of a row x: H^-1 x = on_x x + B' on_b and x_0 = x - B' outside_b."""
+    """H^-1 x = coef_x x + B' coef_b and x_0 = x - B' outside_b, for a row x."""
 
     on_x: float
     on_b: Any
@@ -44,7 +44,7 @@ def find_products(row: Row, v: Any, bt: Any, b: Any) -> Any:
 
 @loops
 def change_basis(row: Row, v: Any, bt: Any, c: Any, q: Any) -> None:
-    """Let B be B + q x', w staying as it is."""
+    """Replace B by B + q x' and keep w the same."""
     columns, values = row
     along_c = 0.0
     for j in range(len(q)):
@@ -58,7 +58,7 @@ def change_basis(row: Row, v: Any, bt: Any, c: Any, q: Any) -> None:
 
 @loops
 def take_step(settings: Any, row: Row, v: Any, c: Any, p: float, step: float, direction: Direction) -> None:
-    """Move w by -step H^-1 x, p being w'x before, and project it if that is wanted after the step."""
+    """Move w by -step H^-1 x, and project it if the settings ask for it; p is w'x before the step."""
     _move(row, v, c, step, direction.on_x, direction.on_b)
     if settings.domain == SLAB and settings.projection == CURRENT:
         project(settings, row, v, c, p - step * direction.kappa, direction)
@@ -66,7 +66,7 @@ def take_step(settings: Any, row: Row, v: Any, c: Any, p: float, step: float, di
 
 @loops
 def project(settings: Any, row: Row, v: Any, c: Any, p: float, direction: Direction) -> float:
-    """Project w onto |w'x| <= bound in the norm of H, p being w'x; return the margin after it."""
+    """Project w onto |w'x| <= bound in the norm of H, given p = w'x; return the margin after the projection."""
     n0, kappa, outside_b = direction.n0, direction.kappa, direction.outside_b
     if not abs(p) > settings.bound or (n0 == 0.0 and not kappa > 0.0):
         return p
@@ -82,7 +82,7 @@ def project(settings: Any, row: Row, v: Any, c: Any, p: float, direction: Direct
 
 @loops
 def _move(row: Row, v: Any, c: Any, step: float, on_x: float, on_b: Any) -> None:
-    """Move w by -step (on_x x + B' on_b)."""
+    """Move w by -step (coef_x x + B' coef_b)."""
     columns, values = row
     if on_x != 0.0 and step != 0.0:
         for k in range(len(columns)):
@@ -93,7 +93,7 @@ def _move(row: Row, v: Any, c: Any, step: float, on_x: float, on_b: Any) -> None
 
 @loops
 def add_basis(v: Any, bt: Any, c: Any) -> None:
-    """Put B'c into v."""
+    """Add B'c to v and reset c to 0."""
     for i in range(len(v)):
         for j in range(len(c)):
             v[i] += bt[i, j] * c[j]
@@ -103,7 +103,7 @@ def add_basis(v: Any, bt: Any, c: Any) -> None:
 
 @loops
 def form_gram(bt: Any, gram: Any) -> None:
-    """Fill gram with BB'."""
+    """Fill gram with BB', computed from scratch."""
     m = len(gram)
     for j in range(m):
         for l in range(m):
@@ -117,7 +117,7 @@ def form_gram(bt: Any, gram: Any) -> None:
 
 @loops
 def cholesky(a: Any, size: int) -> bool:
-    """Overwrite the lower triangle of a's leading part with its Cholesky factor; return whether there is one."""
+    """Overwrite the lower triangle of a's leading block with its Cholesky factor; return whether it succeeded."""
     for i in range(size):
         for j in range(i + 1):
             total = a[i, j]
@@ -134,7 +134,7 @@ def cholesky(a: Any, size: int) -> bool:
 
 @loops
 def forward(factor: Any, rank: int, x: Any) -> None:
-    """Solve L x = x in place, L being the first `rank` rows of the factor."""
+    """Solve L z = x for z in place, where L is the leading block of size `rank` of the factor."""
     for i in range(rank):
         for j in range(i):
             x[i] -= factor[i, j] * x[j]
@@ -143,7 +143,7 @@ def forward(factor: Any, rank: int, x: Any) -> None:
 
 @loops
 def backward(factor: Any, rank: int, x: Any) -> None:
-    """Solve L'x = x in place."""
+    """Solve L'z = x for z in place, where L is the leading block of size `rank` of the factor."""
     for i in range(rank - 1, -1, -1):
         x[i] /= factor[i, i]
         for j in range(i):

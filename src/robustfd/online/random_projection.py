@@ -1,4 +1,4 @@
-"""RP-SON: Newton steps whose Hessian is kept by a random projection (Luo et al. 2016)."""
+"""RP-SON: Newton steps with a Hessian from a random projection (Luo et al. 2016)."""
 
 import json
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ EPS = 2.220446049250313e-16
 
 
 class ProjectionModel(NamedTuple):
-    """w = v + B'c, with BB' beside it; all zero at the start."""
+    """w = v + B'c and the Gram matrix BB', all initially zero."""
 
     settings: Floats
     seen: Any
@@ -40,7 +40,7 @@ class ProjectionModel(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch memory of a solution, the vectors of its result first."""
+    """Scratch memory of `solve_projection`; the first two vectors are part of its result."""
 
     on_b: Any
     outside_b: Any
@@ -50,7 +50,7 @@ class Room(NamedTuple):
 
 
 class ProjectionState(RowState):
-    """The state of RP-SON, and the generator of its normal numbers."""
+    """The state of RP-SON, with the generator of its random numbers."""
 
     shapes = {"v": "d", "bt": "dm", "c": "m", "gram": "mm"}
 
@@ -71,11 +71,11 @@ class ProjectionState(RowState):
         return int(status)
 
     def keep(self, extent: Extent) -> Any:
-        """Return what `undo` needs after rows of that extent."""
+        """Return the copies that `undo` needs to revert rows of this extent."""
         return (*super().keep(extent), self.generator.bit_generator.state)
 
     def undo(self, kept: Any) -> None:
-        """Become what the state was when that was kept."""
+        """Restore the state from the result of `keep`."""
         *of_model, self.generator.bit_generator.state = kept
         super().undo(of_model)
 
@@ -84,13 +84,13 @@ class ProjectionState(RowState):
         return self.model.v + self.model.bt @ self.model.c
 
     def _merged_arrays(self, other: Any, w: Floats) -> dict[str, Floats]:
-        bt = self.model.bt + other.bt  # the projection of all rows, each with its own normals
+        bt = self.model.bt + other.bt  # the projection of all rows, since each row has its own random numbers
         return {"v": w, "bt": bt, "c": np.zeros_like(self.model.c), "gram": bt.T @ bt}
 
     def fraction(self, k: int, i: int) -> Any:
-        """Return part i of k, with the same weights and normals of its own."""
+        """Return part i of k, with the same weights and an independent random sequence."""
         part = super().fraction(k, i)
-        if i > 0:  # from far ahead in the same sequence
+        if i > 0:  # jump far ahead in the sequence, so that the parts do not overlap
             part.generator = np.random.Generator(part.generator.bit_generator.jumped(i))
         return part
 
@@ -98,7 +98,7 @@ class ProjectionState(RowState):
         return {"bt": self.model.bt / k, "c": self.model.c * k, "gram": self.model.gram / k**2}
 
     def pack(self) -> tuple[Document, Tensors]:
-        """Return its numbers and arrays."""
+        """Return the numbers and arrays of the state, for a snapshot."""
         numbers, arrays = super().pack()
         return numbers | {"generator": json.dumps(self.generator.bit_generator.state)}, arrays
 
@@ -110,9 +110,9 @@ class ProjectionState(RowState):
 def learn_projection(
     entries: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel, kept: bool
 ) -> int:
-    """Learn the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
 
-    Unless the model is `kept`, it is set back if the result is not FINE.
+    Unless the caller has a copy of the model (`kept`), restore the model if the result is not FINE.
     """
     rows, batch = CsrRows(entries[0], entries[1], entries[2]), Batch(y, weight, margins)
     if kept:
@@ -126,13 +126,13 @@ def learn_projection(
 
 @inner
 def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel) -> int:
-    """Do as `learn_projection`, and set nothing back.
+    """Do the same as `learn_projection`, without restoring the model.
 
-    B += r a'/sqrt(m) with a = sqrt(mu + eta_t) g, and r the row's own m standard normals, in `normal`.
+    The update is B += r a'/sqrt(m), where a = sqrt(mu + eta_t) g and r are m standard normal numbers from `normal`.
     """
     settings, seen = view_as(model.settings, 0, (1,), SETTINGS)[0], model.seen
     if settings.domain == BALL:
-        raise ValueError("random sketches have no projection onto a ball")
+        raise ValueError("random sketches cannot project onto a ball")
     v, bt, c, gram, m = model.v, model.bt, model.c, model.gram, len(model.c)
     b, q = np.empty(m), np.empty(m)
     room = Room(np.empty(m), np.empty(m), np.empty((m, m)), np.empty((m, m)), np.empty(m, np.int64))
@@ -176,11 +176,10 @@ def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel
 
 @inner
 def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room) -> Direction:
-    """Return what H says of a row with B x = b and x'x = square, by Cholesky factors of BB' + alpha I.
+    """Return H^-1 x for a row with B x = b and x'x = square, from the Cholesky factor L of BB' + alpha I.
 
-    With u = L^-1 B x, x'B'(BB' + alpha I)^-1 B x is u'u. When alpha = 0 the first r rows of L are, after pivoting,
-    those of independent rows of B, and the rest of B follows from them: then u = L_r^-1 B_r x, and H^+ x is
-    B_r' L_r^-T (L'L)^-1 u.
+    With u = L^-1 B x, x'B'(BB' + alpha I)^-1 B x is u'u. When alpha = 0, pivoting puts r independent rows of B first,
+    and the other rows of B are combinations of them. Then u = L_r^-1 B_r x, and H^+ x is B_r' L_r^-T (L'L)^-1 u.
     """
     m, (on_b, outside_b, lower, other, pivots) = len(b), room
     u, z, n0, smallest, largest = np.zeros(m), np.zeros(m), square, np.inf, 0.0
@@ -195,7 +194,7 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
     on_x, kappa = 0.0, 0.0
     if alpha > 0.0:
         on_x, kappa, n0 = 1.0 / alpha, max(n0, 0.0) / alpha, 0.0
-        if rank < m:  # alpha is below the round-off of BB': there is no answer
+        if rank < m:  # alpha is below the rounding error of BB', so there is no solution
             kappa = np.nan
     else:
         for i in range(rank):
@@ -210,7 +209,7 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
         for i in range(rank):
             kappa += z[i] * z[i]
         backward(other, rank, z)
-        # u'u is known to eps times the condition number only
+        # the relative error of u'u is eps times the condition number
         if not n0 > square * max(OUTSIDE, 16.0 * m * EPS * (largest / smallest) ** 2 if rank > 0 else 0.0):
             n0 = 0.0
     backward(lower, rank, z)
@@ -225,8 +224,8 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
 def _ranked_cholesky(a: Any, alpha: float, lower: Any, pivots: Any) -> int:
     """Fill L with (a + alpha I)[pivots][:, pivots] = L L' and return the rank r, the number of columns of L.
 
-    A row counts as independent of those before it if more than OUTSIDE of its own squared length is new, with
-    alpha > 0 if anything is.
+    For alpha = 0, a row counts as independent of the earlier ones if more than the fraction OUTSIDE of its squared
+    length is outside their span. For alpha > 0, any positive fraction is enough.
     """
     n, least = len(a), OUTSIDE if alpha == 0.0 else 0.0
     left = np.empty(n)

@@ -1,4 +1,4 @@
-"""Rows as compiled loops take them: checked, contiguous, float64."""
+"""Rows in the format of compiled loops: checked, contiguous, float64."""
 
 from typing import Any, NamedTuple
 
@@ -12,15 +12,15 @@ from robustfd._compile import entry, loops
 Floats = NDArray[np.float64]
 
 FLOAT64 = np.dtype(np.float64)
-CHUNK = 2**20  # entries of a block of rows that is made dense, or float64, at a time
-FEW = 8  # rows of a call that are not worth checking before it
-LARGEST = 1e150  # squares of larger numbers overflow
-GROWTH = 1e70  # a call after which numbers are so many times as large as before has a row that is too large
-LARGEST_NUMBER = 1e70  # of a state that goes on: products of four of them are finite
+CHUNK = 2**20  # entries of the chunks in which rows are converted to dense float64
+FEW = 8  # up to this batch size, compiled loops check the rows themselves
+LARGEST = 1e150  # squares of larger numbers can overflow
+GROWTH = 1e70  # a call that makes numbers grow by more than this factor contains a row that is too large
+LARGEST_NUMBER = 1e70  # largest number of a state after such growth; products of four of them are finite
 
 
 class CsrRows(NamedTuple):
-    """Rows in compressed form: row i has the entries indptr[i] to indptr[i + 1] - 1 of data, in columns indices."""
+    """Rows in CSR format: row i has the entries indptr[i] to indptr[i + 1] - 1 of data and of indices."""
 
     data: Floats
     indices: NDArray[np.int32]
@@ -28,14 +28,14 @@ class CsrRows(NamedTuple):
 
 
 def part_of(rows: CsrRows, part: slice) -> CsrRows:
-    """Return a copy of some rows."""
+    """Return a copy of a slice of the rows."""
     indptr = rows.indptr[part.start : part.stop + 1]
     entries = slice(int(indptr[0]), int(indptr[-1]))
     return CsrRows(rows.data[entries].copy(), rows.indices[entries].copy(), indptr - indptr[0])
 
 
 def most_entries(x: Any, part: slice) -> int:
-    """Return the most entries that one of these rows has."""
+    """Return the largest number of entries of one of these rows."""
     if isinstance(x, CsrRows):
         if len(x.indptr) == 2:  # a single row
             return x.indptr.item(1) - x.indptr.item(0)
@@ -44,7 +44,7 @@ def most_entries(x: Any, part: slice) -> int:
 
 
 def join(parts: list[CsrRows]) -> CsrRows:
-    """Return rows one after another."""
+    """Return the concatenation of rows."""
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([np.diff(rows.indptr) for rows in parts])
@@ -53,14 +53,14 @@ def join(parts: list[CsrRows]) -> CsrRows:
 
 
 def plain_rows(x: Any) -> Any:
-    """Return sparse rows as compiled loops take them, and dense rows as they are."""
+    """Return sparse rows as CsrRows, and dense rows unchanged."""
     if type(x) is CsrRows or not sp.issparse(x):
         return x
     return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
 
 
 class Batch(NamedTuple):
-    """What comes with rows, a number for each: labels and weights of the losses; and the margins that are filled in."""
+    """Labels, sample weights and margins of rows; compiled loops fill in the margins."""
 
     y: Floats
     weight: Floats
@@ -68,7 +68,7 @@ class Batch(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """How far rows reach into a state: how many they are, with how many entries, and their features, None for all."""
+    """The part of a state that rows can change: their number, their entries and their features, None for all."""
 
     rows: int
     entries: int
@@ -76,7 +76,7 @@ class Extent(NamedTuple):
 
 
 def extent_of(x: Any, *, intercept: bool = False) -> Extent:
-    """Return the extent of rows; an intercept is a feature before the others."""
+    """Return the extent of rows; an intercept counts as feature 0 and shifts the others by one."""
     indices = x.indices if sp.issparse(x) else getattr(x, "indices", None)
     if indices is None:
         return Extent(x.shape[0], x.shape[0] * (x.shape[1] + intercept), None)
@@ -87,7 +87,7 @@ def extent_of(x: Any, *, intercept: bool = False) -> Extent:
 
 
 def as_rows(x: Any, *, sparse: bool) -> Any:
-    """Return rows as compiled loops take them: contiguous float64, dense or in compressed form with 32-bit indices."""
+    """Return rows as contiguous float64, dense or in CSR format with 32-bit indices."""
     if not sparse:
         return writable(np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64))
     x = sp.csr_array(x, dtype=np.float64)
@@ -97,9 +97,9 @@ def as_rows(x: Any, *, sparse: bool) -> Any:
 
 
 def writable(value: Any) -> Any:
-    """Return value with plain arrays in it that can be written to: for others loops would be compiled again.
+    """Return value with all its arrays as plain writable ones: numba would compile the loops again for others.
 
-    Users' arrays may be locked, and a state that joblib has read from a file is in memory maps.
+    Arrays from users may be read-only, and joblib may load a state as memory maps.
     """
     if isinstance(value, np.ndarray):
         return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
@@ -115,19 +115,19 @@ def writable(value: Any) -> Any:
 
 
 def check_numbers(x: Any, *, missing: bool = False) -> None:
-    """Raise unless all numbers of x are finite and have squares; with `missing` they may also be NaN."""
+    """Raise an error unless all numbers of x are finite and can be squared; with `missing`, NaN is allowed."""
     values = x.data if sp.issparse(x) else x
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         flat = values.reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):
-            if flat @ flat < LARGEST**2:  # one pass; of NaN it is false
+            if flat @ flat < LARGEST**2:  # a single pass; False if there is a NaN
                 return
     if missing:
         with np.errstate(invalid="ignore"):
             largest = float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0))
     else:
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-    if not largest <= LARGEST:  # in this form it also catches NaN
+    if not largest <= LARGEST:  # written this way to catch NaN
         assert_all_finite(x, input_name="X", allow_nan=missing)
         raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
 
@@ -135,7 +135,7 @@ def check_numbers(x: Any, *, missing: bool = False) -> None:
 @entry
 @loops
 def scatter_rows(rows: CsrRows, first: int, out: Any) -> None:
-    """Fill `out`, dense, with rows from row `first` on."""
+    """Fill the dense array `out` with sparse rows, starting at row `first`."""
     for i in range(len(out)):
         target = out[i]
         for j in range(len(target)):
@@ -146,11 +146,11 @@ def scatter_rows(rows: CsrRows, first: int, out: Any) -> None:
 
 @loops
 def are_usable(x: Any, y: Any) -> bool:
-    """Return whether all numbers of dense rows and of their labels are finite and have squares."""
+    """Return whether all numbers of dense rows and of their labels are finite and can be squared."""
     wrong = 0
     for i in range(len(x)):
         row = x[i]
         for j in range(len(row)):
-            wrong += not abs(row[j]) <= LARGEST  # NaN is not
+            wrong += not abs(row[j]) <= LARGEST  # written this way to catch NaN
         wrong += not abs(y[i]) <= LARGEST
     return wrong == 0

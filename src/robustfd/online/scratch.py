@@ -1,4 +1,4 @@
-"""Scratch memory of compiled loops: a row on its way from its entries to the steps of the experts."""
+"""Scratch memory of the experts' compiled loops, for one row at a time."""
 
 import math
 from typing import NamedTuple
@@ -15,35 +15,35 @@ Floats = NDArray[np.float64]
 class Work(NamedTuple):
     """Scratch memory of a row."""
 
-    feature: NDArray[np.int64]  # the features that occur
-    raw: Floats  # x of each
-    value: Floats  # zeta of each
-    step_slow: Floats  # zeta over the diagonal of the slow Hessian
-    step_fast: Floats  # and of the fast one
-    sums: NDArray[np.float32]  # products of the row with the diagonal experts' weights; then the moves of the weights
+    feature: NDArray[np.int64]  # (entries,): the features that occur
+    raw: Floats  # (entries,): x
+    value: Floats  # (entries,): zeta
+    step_slow: Floats  # (entries,): zeta divided by the diagonal of the slow Hessian
+    step_fast: Floats  # (entries,): zeta divided by the diagonal of the fast Hessian
+    sums: NDArray[np.float32]  # products of the row with the diagonal experts' weights; then changes of the weights
     kappa: Floats  # (experts,)
     log_kappa: Floats  # (experts,)
-    lanes: NDArray[np.float32]  # (5, experts): what `implicit_steps` takes
+    lanes: NDArray[np.float32]  # (5, experts): the arguments of `implicit_steps`
     chance: Floats  # (experts,)
     margin: Floats  # (outputs, experts)
     step: Floats  # (outputs, experts)
-    better: Floats  # (3, memories outputs L): sums and moves of the weights of experts with a better Hessian
-    direction: Floats  # (3, features): of experts with a better Hessian
+    better: Floats  # (3, memories outputs L): like `sums`, for experts with a better Hessian
+    direction: Floats  # (3, features): directions of experts with a better Hessian
     output: Floats  # (outputs,): the prediction
-    plain: Floats  # (outputs,): and that of the diagonal experts alone
-    softmax: NDArray[np.float32]  # (outputs, experts): probabilities of several classes
-    total: Floats  # (experts,): log sum exp of their margins
+    plain: Floats  # (outputs,): the prediction of the diagonal experts alone
+    softmax: NDArray[np.float32]  # (outputs, experts): class probabilities
+    total: Floats  # (experts,): log-sum-exp of the margins of all classes
 
 
 class Row(NamedTuple):
     """Numbers that describe a row in the units of the features."""
 
     size: int  # number of entries
-    norm: float  # factor of the row for experts that scale each row on its own
+    norm: float  # factor of the row for experts that divide each row by its own length
     length: float  # factor of the row for linear experts
     curve: float  # factor of the row in the Hessians
-    slow: float  # x'H^-1 x of the diagonal, slow memory
-    fast: float  # and of the fast one
+    slow: float  # x'H^-1 x for the slow diagonal Hessian
+    fast: float  # x'H^-1 x for the fast diagonal Hessian
 
 
 def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
@@ -73,7 +73,7 @@ def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
 
 @loops
 def set_kappa(mix: Mixture, work: Work, first: int, last: int, norm: float, length: float) -> None:
-    """Set kappa of experts first to last - 1: that of a row scaled on its own, and as all rows."""
+    """Set the kappa of experts first to last - 1: `length` for linear experts and `norm` for the others."""
     norm, length = max(norm, 1e-300), max(length, 1e-300)
     log_norm, log_length = math.log(norm), math.log(length)
     for k in range(first, last):
@@ -83,7 +83,7 @@ def set_kappa(mix: Mixture, work: Work, first: int, last: int, norm: float, leng
 
 @loops
 def predict(mix: Mixture, work: Work) -> None:
-    """Fill work.output with the predictions of the mixture; margins of numbers are kept near the targets seen."""
+    """Fill work.output with the predictions of the mixture, clipped near the range of the targets in regression."""
     targets, n = mix.targets[0], len(mix.rate)
     low, high = bounds(targets)
     for c in range(len(work.output)):

@@ -1,4 +1,4 @@
-"""What the paper's learners are told: the loss, the rates, the domain and the rule of the shrink, as one record."""
+"""The settings of the paper's learners as one record: loss, learning rate, domain and shrink rule."""
 
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ NO_PROJECTION, CURRENT, NEXT = range(3)  # Settings.projection: onto K_t after t
 DOMAINS = {"slab": SLAB, "ball": BALL}
 PROJECTIONS = {"current": CURRENT, "next": NEXT, None: NO_PROJECTION}
 RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
-NO_GRADIENT = 1e-9  # a slope this small, relative to the label, is round-off of a margin that equals its label
+NO_GRADIENT = 1e-9  # a slope this small, relative to the label, is rounding error of a margin that equals its label
 
 
 class Settings(NamedTuple):
     """The settings of a learner. The rate at row t is rate / t^power."""
 
     loss: int
-    delta: float  # Huber's threshold
+    delta: float  # threshold of the Huber loss
     bound: float
     domain: int
     projection: int
@@ -31,34 +31,34 @@ class Settings(NamedTuple):
     rate: float = 1.0
     power: float = 0.0
     alpha0: float = 0.0
-    shrink_first: int = 0  # whether the row that fills a block steps after the shrink
-    shrunk: int = 0  # how many of the m largest values a shrink takes from
-    added: float = 0.0  # by how many times delta alpha grows
+    shrink_first: int = 0  # whether the row that fills a block takes its step after the shrink
+    shrunk: int = 0  # how many of the m largest eigenvalues a shrink reduces
+    added: float = 0.0  # a shrink by delta increases alpha by this number times delta
 
 
-# The same fields as a record, in an array: to hand a compiled function a named tuple takes far longer than an array.
+# The same fields as a record in an array: passing a named tuple to a compiled function takes far longer.
 SETTINGS = np.dtype(
     (np.record, [(name, np.int64 if kind is int else np.float64) for name, kind in Settings.__annotations__.items()])
 )
 
 
 def as_array(settings: Settings) -> Floats:
-    """Return numbers that `view_as(..., SETTINGS)` reads as these settings."""
+    """Return the settings as a float array, for `view_as(..., SETTINGS)`."""
     return np.array([tuple(settings)], SETTINGS).view(np.float64)
 
 
 def domain_of(domain: str, projection: str | None) -> int:
-    """Return the code of a domain; without a projection there is none."""
+    """Return the code of a domain, NO_DOMAIN if there is no projection."""
     return DOMAINS[domain] if projection is not None else NO_DOMAIN
 
 
 def rate_and_power(rate: str | float) -> tuple[float, float]:
-    """Return the two numbers of eta_t = rate / t^power."""
+    """Return rate and power of eta_t = rate / t^power."""
     return RATES[rate] if isinstance(rate, str) else (float(rate), 0.0)
 
 
 def check_rate(rate: Any) -> None:
-    """Raise unless rate is one of the names, or a number."""
+    """Raise an error unless rate is a known name or a number, at least 0."""
     if isinstance(rate, str):
         check_choice("rate", rate, tuple(RATES))
     else:
@@ -67,14 +67,14 @@ def check_rate(rate: Any) -> None:
 
 @loops
 def slope_at(settings: Any, p: float, y: float) -> float:
-    """Return the slope of the loss at the margin p, or exactly 0 if it is round-off."""
+    """Return the slope of the loss at the margin p, or exactly 0 if it is rounding error."""
     slope = loss_slope(settings.loss, p, y, settings.delta)
     return slope if abs(slope) > NO_GRADIENT * max(1.0, abs(y)) else 0.0
 
 
 @loops
 def rate_at(settings: Any, t: int) -> float:
-    """Return the rate at row t, counted from 1."""
-    if settings.power == 1.0:  # a power takes longer than the rest of a short row
+    """Return the learning rate at row t, counted from 1."""
+    if settings.power == 1.0:  # computing a power takes longer than the rest of a short row
         return settings.rate / t
     return settings.rate / float(t) ** settings.power

@@ -1,7 +1,7 @@
-"""The shrink that ends a block: its steps and its rows become one change of w and B.
+"""The shrink at the end of a block: its steps and its rows become one change of w and B.
 
-The eigenvectors of the small Gram matrix of [B; c X] are the coefficients of the new rows of B. Which eigenvalues lose
-what is in linalg/rules.py.
+The eigenvectors of the small Gram matrix of [B; c X] are the coefficients of the new rows of B. linalg/rules.py holds the
+rules that reduce the eigenvalues.
 """
 
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from robustfd.linalg.rules import gram_noise, shrink_values
 from robustfd.online.block import OVERFLOW, SMALL, Block, Floats, moved, round_off, taken
 from robustfd.online.settings import CURRENT, SLAB
 
-TINY = 1e-12  # alpha is, relative to the largest eigenvalue, when eigenvalues must be right relative to themselves
+TINY = 1e-12  # for alpha below this times the largest eigenvalue, all eigenvalues need a small relative error
 
 
 class Change(NamedTuple):
-    """What a block does: w becomes w + on_b[0] B + on_x[0] X and B becomes on_b[1:] B + on_x[1:] X."""
+    """Replaces w by w + coef_b[0] B + coef_x[0] X and B by coef_b[1:] B + coef_x[1:] X, at the end of a block."""
 
     on_b: Floats  # (1 + r, r)
     on_x: Floats  # (1 + r, rows)
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 @loops
 def open_change(block: Block) -> Change:
-    """Return the change that `end_block` fills, in the scratch memory of the block."""
+    """Return a change in the scratch memory of the block, for `end_block` to fill."""
     rows, q = block.products.shape
     a, b = q * (q - 1), q * (q - 1 + rows)
     scratch = block.scratch
@@ -41,9 +41,10 @@ def open_change(block: Block) -> Change:
 
 @loops
 def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
-    """Shrink, fill the change and begin a new block; return whether that went well.
+    """Shrink, fill the change and begin a new block; return whether it succeeded.
 
-    `late` is None unless a row waits for the shrink: numba then does not compile what that takes.
+    `shrink_first` is None unless the last row takes its step after the shrink. For None, numba does not compile that
+    step.
     """
     settings, state, lam = block.settings[0], block.state[0], block.lam
     filled, r, had = state.filled, len(lam), len(lam) if state.shrinks > 0 else 0
@@ -54,7 +55,7 @@ def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
     largest = 0.0
     for i in range(size):
         largest = max(largest, stack[i, i])
-    # While alpha is small so may be the eigenvalues that matter; how many there are was counted as the rows came.
+    # While alpha is small, tiny eigenvalues matter as well. The rank was counted when the rows were added.
     graded, wanted = state.alpha <= TINY * largest, min(r, size)
     rank = min(state.rank, size) if state.careful > 0 else size
     values, vectors = rest[:size], view(rest, size, (wanted, size))
@@ -83,7 +84,7 @@ def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
 
 @loops
 def form_stack(block: Block, had: int, stack: Any, c: Any) -> None:
-    """Fill the lower triangle of the Gram matrix of [B; c X], B of `had` rows, and the factors c of the rows X."""
+    """Fill the lower triangle of the Gram matrix of [B; c X], where B has `had` rows, and the factors c."""
     for i in range(had):
         for j in range(i):
             stack[i, j] = 0.0
@@ -99,15 +100,15 @@ def form_stack(block: Block, had: int, stack: Any, c: Any) -> None:
 
 @loops
 def find_eigenpairs(routines: Any, block: Block, graded: bool, rank: int, stack: Any, values: Any, vectors: Any) -> int:
-    """Fill the largest eigenvalues of the stack, of at most that rank, and their vectors; return the rank.
+    """Fill the largest eigenvalues of the stack, at most `rank`, and their eigenvectors; return the rank.
 
-    Return -1 if that did not work. With `graded`, small eigenvalues are right relative to themselves.
+    Return -1 on failure. With `graded`, small eigenvalues have a small relative error as well.
     """
     sizes: Any = block.sizes
     sizes[0], sizes[1], sizes[2] = len(stack), len(vectors), rank
     call(routines[GRADED if graded else EIGENPAIRS], (at(routines, 0), at(sizes, 0), stack, values, vectors))
     told = sizes[2]
-    sizes[0] = sizes[1] = sizes[2] = 0  # they lie beside what two learners alike have alike
+    sizes[0] = sizes[1] = sizes[2] = 0  # so that equal learners have equal memory
     if graded:
         return told
     return rank if told == 1 else -1
@@ -115,7 +116,7 @@ def find_eigenpairs(routines: Any, block: Block, graded: bool, rank: int, stack:
 
 @loops
 def write_rows(lam: Any, values: Any, vectors: Any, c: Any, change: Change) -> None:
-    """Fill the last rows of the change: the new rows of B, of squared lengths lam, are eigenvectors of the stack."""
+    """Fill the new rows of B in the change: eigenvectors of the stack, with squared lengths lam."""
     filled, r = change.on_x.shape[1], len(lam)
     had = len(values) - filled
     for j in range(r):
@@ -136,13 +137,14 @@ def write_rows(lam: Any, values: Any, vectors: Any, c: Any, change: Change) -> N
 @entry
 @loops
 def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
-    """Fill the first rows of on_b and on_x: by the steps of the block w, as stored, gains on_b[0] B + on_x[0] X.
+    """Fill coef_b[0] and coef_x[0] such that the steps of the block change the stored w by coef_b[0] B + coef_x[0] X.
 
-    It needs room for two numbers a row, and changes nothing else: many may read w at a time.
+    `scratch` holds two numbers for each row. The block does not change, so several threads may read w at the same time.
     """
     lam, z, k, n, rows, state = block.lam, block.products, block.k, block.n, block.rows, block.state[0]
     alpha, filled, careful = state.alpha, state.filled, state.careful > 0
-    # The sum is of a_j K x_j + o_j N x_j, K and N as they were at the beginning; last row first, by what it changed.
+    # The change is the sum of a_j K x_j + o_j N x_j with the K and N of the beginning of the block. Go backwards from
+    # the last row, and express each row's K and N by those before it.
     a, o = room[:filled], room[filled:]
     for j in range(filled - 1, -1, -1):
         kj, nj, row = k[j], n[j], rows[j]
@@ -172,7 +174,7 @@ def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
 
 @loops
 def _late_step(block: Block, change: Change) -> None:
-    """Take the step of the last row with H after the shrink, as the fast algorithm of the appendix prints it."""
+    """Take the step of the last row with H after the shrink, as printed in Alg. 6 of Luo et al. 2019."""
     settings, state, lam, z = block.settings[0], block.state[0], block.lam, block.products
     on_b, on_x = change.on_b, change.on_x
     alpha, last, careful, b = state.alpha, state.filled - 1, state.careful > 0, change.room
@@ -192,7 +194,7 @@ def _late_step(block: Block, change: Change) -> None:
         lost = round_off(lam, alpha, state.delta, len(block.gram), squares, b)
         if free <= lost or state.span == state.features:
             free = 0.0
-    # Along K x and along N x.
+    # The coefficients of K x and of N x.
     on_k = row.gradient
     on_n = on_k / alpha if alpha > 0 and (free > 0 or not careful) else 0.0
     q, bound = row.margin - on_k * kappa - on_n * free, settings.bound
@@ -204,9 +206,9 @@ def _late_step(block: Block, change: Change) -> None:
         elif kappa > 0:
             on_k += over / kappa
     on_k, on_n = on_k / state.factor, on_n / state.factor
-    # In terms of the new B and of x; the new B is then written in terms of the old one and X.
+    # Express the step in the new B and x, and the new B in the old B and X.
     for j in range(r):
-        # In this order: the first two factors alone go with the fourth power of the scale of the rows, and overflow.
+        # The order matters: the product of the first two factors grows with the fourth power of the rows and overflows.
         c = (on_n - on_k * moved(lam[j], alpha, careful)) * (taken(lam[j], alpha, careful) * b[j])
         for i in range(r):
             on_b[0, i] += c * on_b[1 + j, i]
