@@ -170,7 +170,7 @@ def double(x):
 
 def test_a_full_disk_is_said_once_and_stops_nothing(tmp_path, monkeypatch, capsys):
     watch = Watch()
-    watch.made = watch.said = False
+    watch.made = watch.warned = False
     monkeypatch.setattr(_cache, "watch", watch)
 
     def save(self, key, data):
@@ -206,6 +206,6 @@ def test_what_cannot_be_told_from_old_code_is_not_kept(monkeypatch):
         made.append(cache)
         return Unknown()
 
-    assert isinstance(_cache.kept(make), Unknown)
+    assert isinstance(_cache.cached(make), Unknown)
     assert made == [True, False]
     assert watch.reason

@@ -10,7 +10,7 @@ import pytest
 from robustfd._compile import entry
 from robustfd.online.losses import LOSSES
 from robustfd.online.oja import OjaModel, learn_oja
-from robustfd.online.random_projection import ProjectionModel, Room, learn_projection, solve_projection
+from robustfd.online.random_projection import ProjectionModel, Scratch, learn_projection, solve_projection
 from robustfd.online.settings import as_array
 from tests import reference_online as ro
 from tests.online.test_first_order import PROJECTIONS, arrays, settings, stream
@@ -122,13 +122,13 @@ def test_solutions_are_those_of_the_explicit_matrix(rank: int, alpha: float) -> 
     for inside in (False, True):
         B = rng.standard_normal((M, rank)) @ rng.standard_normal((rank, 9)) * [[1.0], [1e-4], [10.0], [1.0]]
         x = rng.standard_normal(M) @ B if inside and rank else rng.standard_normal(9)
-        room = Room(np.ones(M), np.ones(M), np.ones((M, M)), np.ones((M, M)), np.zeros(M, int))
-        on_x, on_b, kappa, outside_b, n0 = solve(alpha, B @ B.T, B @ x, x @ x, room)
+        scratch = Scratch(np.ones(M), np.ones(M), np.ones((M, M)), np.ones((M, M)), np.zeros(M, int))
+        coef_x, coef_b, kappa, outside_b, n0 = solve(alpha, B @ B.T, B @ x, x @ x, scratch)
         stack = np.vstack([B, np.sqrt(alpha) * np.eye(9)])  # H = stack' stack, more accurate than H itself
         inverse = np.linalg.pinv(stack, rcond=1e-10)
         expected = inverse @ (inverse.T @ x)
         scale = np.abs(expected).max()
-        assert on_x * x + B.T @ on_b == pytest.approx(expected, rel=1e-6, abs=1e-9 * scale)
+        assert coef_x * x + B.T @ coef_b == pytest.approx(expected, rel=1e-6, abs=1e-9 * scale)
         assert kappa == pytest.approx(x @ expected, rel=1e-6)
         if alpha == 0:
             x0 = x - np.linalg.pinv(B, rcond=1e-9) @ B @ x
@@ -193,5 +193,5 @@ def test_numbers_that_cease_to_be_finite_are_told() -> None:
 @LEARNERS
 def test_a_ball_is_refused(learner: Any) -> None:
     X, y = rows(10)
-    with pytest.raises(ValueError, match="no projection onto a ball"):
+    with pytest.raises(ValueError, match="cannot project onto a ball"):
         learner(X, y, domain="ball")

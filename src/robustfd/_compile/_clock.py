@@ -1,4 +1,4 @@
-"""How long compiling takes, and what is said about it."""
+"""Compile times, and messages about compilation on stderr."""
 
 import gc
 import sys
@@ -11,21 +11,21 @@ from typing import Any
 
 try:
     from numba.core import event
-except ImportError:  # another numba: nothing is said, and no time is taken off
+except ImportError:  # an unsupported version of numba: no messages, no compile times
     event = None
 
 
 class Watch:
-    """Says once why the first call takes so long, and adds up how long compiling takes."""
+    """Measures compile times, and prints one message that explains why the first call is slow."""
 
     def __init__(self) -> None:
-        self.made = self.said = parent_process() is not None  # one voice is enough, and it is not a worker's
+        self.made = self.warned = parent_process() is not None  # only the main process prints
         self.seconds, self.functions, self.reason = 0.0, 0, ""
         self._began, self._depth, self._collects, self._lock = 0.0, 0, True, threading.Lock()
 
     @contextmanager
     def compiling(self, function: Callable[..., Any]) -> Iterator[None]:
-        """Take note that a function is compiled, perhaps for something else that is being compiled."""
+        """Measure the compilation of a function, which may be nested in another."""
         self.begin(function)
         try:
             yield
@@ -33,11 +33,11 @@ class Watch:
             self.end()
 
     def begin(self, function: Callable[..., Any]) -> None:
-        """Take note that compiling begins."""
+        """Record the beginning of a compilation."""
         with self._lock:
             if self._depth == 0:
                 self._began = time.perf_counter()
-                # numba makes millions of objects and drops few: to look for them takes a sixth of the time.
+                # numba creates millions of objects and few garbage cycles: collection takes a sixth of the time.
                 self._collects = gc.isenabled()
                 gc.disable()
             self._depth += 1
@@ -45,11 +45,11 @@ class Watch:
             self.functions += 1
             if not self.made:
                 self.made = True
-                _say("compiling its inner loops, which takes some seconds, once" if not self.reason else _UNKEPT)
-            self.say_where()
+                _print("compiling its inner loops, which takes some seconds, once" if not self.reason else _UNCACHED)
+            self.warn_if_uncached()
 
     def end(self) -> None:
-        """Take note that it ends."""
+        """Record the end of a compilation."""
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
@@ -57,21 +57,23 @@ class Watch:
                 if self._collects:
                     gc.enable()
 
-    def cannot_keep(self, reason: Any) -> None:
-        """Take note why what is compiled cannot be kept on disk."""
+    def cannot_cache(self, reason: Any) -> None:
+        """Record why compiled loops cannot be cached on disk."""
         self.reason = self.reason or str(reason)
 
-    def say_where(self) -> None:
-        """Say once, if compiled loops cannot be kept, why and what to do."""
-        if self.reason and not self.said:
-            self.said = True
-            _say(f"compiled loops cannot be kept on disk ({self.reason}). Set NUMBA_CACHE_DIR to a folder of your own.")
+    def warn_if_uncached(self) -> None:
+        """Print once why compiled loops cannot be cached and what to do, if that is the case."""
+        if self.reason and not self.warned:
+            self.warned = True
+            _print(
+                f"compiled loops cannot be cached on disk ({self.reason}). Set NUMBA_CACHE_DIR to a folder of your own."
+            )
 
 
-_UNKEPT = "compiling its inner loops, which takes some seconds, in every process"
+_UNCACHED = "compiling its inner loops, which takes some seconds, in every process"
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     print(f"robustfd: {message}", file=sys.stderr, flush=True)
 
 

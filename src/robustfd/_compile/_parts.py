@@ -1,6 +1,6 @@
-"""numba's private parts, by which the first use is several times shorter.
+"""Private parts of numba that make compilation several times faster.
 
-Importing this fails if one of them is missing, or if a numba that nobody has tried cannot do a small thing with them.
+The import of this module fails if one of them is missing, or if a small test fails with an untested version of numba.
 Then none of them is used.
 """
 
@@ -18,24 +18,24 @@ from numba.core.cpu import CPUTargetOptions
 from numba.core.registry import cpu_target
 from numba.np.arrayobj import populate_array
 
-from robustfd._compile._cache import kept
+from robustfd._compile._cache import cached
 from robustfd._compile._clock import watch
 
-TRIED = {(0, 68)}  # versions of numba that all tests were run with
+TESTED = {(0, 68)}  # versions of numba that passed all tests
 
-# numba tries the types it knows in the order in which they were made known. Here arrays come before strings and lists;
-# were something looked up in the cache on disk first, every `a[i]` would be typed ten times as slowly.
+# numba tries types in the order of their registration. This call registers arrays before strings and lists. If the
+# first lookup were in the on-disk cache, the order would differ and the typing of every `a[i]` take ten times as long.
 cpu_target.typing_context.refresh()
 
 
 class PartLibrary(JITCodeLibrary):
-    """The code of a function that is only a part of others: with each of them it is optimised, so not on its own."""
+    """The code of an inner function: it is optimized as part of each caller, so not on its own."""
 
     def _optimize_final_module(self) -> None:
         pass
 
     def _finalize_final_module(self) -> None:
-        """Make no machine code either, only the variables that numba will look for."""
+        """Generate no machine code, only the variables that numba looks up."""
         names = [v.name for v in self._final_module.global_variables if v.name.startswith("_ZN08NumbaEnv")]
         self._codegen._add_module(parse_assembly("\n".join(f"@{name} = common global i64 0" for name in names)))
         self._codegen._engine.finalize_object()
@@ -43,7 +43,7 @@ class PartLibrary(JITCodeLibrary):
 
 
 class PartCompiler(Compiler):
-    """What numba compiles parts by."""
+    """Compiler of inner functions."""
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
         self.state.library = PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
@@ -53,11 +53,11 @@ class PartCompiler(Compiler):
 
 ENTRY: dict[str, Any] = {"no_cfunc_wrapper": True}
 PART: dict[str, Any] = {"pipeline_class": PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-UNCOUNTED: dict[str, Any] = {"_nrt": False}
+NO_REFCOUNT: dict[str, Any] = {"_nrt": False}
 
 
 class Routine(CFunc):
-    """A routine that says when it is compiled, and not when it is read from disk."""
+    """A routine that reports its compilation to the watch, but not a load from the cache."""
 
     def _compile_uncached(self) -> Any:
         with watch.compiling(self.__wrapped__):
@@ -65,7 +65,7 @@ class Routine(CFunc):
 
 
 def routine(function: Callable[..., None], kind: Any) -> Any:
-    """Return a function as a compiled routine with an address; numba's own `cfunc` cannot be told when it is stale."""
+    """Return a function as a compiled routine with an address; numba's own `cfunc` would not detect stale entries."""
 
     def make(cache: bool = False) -> Any:
         made = Routine(function, (kind.args, kind.return_type), {}, {"error_model": "numpy"})
@@ -73,7 +73,7 @@ def routine(function: Callable[..., None], kind: Any) -> Any:
             made.enable_caching()
         return made
 
-    made = kept(make)
+    made = cached(make)
     made.compile()
     return made
 
@@ -86,7 +86,7 @@ def _add_up(numbers: Any) -> float:
 
 
 def _check() -> None:
-    """Fail if what is overridden, or an option, is not what it was."""
+    """Raise an error if an overridden method or an option is missing or has changed."""
     for owner, names in {
         JITCodeLibrary: ("_optimize_final_module", "_finalize_final_module", "enable_object_caching"),
         Compiler: ("compile_extra",),
@@ -96,21 +96,21 @@ def _check() -> None:
         for name in names:
             getattr(owner, name)
     if not {"array", "data", "shape", "strides", "itemsize", "meminfo"} <= set(signature(populate_array).parameters):
-        raise ImportError("numba.np.arrayobj.populate_array takes other arguments.")
-    if numba.version_info.short not in TRIED:
-        _try()
+        raise ImportError("numba.np.arrayobj.populate_array has different parameters.")
+    if numba.version_info.short not in TESTED:
+        _test()
 
 
-def _try() -> None:
-    """Fail if a part and its caller cannot be compiled, or compute something else."""
+def _test() -> None:
+    """Raise an error if an inner function and its caller do not compile, or give a wrong result."""
     try:
-        part = numba.njit(nogil=True, error_model="numpy", **PART, **UNCOUNTED)(_add_up)
-        whole = numba.njit(nogil=True, error_model="numpy", **ENTRY, **UNCOUNTED)(lambda numbers: part(numbers))
+        part = numba.njit(nogil=True, error_model="numpy", **PART, **NO_REFCOUNT)(_add_up)
+        whole = numba.njit(nogil=True, error_model="numpy", **ENTRY, **NO_REFCOUNT)(lambda numbers: part(numbers))
         right = whole(np.arange(4.0)) == 6.0
     except Exception as error:
         raise ImportError("numba's private parts have changed.") from error
     if not right:
-        raise ImportError("numba's private parts do something else.")
+        raise ImportError("numba's private parts give a wrong result.")
 
 
 if not numba.config.DISABLE_JIT:

@@ -1,4 +1,4 @@
-"""Loops as the Python that they are written in, for `NUMBA_DISABLE_JIT=1`: slow, and open to a debugger."""
+"""Loops as plain Python, for `NUMBA_DISABLE_JIT=1`: slow, but accessible to a debugger."""
 
 import ctypes
 import math
@@ -8,33 +8,33 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-_FAR = 1 << 40  # entries of what a pointer points to: nobody knows how many
+_UNKNOWN_LENGTH = 1 << 40  # length of the array behind a pointer, whose real length is unknown
 
 
 def part(function: Any) -> Any:
-    """Return a function that compiled code would call."""
+    """Return a function as `inner` does, for calls from other loops."""
     function.py_func = function
     return function
 
 
 def entry(function: Any) -> Any:
-    """Return a function that Python calls: integers overflow in it and zero divides, as in compiled code."""
+    """Return a function for calls from Python; as in compiled code, overflow and division by zero do not warn."""
     return part(np.errstate(all="ignore")(function))
 
 
 def array_at(address: int, letter: str) -> NDArray[Any]:
-    """Return the memory at an address as numbers, of float64 ("d") or int64 ("l"); where it ends is not known."""
-    memory = (ctypes.c_int64 * _FAR).from_address(int(address))
+    """Return the memory at an address as an array of float64 ("d") or int64 ("l") of unknown length."""
+    memory = (ctypes.c_int64 * _UNKNOWN_LENGTH).from_address(int(address))
     return np.ctypeslib.as_array(memory).view(np.float64 if letter == "d" else np.int64)
 
 
 def carray(pointer: NDArray[Any], shape: Any) -> NDArray[Any]:
-    """Return what a pointer, an array without an end, points to, as an array of that shape."""
+    """Return the memory behind a pointer, which `array_at` returned, as an array of this shape."""
     return pointer[: math.prod(np.atleast_1d(shape).tolist())].reshape(shape)
 
 
 class Routine:
-    """A function that is called by an address that no other has."""
+    """A function with a unique address by which `call` finds it."""
 
     known: ClassVar[dict[int, "Routine"]] = {}
 
@@ -44,7 +44,7 @@ class Routine:
 
 
 def call(address: int, arguments: tuple[Any, ...]) -> None:
-    """Call a Fortran routine, or one of ours: arrays by their data, addresses as they are, numbers by their address."""
+    """Call a Fortran routine or a `Routine`: arrays and numbers are passed by address, addresses unchanged."""
     copies = [_copy(value) for value in arguments]
     places = [
         int(value) if isinstance(value, np.uint64) else copy.ctypes.data for value, copy in zip(arguments, copies)
@@ -60,7 +60,7 @@ def call(address: int, arguments: tuple[Any, ...]) -> None:
 def _copy(value: Any) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
         return value
-    # The low half of a 64-bit integer comes first, so its address serves for a 32-bit one as well.
+    # On little-endian machines the address of a 64-bit integer is valid for a 32-bit one as well.
     return np.array(
         value if isinstance(value, np.generic) else float(value) if isinstance(value, float) else int(value)
     )

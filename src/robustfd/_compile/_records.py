@@ -1,9 +1,9 @@
-"""Records of arrays that compiled loops take by one pointer.
+"""Records of arrays that Python passes to compiled loops as one pointer.
 
-numba takes a named tuple of arrays apart at every call from Python, which costs 0.2 us for each array. It hands each
-array from function to function as seven numbers, which takes long to compile. Here Python hands over one array of
-integers: the address and the shape of each array of the record. Compiled loops open it with `open_record`, and read
-the fields of the result as those of the record.
+numba unpacks a named tuple of arrays at every call from Python, which takes 0.2 us for each array. It passes each array
+between functions as seven numbers, which is slow to compile. Here Python passes one array of integers instead: the
+address and the shape of each array of the record. Compiled loops open it with `open_record`, and access the fields of
+the result like those of the record.
 """
 
 from typing import Any, NamedTuple
@@ -21,24 +21,24 @@ from numba.extending import (
     typeof_impl,
 )
 
-see_through = False  # whether loops open records by their addresses; otherwise they take the records themselves
+by_address = False  # whether Python passes records as addresses; otherwise it passes the records themselves
 
 
 class Field(NamedTuple):
-    """An array of a record, or a record in it."""
+    """An array of a record, or a nested record."""
 
     name: str
-    place: int  # where its numbers begin among the integers
+    place: int  # index of its first integer
     dtype: Any  # None for a record
     dimensions: int
-    record: Any  # the layout of a record, None for an array
+    record: Any  # the layout of a nested record, None for an array
 
 
 class Layout:
-    """The names and types of the arrays of a record, all contiguous. Compiled loops take it as a global only."""
+    """The names and types of the contiguous arrays of a record. Compiled loops can use it only as a global."""
 
     def __init__(self, example: Any) -> None:
-        """Take the layout from a record: a named tuple of arrays and of such tuples."""
+        """Derive the layout from a record: a named tuple of arrays and of such tuples."""
         self.name, self.fields, self.size = type(example).__name__, [], 0
         for name, value in zip(example._fields, example, strict=True):
             if isinstance(value, np.ndarray):
@@ -50,8 +50,8 @@ class Layout:
                 self.size += inside.size
 
     def pointers(self, record: Any) -> Any:
-        """Return what a compiled loop takes for a record. The caller holds the record while the loop runs."""
-        return np.array(self._numbers(record), np.int64) if see_through else record
+        """Return the argument of a compiled loop for a record. The caller must hold the record while the loop runs."""
+        return np.array(self._numbers(record), np.int64) if by_address else record
 
     def _numbers(self, record: Any) -> list[int]:
         numbers: list[int] = []
@@ -66,12 +66,12 @@ class Layout:
 
 
 def open_record(pointers: Any, layout: Layout) -> Any:
-    """Return the record that `layout.pointers` was given; None of None."""
+    """Return the record that was passed to `layout.pointers`, or None for None."""
     return pointers
 
 
 class RecordType(types.Type):
-    """The type that a record has in compiled loops: a pointer to the addresses and shapes of its arrays."""
+    """The type of a record in compiled loops: a pointer to the addresses and shapes of its arrays."""
 
     def __init__(self, layout: Layout) -> None:
         self.fields: dict[str, Any] = {}
@@ -95,14 +95,14 @@ class LayoutType(types.Dummy):
         super().__init__(f"Layout({record})")
 
 
-def let_see_through() -> None:
-    """Let compiled loops open records by their addresses."""
-    global see_through
+def register_inlined() -> None:
+    """Register `open_record` with numba for records passed as addresses."""
+    global by_address
     from llvmlite import ir
     from numba.core.typing.templates import AttributeTemplate
     from numba.np.arrayobj import populate_array
 
-    see_through = True
+    by_address = True
     place = ir.IntType(64).as_pointer()
 
     @register_model(RecordType)
@@ -140,7 +140,7 @@ def let_see_through() -> None:
 
         def number(i: int) -> Any:
             loaded = builder.load(builder.gep(value, [ir.IntType(64)(first + i)]))
-            # No loop writes to it: without this, LLVM would read it again after everything that a loop writes.
+            # No loop writes to these integers. Without this hint, LLVM would reload them after every store.
             loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
             return loaded
 
@@ -158,8 +158,8 @@ def _layout_type(layout: Layout) -> LayoutType:
     return LayoutType(RecordType(layout))
 
 
-def let_compile() -> None:
-    """Let compiled loops take records themselves."""
+def register_plain() -> None:
+    """Register `open_record` with numba for records passed as named tuples."""
     overload(open_record)(lambda pointers, layout: lambda pointers, layout: pointers)
     register_model(LayoutType)(models.OpaqueModel)
     typeof_impl.register(Layout)(lambda layout, context: _layout_type(layout))

@@ -1,4 +1,4 @@
-"""Parts of an array as arrays of their own, for Python and for compiled loops: what opens a flat array as records."""
+"""Views of a flat array as arrays of another shape or type, in Python and in compiled loops."""
 
 import math
 from typing import Any
@@ -10,25 +10,25 @@ from numba.extending import lower_builtin, overload, type_callable
 
 
 def view(array: Any, start: int, shape: tuple[int, ...]) -> Any:
-    """Return the part of a one-dimensional contiguous array that begins at `start`, in that shape.
+    """Return the part of a one-dimensional contiguous array that begins at `start`, reshaped to `shape`.
 
-    Compiled, it is no call and looks at nothing, and holds nothing either: the array must outlive it.
+    In compiled loops this is inlined without bounds checks, and the view holds no reference: the array must outlive it.
     """
     return array[start : start + math.prod(shape)].reshape(shape)
 
 
 def view_as(array: Any, start: int, shape: tuple[int, ...], kind: Any) -> Any:
-    """Return the same as `view`, of any contiguous array, read as numbers or records of another kind.
+    """Return a view of any contiguous array, as `view` does, with the dtype `kind`.
 
-    `kind` is a global of the caller: a type of numpy whose size is a multiple of the array's numbers.
+    `kind` is a global of the caller: a numpy dtype whose size is a multiple of the array's item size.
     """
     kind = np.dtype(kind)
     stop = start + math.prod(shape) * kind.itemsize // array.itemsize
     return array.reshape(-1)[start:stop].view(kind).reshape(shape)
 
 
-def let_see_through() -> None:
-    """Let compiled loops make both without a call, by the address of the first number."""
+def register_inlined() -> None:
+    """Register both functions with numba as inlined code that computes the address of the first item."""
     type_callable(view)(lambda context: lambda array, start, shape: types.Array(array.dtype, len(shape), "C"))
     type_callable(view_as)(lambda context: lambda array, start, shape, kind: types.Array(kind.dtype, len(shape), "C"))
     lower_builtin(view, types.Array, types.Integer, types.BaseTuple)(_make_view)
@@ -46,7 +46,7 @@ def _make_view_as(context: Any, builder: Any, signature: Any, values: Any) -> An
 
 
 def _populate(context: Any, builder: Any, signature: Any, values: Any, size: Any) -> Any:
-    """Return the array whose first number is the one at values[1] of array values[0], each of that size."""
+    """Return the array whose first item is item values[1] of the array values[0]; `size` is its item size."""
     from numba.np.arrayobj import populate_array
 
     array = context.make_array(signature.args[0])(context, builder, values[0])
@@ -63,8 +63,8 @@ def _populate(context: Any, builder: Any, signature: Any, values: Any, size: Any
     return out._getvalue()
 
 
-def let_compile() -> None:
-    """Let compiled loops make both as numba makes any slice."""
+def register_plain() -> None:
+    """Register both functions with numba as ordinary slices."""
 
     def compile_view(array: Any, start: Any, shape: Any) -> Any:
         def make(array: Any, start: Any, shape: Any) -> Any:

@@ -31,7 +31,7 @@ def warm_up(*, console: ConsoleOptions) -> None:
         for name in workloads(Path(folder)):
             if console.verbose:
                 log(console, f"{name}: {_compile.compile_seconds():.1f} s")
-    reason = _compile.why_nothing_is_kept()
+    reason = _compile.why_not_cached()
     print_result(console, {
         "folder": _compile.cache_folder(), "functions_compiled": _compile.compiled_functions(),
         "seconds_of_compiling": round(_compile.compile_seconds(), 2), "seconds": round(time.monotonic() - started, 2),

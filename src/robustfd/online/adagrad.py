@@ -22,7 +22,7 @@ from robustfd.online.settings import (
     domain_of,
     slope_at,
 )
-from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, WILD, Row, RowState, is_calm, row_of
+from robustfd.online.single_row import EXTREME, FINE, OUTSIDE, OVERFLOWED, Row, RowState, is_safe, row_of
 
 
 class AdaGrad(OnlineLearner):
@@ -133,10 +133,10 @@ class AdaGradState(RowState):
 def learn_adagrad(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: AdaGradModel, kept: bool
 ) -> int:
-    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, EXTREME or OVERFLOWED.
 
-    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that nothing
-    has to be undone.
+    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that
+    nothing has to be undone.
 
     The update is S_i += g_i^2, h_i = sqrt(alpha0 + S_i), w_i -= g_i / h_i (Duchi et al. 2011, as run by Luo et al.
     2019), then the projection onto the slab in the norm of diag(h). A ball is not supported: its projection multiplies
@@ -155,8 +155,8 @@ def learn_adagrad(
         for k in range(len(columns)):
             p += w[columns[k]] * values[k]
             square += values[k] * values[k]
-        if not is_calm(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
-            status = WILD
+        if not is_safe(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
+            status = EXTREME
             if not kept:
                 return status
         if slab and settings.projection == NEXT:

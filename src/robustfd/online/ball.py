@@ -78,20 +78,20 @@ def multiply_weights(block: Block, factor: float) -> None:
 def coefficients(block: Block) -> Floats:
     """Return the coefficients of w: of the stored w, of B and of the rows of the block."""
     change = steps_of(block)
-    return float(block.state[0].factor) * np.concatenate([[1.0], change.on_b[0], change.on_x[0]])
+    return float(block.state[0].factor) * np.concatenate([[1.0], change.coef_b[0], change.coef_x[0]])
 
 
 def steps_of(block: Block) -> Change:
     """Return the change of w by the steps of the block so far, as coefficients of B and of its rows."""
     n = int(block.state[0].filled)
     change = Change(np.zeros((1, len(block.lam))), np.zeros((1, n)), np.empty(2 * n))
-    collect_steps(block, change.room, change.on_b, change.on_x)
+    collect_steps(block, change.scratch, change.coef_b, change.coef_x)
     return change
 
 
 def products_after(before: Floats, change: Change) -> Floats:
     """Return the products of w and B with w after a change; `before` is the Gram matrix before the change."""
-    all_rows = np.hstack([np.eye(len(change.on_b), 1), change.on_b, change.on_x])
+    all_rows = np.hstack([np.eye(len(change.coef_b), 1), change.coef_b, change.coef_x])
     return all_rows @ before @ all_rows[0]
 
 

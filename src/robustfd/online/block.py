@@ -1,19 +1,19 @@
 """The rows between two shrinks, in the span of the sketch and of these rows: no array here has length d.
 
-At the beginning of the block let H = B'B + alpha I, where the rows of B are orthogonal with squared lengths lam, and let
-X be the rows of the block. For linear models every gradient is a multiple of its row. So every step of the sequential
-algorithm (Luo et al. 2019, Alg. 3 and 6) until the next shrink follows from Z = X B', G = X X' and X w. By the
-Sherman-Morrison formula
+At the beginning of the block let H = B'B + alpha I, where the rows of B are orthogonal with squared lengths lam, and
+let X be the rows of the block. For linear models every gradient is a multiple of its row. So every step of the
+sequential algorithm (Luo et al. 2019, Alg. 3 and 6) until the next shrink follows from Z = X B', G = X X' and X w. By
+the Sherman-Morrison formula
 
     X H^-1 X' = N / alpha,    N = G - Z diag(1/(lam + alpha)) Z',
 
-and w moves along H^-1 x. The rounding error is that of G / alpha, which is too large when alpha is small. Then the block
-stores the part inside the span of B and the rows added so far separately,
+and w moves along H^-1 x. The rounding error is that of G / alpha, which is too large when alpha is small. Then the
+block stores the part inside the span of B and the rows added so far separately,
 
     X H^-1 X' = K + N / alpha,    K = Z diag(1/(lam (lam + alpha))) Z',    N = G - Z diag(1/lam) Z'.
 
-A row c x changes K and N as follows, with D = alpha (1 + c^2 K_jj) + c^2 N_jj if it is outside the span, and N_jj = 0 if
-it is inside:
+A row c x changes K and N as follows, with D = alpha (1 + c^2 K_jj) + c^2 N_jj if it is outside the span, and N_jj = 0
+if it is inside:
 
     outside   K_il += -(c^2 alpha/D) K_ij K_jl - (c^2/D) (K_ij N_jl + N_ij K_jl) + (1 + c^2 K_jj)/(N_jj D) N_ij N_jl
               N_il -= N_ij N_jl / N_jj
@@ -21,8 +21,8 @@ it is inside:
 
 For alpha = 0 these are Meyer's formulas for pseudo-inverses, so the steps are continuous as alpha goes to 0.
 
-The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends with a
-shrink (shrink.py).
+The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends with
+a shrink (shrink.py).
 """
 
 from typing import Any, NamedTuple
@@ -39,9 +39,9 @@ from robustfd.online.settings import BALL, CURRENT, NEXT, SETTINGS, SLAB, Settin
 
 Floats = NDArray[np.float64]
 
-LEARNT, OVERFLOW = range(2)  # state.status
-CALM, WILD_NUMBERS, WILD_ROWS = range(3)  # state.wild
-UNKEPT = -2  # returned by loops that changed nothing and need the caller to copy the state before they continue
+LEARNED, OVERFLOW = range(2)  # state.status
+SAFE, EXTREME_NUMBERS, EXTREME_ROWS = range(3)  # state.extreme
+NEEDS_COPY = -2  # returned by loops that changed nothing and need the caller to copy the state before they continue
 HUGE = 1e50  # numbers below this, and above its inverse, are far from overflow and underflow
 SMALL = 1e-8  # K and N are separate (state.careful) while alpha is below this times the largest eigenvalue
 INTEGER, NUMBER = np.int64, np.float64
@@ -55,9 +55,9 @@ STATE = np.dtype((np.record, [
     ("filled", INTEGER),  # rows in the block
     ("seen", INTEGER),  # rows since the first
     ("shrinks", INTEGER),
-    ("status", INTEGER),  # LEARNT or OVERFLOW
+    ("status", INTEGER),  # LEARNED or OVERFLOW
     ("kept", INTEGER),  # whether the caller has a copy of the state, from which it can undo changes
-    ("wild", INTEGER),  # since that copy: CALM, WILD_NUMBERS (ordinary rows led to huge numbers) or WILD_ROWS
+    ("extreme", INTEGER),  # since that copy: SAFE, EXTREME_NUMBERS (ordinary rows led to huge numbers) or EXTREME_ROWS
     ("careful", INTEGER),  # whether K and N are stored separately
     ("rank", INTEGER),  # of B and the rows added so far
     ("span", INTEGER),  # number of these dimensions in which H is larger than alpha
@@ -169,14 +169,14 @@ def open_block(memory: Any) -> Block:
 
 
 @loops
-def taken(lam: float, alpha: float, careful: bool) -> float:
+def n_weight(lam: float, alpha: float, careful: bool) -> float:
     """Return the weight of (b'x)^2 that N subtracts, for a row b of B of squared length lam."""
     total = lam if careful and lam > alpha else lam + alpha
     return 1.0 / total if total > 0 else 0.0
 
 
 @loops
-def moved(lam: float, alpha: float, careful: bool) -> float:
+def k_weight(lam: float, alpha: float, careful: bool) -> float:
     """Return the weight of that term in K: zero unless alpha is small and below lam."""
     return 1.0 / (lam + alpha) if careful and lam > alpha else 0.0
 
@@ -201,7 +201,7 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
     if count == 1 and not careful:  # for a single row, a loop is faster than preparing a matrix product
         i, row = first, block.scratch[:r]
         for b in range(r):
-            row[b] = z[i, 1 + b] * taken(lam[b], alpha, careful)
+            row[b] = z[i, 1 + b] * n_weight(lam[b], alpha, careful)
         for j in range(last):
             x = block.gram[i, j]
             for b in range(r):
@@ -211,9 +211,9 @@ def begin_rows(routines: Any, block: Block, first: int, last: int) -> None:
     scaled, start = view(block.scratch, 0, (last, r)), view(block.scratch, last * r, (count, last))
     for turn in range(2 if careful else 1):
         for b in range(r):
-            factor = np.sqrt(taken(lam[b], alpha, careful))
+            factor = np.sqrt(n_weight(lam[b], alpha, careful))
             if turn == 1:
-                factor *= np.sqrt(moved(lam[b], alpha, careful))
+                factor *= np.sqrt(k_weight(lam[b], alpha, careful))
             for i in range(last):
                 scaled[i, b] = factor * z[i, 1 + b]
         gemm(
@@ -255,9 +255,9 @@ def step_rows(block: Block, batch: Batch, progress: Any, done: int, count: int) 
         y, weight = batch.y[done + i], batch.weight[done + i]
         p = learn_row(block, state.filled, y, weight)
         if not is_usual(block.gram[state.filled, state.filled], y, weight):
-            state.wild = WILD_ROWS
-        if not is_calm(block, state.filled, p):
-            state.wild = max(state.wild, WILD_NUMBERS)
+            state.extreme = EXTREME_ROWS
+        if not is_safe(block, state.filled, p):
+            state.extreme = max(state.extreme, EXTREME_NUMBERS)
             if not abs(p) < np.inf:
                 state.status = OVERFLOW
                 return i
@@ -274,7 +274,7 @@ def is_usual(squares: float, y: float, weight: float) -> bool:
 
 
 @loops
-def is_calm(block: Block, i: int, p: float) -> bool:
+def is_safe(block: Block, i: int, p: float) -> bool:
     """Return whether the numbers of row i with margin p are far from overflow."""
     row, c2, calm = block.rows[i], block.rows[i].c2, block.state[0].careful == 0 or block.k[i, i] < HUGE
     return calm and abs(p) < HUGE and abs(row.step) < HUGE and c2 < HUGE and (c2 == 0.0 or c2 > 1.0 / HUGE)
@@ -284,7 +284,7 @@ def is_calm(block: Block, i: int, p: float) -> bool:
 def learn_row(block: Block, i: int, y: float, weight: float) -> float:
     """Take the step of row i and return its margin before the step."""
     settings, state, row = block.settings[0], block.state[0], block.rows[i]
-    p = follow_rows(block, i)
+    p = apply_earlier_rows(block, i)
     along = find_direction(block, i)
     kappa, free, alpha, careful = block.k[i, i], block.n[i, i], state.alpha, state.careful > 0
     if not careful:
@@ -325,7 +325,7 @@ def learn_row(block: Block, i: int, y: float, weight: float) -> float:
 
 
 @loops
-def follow_rows(block: Block, i: int) -> float:
+def apply_earlier_rows(block: Block, i: int) -> float:
     """Apply the earlier rows of the block to column i of N, and of K if used; return the margin of row i."""
     k, n, rows, state = block.k, block.n, block.rows, block.state[0]
     p = state.factor * block.products[i, 0]
@@ -354,9 +354,9 @@ def follow_rows(block: Block, i: int) -> float:
             kj, x = k[j], ki[j]
             kj[i] = x
             p -= row.step * row.along_k * x
-            on_k, on_n = row.kk * x + row.kn * z, row.kn * x + row.nn * z_n
+            coef_k, coef_n = row.kk * x + row.kn * z, row.kn * x + row.nn * z_n
             for l in range(j + 1, i + 1):
-                ki[l] += on_k * kj[l] + on_n * nj[l]
+                ki[l] += coef_k * kj[l] + coef_n * nj[l]
     n[i, i] = max(ni[i], 0.0)
     if careful:
         k[i, i] = max(ki[i], 0.0)

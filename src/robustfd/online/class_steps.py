@@ -7,7 +7,7 @@ import numpy as np
 
 from robustfd._compile import loops
 from robustfd.online.lanes import exp_of_negative, implicit_steps, sigmoid
-from robustfd.online.mixture import FOLLOW, Mixture, deal_following, earn, followed, mixed
+from robustfd.online.mixture import FOLLOW, Mixture, followed, mixed, update_intercept_shares, update_shares
 from robustfd.online.scratch import Work
 
 LEAST_REST = 1e-6  # lower bound of the probability of all classes except one
@@ -81,7 +81,7 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
     if several:
         softmax_of_experts(work)
         whole = log_sum_exp(work.output)
-    judge_forms(mix, work, int(y), power)
+    compare_forms(mix, work, int(y), power)
     for c in range(outputs):
         sign, margin, step = 1.0 if y == (c if several else 1) else -1.0, work.margin[c], work.step[c]
         for k in range(n):
@@ -102,8 +102,8 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
             for k in range(n):
                 work.chance[k] = work.chance[k] ** power
         if n > count:
-            earn(mix.plain[c], work.chance, count)
-        earn(mix.share[c], work.chance, count)
+            update_shares(mix.plain[c], work.chance, count)
+        update_shares(mix.share[c], work.chance, count)
         q = sigmoid(work.output[c] - others)
         squares += q * q * (1.0 - q) * (1.0 - q)
         total += q * (1.0 - q)
@@ -111,8 +111,8 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
 
 
 @loops
-def judge_forms(mix: Mixture, work: Work, y: int, power: float) -> None:
-    """Add the log loss of the row, for all experts and for the diagonal ones alone, to the sums that compare Hessians."""
+def compare_forms(mix: Mixture, work: Work, y: int, power: float) -> None:
+    """Add the log loss of the row, for all experts and for diagonal ones alone, to the sums that compare Hessians."""
     targets, outputs = mix.targets[0], len(work.output)
     if len(mix.rate) == mix.plain.shape[1]:  # all experts are diagonal
         return
@@ -136,4 +136,4 @@ def follow_class(follow: Any, p: float, others: float, sign: float, power: float
         follow[0, e] += FOLLOW[e] * sign * min(power, 1.0) * (1.0 - good)
         follow[1, e] *= good if power == 1.0 else good**power
         total += follow[1, e]
-    deal_following(follow, total)
+    update_intercept_shares(follow, total)

@@ -83,29 +83,29 @@ def start(d: int, q: int, r: int, rows: int) -> Columns:
     return columns
 
 
-def room_of(columns: Columns, rows: int) -> Floats:
+def scratch_for(columns: Columns, rows: int) -> Floats:
     """Return scratch memory for operations on columns, at most `rows` of them at a time."""
     most, q = columns.coefficients.shape
     return np.empty(max(rows, columns.history.shape[1]) * most + most + GROUP * q)
 
 
-def with_room(columns: Columns, entries: int) -> Columns:
+def with_capacity(columns: Columns, entries: int) -> Columns:
     """Return columns with capacity for `entries` more entries, all of new features."""
     pieces = int(columns.run[0].pieces) + entries
     features = min(int(columns.run[0].features) + entries, len(columns.age))
     of_entries = {name: getattr(columns, name) for name in ("value", "row", "before")}
     of_features = {name: getattr(columns, name) for name in ("gathered", "scale", "feature", "latest", "used")}
-    room = {}
+    grown = {}
     if pieces > len(columns.value):
-        room.update(of_entries)
+        grown.update(of_entries)
     if features > len(columns.scale):
-        room.update(of_features)
-    for name, old in room.items():
+        grown.update(of_features)
+    for name, old in grown.items():
         size = pieces if name in of_entries else features
         new = np.zeros((max(size, 2 * len(old)), *old.shape[1:]), old.dtype)
         new[: len(old)] = old
-        room[name] = new
-    return columns._replace(**room)
+        grown[name] = new
+    return columns._replace(**grown)
 
 
 def with_features(columns: Columns, d: int) -> Columns:
@@ -167,7 +167,7 @@ def entries_of(columns: Columns) -> tuple[Floats, NDArray[np.int32], NDArray[np.
     return value[order], row[order], where[order]
 
 
-def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where: NDArray[np.int32]) -> None:
+def store_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where: NDArray[np.int32]) -> None:
     """Store these entries, in the order of rows, in a run that has features but no entries."""
     features = int(columns.run[0].features)
     order, count = np.argsort(where, kind="stable"), np.bincount(where, minlength=features)
@@ -183,7 +183,7 @@ def enter_entries(columns: Columns, value: Floats, row: NDArray[np.int32], where
 
 
 @loops
-def has_room(columns: Columns, entries: int) -> bool:
+def has_capacity(columns: Columns, entries: int) -> bool:
     """Return whether `entries` more entries fit, all of new features."""
     features = min(columns.run[0].features + entries, len(columns.age))
     return columns.run[0].pieces + entries <= len(columns.value) and features <= len(columns.scale)
@@ -205,12 +205,12 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
             run.features += 1
             oldest = max(oldest, now - columns.age[j])
     if oldest > 0:
-        look_back(routines, columns, oldest)
+        fill_reach(routines, columns, oldest)
     for k in range(before, run.features):
         j = columns.feature[k]
         source, target, missed = columns.basis[j], gathered[k], now - columns.age[j]
         if missed > 0:
-            right_feature(source, columns.reach[missed], target)
+            update_feature(source, columns.reach[missed], target)
         else:
             for i in range(len(target)):
                 target[i] = source[i]
@@ -218,7 +218,7 @@ def gather(routines: Any, columns: Columns, indices: Any, first: int, last: int)
 
 
 @loops
-def right_feature(old: Any, matrix: Any, new: Any) -> None:
+def update_feature(old: Any, matrix: Any, new: Any) -> None:
     """Apply the change (r, q) of the runs a feature missed to its `old` values, and store the result in `new`."""
     r, q = matrix.shape
     for j in range(q):
@@ -231,7 +231,7 @@ def right_feature(old: Any, matrix: Any, new: Any) -> None:
 
 
 @loops
-def look_back(routines: Any, columns: Columns, runs: int) -> None:
+def fill_reach(routines: Any, columns: Columns, runs: int) -> None:
     """Compute reach[0 : runs + 1]: reach[g + 1] is the change of run now - g - 1, followed by reach[g]."""
     run, reach, history = columns.run[0], columns.reach, columns.history
     r, q = history.shape[1:]
@@ -245,7 +245,7 @@ def look_back(routines: Any, columns: Columns, runs: int) -> None:
 
 
 @loops
-def enter_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: Any) -> None:
+def append_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: Any) -> None:
     """Add row i to the run; fill its products (q) with the basis, and with all rows of the run (overlaps)."""
     run, data, indices = columns.run[0], rows.data, rows.indices
     q, row, latest, used = len(products), run.rows, columns.latest, columns.used
@@ -282,31 +282,31 @@ def enter_row(columns: Columns, rows: CsrRows, i: int, products: Any, overlaps: 
 
 
 @loops
-def change_columns(routines: Any, columns: Columns, room: Any, on_b: Any, on_x: Any) -> None:
+def change_columns(routines: Any, columns: Columns, scratch: Any, coef_b: Any, coef_x: Any) -> None:
     """Replace W by W + coef_b[:-r] B + coef_x[:-r] X and B by coef_b[-r:] B + coef_x[-r:] X.
 
     X are the last rows of the run. `scratch` is memory from `scratch_for`.
     """
     c = columns.coefficients
-    (q, r), count = on_b.shape, on_x.shape[1]
+    (q, r), count = coef_b.shape, coef_x.shape[1]
     have = r + columns.run[0].rows - count
-    old = view(room, 0, (have, r))
+    old = view(scratch, 0, (have, r))
     for i in range(have):
         for j in range(r):
             old[i, j] = c[i, q - r + j]
             c[i, q - r + j] = 0.0
-    gemm(routines, False, True, have, q, r, 1.0, at(old, 0), r, at(on_b, 0), r, 1.0, at(c, 0), q)
+    gemm(routines, False, True, have, q, r, 1.0, at(old, 0), r, at(coef_b, 0), r, 1.0, at(c, 0), q)
     for i in range(count):
         for j in range(q):
-            c[have + i, j] = on_x[j, i]
+            c[have + i, j] = coef_x[j, i]
 
 
 @loops
-def end_run(routines: Any, columns: Columns, room: Any) -> None:
+def end_run(routines: Any, columns: Columns, scratch: Any) -> None:
     """Write the features of the run back and begin a new run; `scratch` is memory from `scratch_for`."""
     run, c, gathered = columns.run[0], columns.coefficients, columns.gathered
     r, q = columns.history.shape[1:]
-    new = view(room, 0, (GROUP, q))
+    new = view(scratch, 0, (GROUP, q))
     for first in range(0, run.features, GROUP):
         size = min(GROUP, run.features - first)
         for i in range(size):
@@ -322,8 +322,8 @@ def end_run(routines: Any, columns: Columns, room: Any) -> None:
     run.number += 1
     run.features = run.entries = run.rows = run.reach = run.pieces = 0
     if run.number == RUNS:
-        look_back(routines, columns, len(columns.history))
-        _catch_up(columns, room[:q])
+        fill_reach(routines, columns, len(columns.history))
+        _catch_up(columns, scratch[:q])
         run.number = run.reach = 0
 
 
@@ -357,25 +357,25 @@ def _write_back(columns: Columns, first: int, new: Any) -> None:
 
 
 @loops
-def _catch_up(columns: Columns, right: Any) -> None:
+def _catch_up(columns: Columns, current: Any) -> None:
     """Bring all features up to date."""
     for feature in range(len(columns.age)):
         if columns.age[feature] < RUNS:
-            right_feature(columns.basis[feature], columns.reach[RUNS - columns.age[feature]], right)
+            update_feature(columns.basis[feature], columns.reach[RUNS - columns.age[feature]], current)
             target = columns.basis[feature]
-            for j in range(len(right)):
-                target[j] = right[j]
+            for j in range(len(current)):
+                target[j] = current[j]
         columns.age[feature] = 0
 
 
-def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b: Floats, on_x: Floats) -> Floats:
+def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], coef_b: Floats, coef_x: Floats) -> Floats:
     """Return the weights (indices, q - r) of features, including the steps coef_b B + coef_x X of the last rows."""
-    c, (p, count), rows = columns.coefficients, on_x.shape, int(columns.run[0].rows)
+    c, (p, count), rows = columns.coefficients, coef_x.shape, int(columns.run[0].rows)
     r = c.shape[1] - p
     before = r + rows - count
     steps = np.empty((r + rows, p))
-    steps[:before] = c[:before, :p] + c[:before, p:] @ on_b.T
-    steps[before:] = on_x.T
+    steps[:before] = c[:before, :p] + c[:before, p:] @ coef_b.T
+    steps[before:] = coef_x.T
     out = np.empty((len(indices), p))
     _read_weights(routines, columns, indices, steps, np.empty(r + p), out)
     return out
@@ -383,23 +383,23 @@ def weights_of(routines: Any, columns: Columns, indices: NDArray[np.int32], on_b
 
 @entry
 @loops
-def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, right: Any, out: Any) -> None:
+def _read_weights(routines: Any, columns: Columns, indices: Any, steps: Any, current: Any, out: Any) -> None:
     """Fill `out` with the weights of features; `steps` are their coefficients, `current` is scratch memory."""
     run, r, p = columns.run[0], columns.history.shape[1], out.shape[1]
-    look_back(routines, columns, run.number)
+    fill_reach(routines, columns, run.number)
     for k in range(len(indices)):
         feature, target = indices[k], out[k]
         here = np.int64(columns.place[feature])
         if here >= 0:
             source = columns.gathered[here]
-            for j in range(len(right)):
-                right[j] = source[j]
+            for j in range(len(current)):
+                current[j] = source[j]
         else:
-            right_feature(columns.basis[feature], columns.reach[run.number - columns.age[feature]], right)
+            update_feature(columns.basis[feature], columns.reach[run.number - columns.age[feature]], current)
         for j in range(p):
-            target[j] = right[j]
+            target[j] = current[j]
         for i in range(r):
-            x, line = right[p + i], steps[i]
+            x, line = current[p + i], steps[i]
             for j in range(p):
                 target[j] += x * line[j]
         if here >= 0:

@@ -11,9 +11,9 @@ from robustfd._compile import entry, loops
 from robustfd._container import Tensors
 from robustfd.linalg.lapack import at, further, gemm, view
 from robustfd.online.block import (
-    CALM,
-    LEARNT,
-    UNKEPT,
+    LEARNED,
+    NEEDS_COPY,
+    SAFE,
     Block,
     begin_rows,
     is_full,
@@ -21,7 +21,7 @@ from robustfd.online.block import (
     rows_in_block,
     step_rows,
 )
-from robustfd.online.progress import take_back, totals_now
+from robustfd.online.progress import restore_totals, totals_now
 from robustfd.online.rows import FEW, Batch, Extent, Floats, are_usable
 from robustfd.online.shrink import Change, end_block, open_change
 from robustfd.online.snapshot import Parts
@@ -34,8 +34,8 @@ class DenseBasis:
 
     sparse = False
 
-    def __init__(self, d: int, late: bool | None):
-        self.d, self.late = d, late
+    def __init__(self, d: int, shrink_first: bool | None):
+        self.d, self.shrink_first = d, shrink_first
 
     @staticmethod
     def size(d: int, m: int, rows: int) -> int:
@@ -46,7 +46,7 @@ class DenseBasis:
         self, routines: Any, memory: Floats, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats
     ) -> int:
         """Learn from rows; return how many came before an overflow, or -1 if a value is not finite."""
-        return learn_dense(routines, memory, self.late, x, y, weight, margins, progress)
+        return learn_dense(routines, memory, self.shrink_first, x, y, weight, margins, progress)
 
     def keep(self, extent: Extent, ends_block: bool) -> None:
         """Return None: the caller already copies the memory of the block, which holds all that can change."""
@@ -54,9 +54,9 @@ class DenseBasis:
     def undo(self, kept: None) -> None:
         """Do nothing, see `keep`."""
 
-    def enter(self, routines: Any, block: Block, x: Any, i: int) -> None:
+    def add_row(self, routines: Any, block: Block, x: Any, i: int) -> None:
         """Add row i of x to the block."""
-        _enter_dense(routines, block, x, i, 1)
+        _add_dense(routines, block, x, i, 1)
 
     def change(self, routines: Any, block: Block, change: Change) -> None:
         """Apply the change at the end of a block to w and B."""
@@ -67,8 +67,8 @@ class DenseBasis:
         """Return w after these steps of the block."""
         basis, buffer = self._opened(block)
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks that w is finite
-            moved = basis[0] + steps.on_b[0] @ basis[1:] + steps.on_x[0] @ buffer[: steps.on_x.shape[1]]
-            return block.state[0].factor * moved
+            w = basis[0] + steps.coef_b[0] @ basis[1:] + steps.coef_x[0] @ buffer[: steps.coef_x.shape[1]]
+            return block.state[0].factor * w
 
     def margins(self, routines: Any, block: Block, steps: Change, x: Any) -> Floats:
         """Return w'x of dense or sparse rows, after these steps of the block."""
@@ -102,15 +102,15 @@ def open_dense(block: Block, d: int) -> Any:
 
 
 @loops
-def enter_dense(routines: Any, block: Block, x: Any, done: int, count: int) -> None:
+def add_dense(routines: Any, block: Block, x: Any, done: int, count: int) -> None:
     """Add `count` rows of x to the block, starting at row `done`."""
     first = block.state[0].filled
     basis, buffer = open_dense(block, x.shape[1])
     keep_rows(buffer[first:], x[done : done + count])
-    if count == 1 and enter_thin(block, basis, buffer):
+    if count == 1 and add_thin(block, basis, buffer):
         begin_rows(routines, block, first, first + 1)
     else:
-        enter_here(routines, block, basis, at(buffer, 0), count)
+        add_from(routines, block, basis, at(buffer, 0), count)
 
 
 @loops
@@ -123,7 +123,7 @@ def keep_rows(buffer: Any, x: Any) -> None:
 
 
 @loops
-def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
+def add_from(routines: Any, block: Block, basis: Any, rows: Any, count: int) -> None:
     """Add the next `count` of the rows that begin at the address `rows` to the block.
 
     The products are computed for a strip of features at a time, so that the data stay in the L1 cache.
@@ -140,7 +140,7 @@ def enter_here(routines: Any, block: Block, basis: Any, rows: Any, count: int) -
 
 
 @loops
-def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
+def add_thin(block: Block, basis: Any, buffer: Any) -> bool:
     """Compute the products of the last row of the buffer if few of its entries are non-zero; return whether it did."""
     i = block.state[0].filled
     row, products = buffer[i], block.products[i]
@@ -167,14 +167,14 @@ def enter_thin(block: Block, basis: Any, buffer: Any) -> bool:
 def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Change) -> None:
     """Apply a change to w and B; the rows of the block begin at the address `rows`."""
     q, d = basis.shape
-    on_b, on_x = change.on_b, change.on_x
-    r, count = q - 1, on_x.shape[1]
+    coef_b, coef_x = change.coef_b, change.coef_x
+    r, count = q - 1, coef_x.shape[1]
     strip = view(block.extra, d * (q + len(block.gram)), (q, min(STRIP, d)))
     out, line = at(strip, 0), strip.shape[1]
     for start in range(0, d, STRIP):
         width, here = min(STRIP, d - start), further(rows, start)
-        gemm(routines, False, False, q, width, r, 1.0, at(on_b, 0), r, at(basis, d + start), d, 0.0, out, line)
-        gemm(routines, False, False, q, width, count, 1.0, at(on_x, 0), count, here, d, 1.0, out, line)
+        gemm(routines, False, False, q, width, r, 1.0, at(coef_b, 0), r, at(basis, d + start), d, 0.0, out, line)
+        gemm(routines, False, False, q, width, count, 1.0, at(coef_x, 0), count, here, d, 1.0, out, line)
         for i in range(q):
             source, target = strip[i], basis[i, start : start + width]
             for j in range(width):
@@ -183,13 +183,15 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Cha
 
 @entry
 @loops
-def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any) -> int:
+def learn_dense(
+    routines: Any, memory: Any, shrink_first: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any
+) -> int:
     """Learn from the rows of x; return how many came before an overflow, or -1 if a value is not finite.
 
     Without a copy of the state, the loop only makes changes that it can undo. Until the block ends, rows are only
     appended, so it is enough to reset the counts. The end of a block cannot be undone. It is reached only by rows
-    without extreme numbers and only by the last row of the batch, and it changes nothing if it fails. In all other cases
-    the loop undoes its changes and returns UNKEPT.
+    without extreme numbers and only by the last row of the batch, and it changes nothing if it fails. In all other
+    cases the loop undoes its changes and returns NEEDS_COPY.
 
     The arguments are arrays instead of records, because passing a record takes a quarter of the time of a row.
     """
@@ -200,31 +202,31 @@ def learn_dense(routines: Any, memory: Any, late: Any, x: Any, y: Any, weight: A
     if len(x) <= FEW and not are_usable(x, y):  # Python does not check small batches
         return -1
     if state.kept == 0 and state.filled + len(x) > rows_in_block(block):
-        return UNKEPT
+        return NEEDS_COPY
     filled, seen, rank, span, careful = state.filled, state.seen, state.rank, state.span, state.careful
     totals = totals_now(progress)
-    while done < len(x) and state.status == LEARNT:
+    while done < len(x) and state.status == LEARNED:
         count, rows, before = min(rows_in_block(block) - state.filled, len(x) - done), at(buffer, 0), done
         if count == rows_in_block(block):  # x holds the whole block, so the rows need not be copied
             rows = at(x, done * x.shape[1])
-            enter_here(routines, block, basis, rows, count)
+            add_from(routines, block, basis, rows, count)
         else:
-            enter_dense(routines, block, x, done, count)
+            add_dense(routines, block, x, done, count)
         done += step_rows(block, batch, progress, done, count)
-        if state.kept == 0 and state.wild != CALM:
+        if state.kept == 0 and state.extreme != SAFE:
             break
         if is_full(block):
             change = open_change(block)
-            if end_block(routines, block, change, late):
+            if end_block(routines, block, change, shrink_first):
                 change_dense(routines, block, basis, rows, change)
-        if state.status != LEARNT and count == rows_in_block(block):  # w is expressed in these rows
+        if state.status != LEARNED and count == rows_in_block(block):  # w is expressed in these rows
             keep_rows(buffer, x[before : before + count])
-    if state.kept == 0 and (state.wild != CALM or state.status != LEARNT):
+    if state.kept == 0 and (state.extreme != SAFE or state.status != LEARNED):
         state.filled, state.seen, state.rank, state.span, state.careful = filled, seen, rank, span, careful
-        state.status, state.wild = LEARNT, CALM
-        take_back(progress, totals)
-        return UNKEPT
+        state.status, state.extreme = LEARNED, SAFE
+        restore_totals(progress, totals)
+        return NEEDS_COPY
     return done
 
 
-_enter_dense, _change_dense = entry(enter_dense), entry(change_dense)
+_add_dense, _change_dense = entry(add_dense), entry(change_dense)

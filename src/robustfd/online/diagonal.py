@@ -16,7 +16,7 @@ INTERCEPT = 0.25  # the value of the intercept in every row
 
 
 @loops
-def meet(weights: Any, features: Features, mix: Mixture, row: Row, work: Work) -> None:
+def fill_margins(weights: Any, features: Features, mix: Mixture, row: Row, work: Work) -> None:
     """Fill the kappa and the margins of the diagonal experts."""
     width = len(work.sums)
     sum_rows(work.sums, weights, width, work.feature, work.value, row.size, width)
@@ -36,7 +36,7 @@ def meet(weights: Any, features: Features, mix: Mixture, row: Row, work: Work) -
 
 
 @loops
-def move(weights: Any, features: Features, mix: Mixture, row: Row, work: Work, c2: float) -> None:
+def take_steps(weights: Any, features: Features, mix: Mixture, row: Row, work: Work, c2: float) -> None:
     """Take the steps of the diagonal experts, and add the curvature c2 of the row to their Hessians."""
     width, fade, own = len(work.sums), features.totals[0]["fade"], features.table[0]
     half, count = width // 2, mix.plain.shape[1] // 2

@@ -86,7 +86,7 @@ def _symmetric(lower: Floats, above: NDArray[np.bool_]) -> Floats:
 
 
 @loops
-def meet(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
+def fill_margins(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
     """Fill the kappa and the margins of the exact experts, and for each memory the direction H^-1 zeta."""
     weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
     sums, width = work.better[0], exact.weights.shape[1]
@@ -108,7 +108,7 @@ def meet(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
 
 
 @loops
-def move(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
+def take_steps(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> None:
     """Take the steps of the exact experts, and add the curvature c2 of the row to the block."""
     weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
     outputs, steps, scaled = len(work.margin), work.better[1], work.better[2]

@@ -33,13 +33,13 @@ from robustfd.online.feature_stats import (
     ROUND_OFF,
     WINDOW,
     Features,
+    init_feature,
     is_regular,
-    meet_feature,
-    note_value,
+    record_value,
     renew_scale,
 )
 from robustfd.online.low_rank import LowRank
-from robustfd.online.mixture import Mixture, note_shares
+from robustfd.online.mixture import Mixture, record_shares
 from robustfd.online.number_steps import learn_number
 from robustfd.online.rows import Batch, CsrRows
 from robustfd.online.scratch import Row, Work, predict, work_for
@@ -89,7 +89,7 @@ EXACT, LOW_RANK = Layout(exact.start(0, 0, 1, 1)), Layout(low_rank.start(0, 0, 1
 
 
 @loops
-def take_dense(features: Features, x: Any, work: Work) -> int:
+def list_dense(features: Features, x: Any, work: Work) -> int:
     """List the centred features and then the other non-zeros of a dense row in `work`; return their number."""
     many = len(features.centred)
     for k in range(many):
@@ -105,7 +105,7 @@ def take_dense(features: Features, x: Any, work: Work) -> int:
 
 
 @loops
-def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
+def list_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
     """Do the same as `list_dense` for row i of sparse rows."""
     many = len(features.centred)
     for k in range(many):
@@ -124,7 +124,7 @@ def take_sparse(features: Features, rows: CsrRows, i: int, work: Work) -> int:
 
 @loops
 def scale_row(shared: Shared, n: int, learn: bool) -> Row:
-    """Fill work.value with zeta and return the scaled row; with `learn`, initialize features seen for the first time."""
+    """Fill work.value with zeta and return the scaled row; with `learn`, initialize features that are new."""
     features, work, totals = shared.features, shared.work, shared.features.totals[0]
     total, slow, fast = 0.0, 0.0, 0.0
     fade, logarithms, met = totals["fade"], 0.0, 0.0
@@ -142,7 +142,7 @@ def scale_row(shared: Shared, n: int, learn: bool) -> Row:
         fetch_row(shared.weights, j)
         if row["inverse"] == 0.0 and z * z > 0.0:
             if learn:
-                meet_feature(row, totals, z * z)
+                init_feature(row, totals, z * z)
                 logarithms += math.log(z * z)
                 met += 1.0
             elif totals["log_weight"] > 0:  # the square that `learn` would lead to
@@ -175,52 +175,52 @@ def scale_row(shared: Shared, n: int, learn: bool) -> Row:
 
 
 @loops
-def meet_row(shared: Shared, whole: Any, low: Any, n: int, learn: bool) -> Row:
+def predict_row(shared: Shared, whole: Any, low: Any, n: int, learn: bool) -> Row:
     """Fill `work` with the kappa and margins of all experts and with the prediction; return the scaled row."""
     row, work = scale_row(shared, n, learn), shared.work
-    diagonal.meet(shared.weights, shared.features, shared.mix, row, work)
+    diagonal.fill_margins(shared.weights, shared.features, shared.mix, row, work)
     if whole is not None and len(whole.block) > 0:
-        exact.meet(whole, shared.mix, row, work)
+        exact.fill_margins(whole, shared.mix, row, work)
     if low is not None and len(low.diagonal) > 0:
-        low_rank.meet(low, shared.features, shared.mix, row, work)
+        low_rank.fill_margins(low, shared.features, shared.mix, row, work)
     predict(shared.mix, work)
     return row
 
 
 @loops
 def learn_row(
-    shared: Shared, numbers: Any, whole: Any, low: Any, row: Row, y: float, weight: float, note: bool
+    shared: Shared, numbers: Any, whole: Any, low: Any, row: Row, y: float, weight: float, update_stats: bool
 ) -> None:
     """Take the steps of a row after `predict_row`; with `update_stats`, also update the statistics of its features."""
     features, mix, work, totals = shared.features, shared.mix, shared.work, shared.features.totals[0]
     weight = min(weight, HEAVIEST)
     if totals["rows"] == 0.0:
         totals["weight"] = weight
-    if note:
-        note_shares(mix, int(totals["rows"]))
+    if update_stats:
+        record_shares(mix, int(totals["rows"]))
     if numbers is not None:
         c2 = learn_number(mix, work, y, weight, weight / totals["weight"])
     else:
         c2 = learn_classes(mix, work, y, weight, weight / totals["weight"])
-    diagonal.move(shared.weights, features, mix, row, work, c2)
+    diagonal.take_steps(shared.weights, features, mix, row, work, c2)
     if whole is not None and len(whole.block) > 0:
-        exact.move(whole, mix, row, work, c2)
+        exact.take_steps(whole, mix, row, work, c2)
     if low is not None and len(low.diagonal) > 0:
-        low_rank.move(low, mix, row, work, c2, int(totals["rows"]))
+        low_rank.take_steps(low, mix, row, work, c2, int(totals["rows"]))
     totals["fade"] *= GAMMA
     if totals["fade"] < FADED:
         for j in range(len(features.table)):
             features.table[j]["fast"] *= totals["fade"]
         totals["fade"] = 1.0
-    if note:
+    if update_stats:
         totals["rows"] += 1.0
         totals["norm"] += (row.norm - totals["norm"]) / min(totals["rows"], WINDOW)
         totals["weight"] += (weight - totals["weight"]) / min(totals["rows"], WINDOW)
-        note_row(shared, whole, low, row.size)
+        record_row(shared, whole, low, row.size)
 
 
 @loops
-def note_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
+def record_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
     """Update the statistics of the features of a row; the result does not depend on the order of its entries."""
     features, work, totals = shared.features, shared.work, shared.features.totals[0]
     logarithms, more = 0.0, 0.0
@@ -229,7 +229,7 @@ def note_row(shared: Shared, whole: Any, low: Any, n: int) -> None:
         row = features.table[j]
         if row["inverse"] == 0.0 or work.raw[e] != work.raw[e]:
             continue
-        due, number = note_value(features, row, work.raw[e]), row["number"]
+        due, number = record_value(features, row, work.raw[e]), row["number"]
         if number > 0:
             away = (features.centre[1, number - 1] - features.centre[0, number - 1]) * row["inverse"]
             if due or abs(away) > MOVE:
@@ -302,7 +302,9 @@ def open_shared(shared: Any, work: Any) -> Shared:
 
 @entry
 @loops
-def learn_dense(shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: Any, batch: Batch, note: bool) -> int:
+def learn_dense(
+    shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: Any, batch: Batch, update_stats: bool
+) -> int:
     """Learn from rows and fill their margins (n, outputs) before each step; return how many fit into the sketch.
 
     Without `update_stats` the statistics of features do not change.
@@ -311,25 +313,25 @@ def learn_dense(shared: Any, numbers: Any, whole: Any, low: Any, work: Any, x: A
     for i in range(len(batch.y)):
         if is_full(sketched):
             return i
-        row = meet_row(experts, inverse, sketched, take_dense(experts.features, x[i], experts.work), True)
+        row = predict_row(experts, inverse, sketched, list_dense(experts.features, x[i], experts.work), True)
         write_output(experts.mix, experts.work, batch.margins[i])
-        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], note)
+        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], update_stats)
     return len(batch.y)
 
 
 @entry
 @loops
 def learn_sparse(
-    shared: Any, numbers: Any, whole: Any, low: Any, work: Any, rows: CsrRows, batch: Batch, note: bool
+    shared: Any, numbers: Any, whole: Any, low: Any, work: Any, rows: CsrRows, batch: Batch, update_stats: bool
 ) -> int:
     """Do the same as `learn_dense` for sparse rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(batch.y)):
         if is_full(sketched):
             return i
-        row = meet_row(experts, inverse, sketched, take_sparse(experts.features, rows, i, experts.work), True)
+        row = predict_row(experts, inverse, sketched, list_sparse(experts.features, rows, i, experts.work), True)
         write_output(experts.mix, experts.work, batch.margins[i])
-        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], note)
+        learn_row(experts, numbers, inverse, sketched, row, batch.y[i], batch.weight[i], update_stats)
     return len(batch.y)
 
 
@@ -354,7 +356,7 @@ def explain_dense(shared: Any, effects: Any, work: Any, x: Any, indptr: Any, whi
     """Explain all rows with `explain_row`; the result for row i is at indptr[i] to indptr[i + 1] - 1."""
     experts = open_shared(shared, work)
     for i in range(len(x)):
-        n, begin = take_dense(experts.features, x[i], experts.work), indptr[i]
+        n, begin = list_dense(experts.features, x[i], experts.work), indptr[i]
         explain_row(experts, effects, n, which[begin:], parts[begin:])
         indptr[i + 1] = begin + n
 
@@ -365,7 +367,7 @@ def explain_sparse(shared: Any, effects: Any, work: Any, rows: CsrRows, indptr: 
     """Do the same as `explain_dense` for sparse rows."""
     experts = open_shared(shared, work)
     for i in range(len(indptr) - 1):
-        n, begin = take_sparse(experts.features, rows, i, experts.work), indptr[i]
+        n, begin = list_sparse(experts.features, rows, i, experts.work), indptr[i]
         explain_row(experts, effects, n, which[begin:], parts[begin:])
         indptr[i + 1] = begin + n
 
@@ -376,7 +378,7 @@ def read_dense(shared: Any, whole: Any, low: Any, work: Any, x: Any, out: Any) -
     """Fill `out` (n, outputs) with predictions for dense rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
-        meet_row(experts, inverse, sketched, take_dense(experts.features, x[i], experts.work), False)
+        predict_row(experts, inverse, sketched, list_dense(experts.features, x[i], experts.work), False)
         write_output(experts.mix, experts.work, out[i])
 
 
@@ -386,5 +388,5 @@ def read_sparse(shared: Any, whole: Any, low: Any, work: Any, rows: CsrRows, out
     """Fill `out` (n, outputs) with predictions for sparse rows."""
     experts, inverse, sketched = open_shared(shared, work), open_record(whole, EXACT), open_record(low, LOW_RANK)
     for i in range(len(out)):
-        meet_row(experts, inverse, sketched, take_sparse(experts.features, rows, i, experts.work), False)
+        predict_row(experts, inverse, sketched, list_sparse(experts.features, rows, i, experts.work), False)
         write_output(experts.mix, experts.work, out[i])

@@ -9,10 +9,10 @@ the density,
     prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
 
 or, for regression, P = 16 a0 if not centred. S and P are updated when a feature has occurred 4, 16, 64, ... times, and
-when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the unit of the
-feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved: the effect of z
-stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated and when that mean is
-half a standard deviation away; the intercepts of the experts compensate for the move.
+when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the unit of
+the feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved: the effect of
+z stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated and when that mean
+is half a standard deviation away; the intercepts of the experts compensate for the move.
 """
 
 import math
@@ -35,8 +35,8 @@ MOVE = 0.5  # the centre moves when the mean over recent rows is this many stand
 CUT = 4.0  # deviations above this many standard deviations are clipped before they update the mean
 UNIT = 4.0  # a larger change of S^2 is a change of unit
 
-# One cache line each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of the loss: over all
-# rows, and over recent rows, divided by `fade` in TOTALS. `number` is 1, 2, ... for a centred feature, else 0.
+# One cache line each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of the loss: over
+# all rows, and over recent rows, divided by `fade` in TOTALS. `number` is 1, 2, ... for a centred feature, else 0.
 FEATURE = np.dtype(
     [
         ("count", "f8"), ("square", "f8"), ("reference", "f8"), ("inverse", "f8"), ("prior", "f8"),
@@ -44,8 +44,8 @@ FEATURE = np.dtype(
     ]
 )  # fmt: skip
 # Totals over all rows: their number; gamma^rows; the weighted sum of log V and the sum of weights, for g; the common
-# factor of rows for linear experts; the mean factor of rows that are divided by their own length; the mean sample weight;
-# a0; whether the prior depends on the density.
+# factor of rows for linear experts; the mean factor of rows that are divided by their own length; the mean sample
+# weight; a0; whether the prior depends on the density.
 TOTALS = np.dtype(
     [
         ("rows", "f8"), ("fade", "f8"), ("logarithms", "f8"), ("log_weight", "f8"), ("length", "f8"),
@@ -212,7 +212,7 @@ def first_scales(features: Features, which: Any) -> None:
 
 
 @loops
-def meet_feature(row: Any, totals: Any, square: float) -> None:
+def init_feature(row: Any, totals: Any, square: float) -> None:
     """Initialize a feature from the square of its first value, which `totals` do not include yet."""
     row["square"] = row["reference"] = square
     row["count"] = 0.0
@@ -221,7 +221,7 @@ def meet_feature(row: Any, totals: Any, square: float) -> None:
 
 
 @loops
-def note_value(features: Features, row: Any, x: float) -> bool:
+def record_value(features: Features, row: Any, x: float) -> bool:
     """Update the statistics of a known feature with a value; return whether its scale is due for an update."""
     row["count"] += 1.0
     count, square, number, off = row["count"], row["square"], row["number"], x

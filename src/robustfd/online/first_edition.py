@@ -1,8 +1,8 @@
 """Reader for model files of the first version of the learner without tuning.
 
-The first version had five learning rates, one Hessian D + B'B, and blocks of 4 m rows. Its model is one linear model for
-each output, for rows divided by their own length. Every expert starts from this model: predictions are the same, and
-learning continues as if the experts had always agreed.
+The first version had five learning rates, one Hessian D + B'B, and blocks of 4 m rows. Its model is one linear model
+for each output, for rows divided by their own length. Every expert starts from this model: predictions are the same,
+and learning continues as if the experts had always agreed.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def unpack(
         mix = state.experts.mix
         mix.share[:, mix.linear != float(linear)] = 0.0
         mix.share[:] /= mix.share.sum(axis=1, keepdims=True)
-        state.make_room()
+        state.allocate_work()
     return state
 
 
@@ -86,18 +86,18 @@ def _weights(parts: Any, n: int, p: int, r: int, sparse: bool) -> Floats:
     parts.array("factors", k, least=0.0)
     parts.array("m", r, r)
     parts.array("lam", r, least=0.0)
-    on_b, on_x = np.zeros((p, r)), np.zeros((p, k))
+    coef_b, coef_x = np.zeros((p, r)), np.zeros((p, k))
     if k:
         a, failed = dtrtrs((factor[:, None] * found["k"]).T, found["steps"], lower=1, trans=1, unitdiag=1)
         along, singular = dtrtrs(found["root"].T, -found["z"].T @ a)
         if failed or singular:
             raise ValueError("the block cannot be solved")
-        on_b, on_x = np.ascontiguousarray(along.T), np.ascontiguousarray(a.T)
+        coef_b, coef_x = np.ascontiguousarray(along.T), np.ascontiguousarray(a.T)
     if sparse:
         basis = unpack_columns(columns.start(n, p + r, r, max(k, 1)), parts, k)
-        return np.asarray(columns.weights_of(routines(), basis, np.arange(n, dtype=np.int32), on_b, on_x))
+        return np.asarray(columns.weights_of(routines(), basis, np.arange(n, dtype=np.int32), coef_b, coef_x))
     basis, rows = parts.array("basis", n, p + r), parts.array("rows", k, n)
-    return np.asarray(basis[:, :p] + basis[:, p:] @ on_b.T + rows.T @ on_x.T)
+    return np.asarray(basis[:, :p] + basis[:, p:] @ coef_b.T + rows.T @ coef_x.T)
 
 
 def _set_features(state: UntunedState, table: Floats, totals: Floats) -> None:

@@ -27,7 +27,7 @@ from robustfd.online.settings import (
     rate_at,
     slope_at,
 )
-from robustfd.online.single_row import FINE, OVERFLOWED, REFRESH, WILD, RowState, is_calm, row_of
+from robustfd.online.single_row import EXTREME, FINE, OVERFLOWED, REFRESH, RowState, is_safe, row_of
 
 SMALLEST_SCALE = 1e-8
 NORM = np.dtype((np.record, [("scale", np.float64), ("squared", np.float64)]))
@@ -148,10 +148,10 @@ class DescentState(RowState):
 def learn_gradient_descent(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: DescentModel, kept: bool
 ) -> int:
-    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, EXTREME or OVERFLOWED.
 
-    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that nothing
-    has to be undone.
+    Unless the caller has a copy of the model (`kept`), the loop stops before a row with extreme numbers, so that
+    nothing has to be undone.
 
     The update is w -= rate_t g, then the Euclidean projection (Zinkevich 2003). The ball is the same for every row, so
     "current" and "next" both project onto it after the step.
@@ -168,8 +168,8 @@ def learn_gradient_descent(
             p += v[columns[k]] * values[k]
             square += values[k] * values[k]
         p *= norm.scale
-        if not is_calm(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
-            status = WILD
+        if not is_safe(p, slope_at(settings, p, batch.y[i]), batch.weight[i], square):
+            status = EXTREME
             if not kept:
                 return status
         if slab and settings.projection == NEXT and abs(p) > settings.bound and square > 0.0:

@@ -109,21 +109,21 @@ def _is_offered(state: ExpertState) -> bool:
     return state.d <= OFFER_EXACT or state.size > 0
 
 
-def attend(state: ExpertState) -> None:
+def handle_events(state: ExpertState) -> None:
     """Update and evaluate the better Hessian if either is due."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
     if state.sketch is None and state.seen >= state.look_at:
-        _judge(state)
+        _evaluate(state)
 
 
-def _judge(state: ExpertState) -> None:
+def _evaluate(state: ExpertState) -> None:
     """Keep, enlarge or drop the better Hessian, or try it again."""
     targets = state.experts.mix.targets[0]
     if state.form == "diagonal":
         if _is_offered(state):
             set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
-            state.make_room()
+            state.allocate_work()
             state.look_at = state.seen + FIRST_LOOK
     else:
         gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
@@ -132,7 +132,7 @@ def _judge(state: ExpertState) -> None:
             size = state.size
             set_form(state, "diagonal")
             state.size = size
-            state.make_room()
+            state.allocate_work()
             state.look_at = AGAIN * state.seen
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
@@ -146,7 +146,7 @@ def grow(state: ExpertState, size: int) -> None:
     with one_blas_thread():
         low = low_rank.with_size(state.experts.low_rank, size)
     state.experts = state.experts._replace(low_rank=low)
-    state.make_room()
+    state.allocate_work()
     renew(state, state.seen)
 
 

@@ -224,10 +224,11 @@ def sigmoid(x: float) -> float:
 def implicit_steps(z: Any, length: Any, log_length: Any, chance: Any, step: Any) -> None:
     """Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)); all are float32.
 
-    With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive
-    and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long
-    step, at a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right. After two
-    iterations the error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
+    With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is
+    positive and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or,
+    for a long step, at a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right.
+    After two iterations the error of s is a few percent. This is enough, since other experts take longer and shorter
+    steps anyway.
     """
     for k in range(len(z)):
         y, a = z[k], length[k]

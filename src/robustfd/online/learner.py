@@ -17,7 +17,7 @@ from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import progress
-from robustfd.online.block import UNKEPT
+from robustfd.online.block import NEEDS_COPY
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.merging import MergingLearner
 from robustfd.online.plots import plot_progress
@@ -59,7 +59,7 @@ class State(Protocol):
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn from rows and record their losses; return how many came before an overflow.
 
-        A negative result means that nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called
+        A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
         first.
         """
 
@@ -82,7 +82,7 @@ class State(Protocol):
         """Return w."""
 
     def merged(self, other: Any, vote: Floats) -> Any:
-        """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
+        """Return the merged state of two states with the same settings; `vote` weights the mean of their w."""
 
     def fraction(self, k: int, i: int) -> Any:
         """Return part i of k, with the same weights and a k-th of all sums."""
@@ -99,7 +99,8 @@ class AllOrNothing:
     """A context in which states learn from rows of some extent, and which restores the states after an error.
 
     An overflow is an error as well. Copying a whole state would take longer than learning a few rows, so each state
-    copies only the arrays that such rows can change. This is a class because `contextmanager` is two microseconds slower.
+    copies only the arrays that such rows can change. This is a class because `contextmanager` is two microseconds
+    slower.
     """
 
     def __init__(self, learner: Any, states: Sequence[Any], extent: Extent):
@@ -128,7 +129,7 @@ class AllOrNothing:
             for state, kept in pairs:
                 if not sound:
                     state.undo(kept)
-                state.let_go()
+                state.release()
             if not sound:
                 self.learner._progress[:] = self.tallied
 
@@ -233,24 +234,24 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             done = self._state.learn(X, y, ONES[len(y)], margins, self._progress)
             if done == len(y):
                 return margins
-            if done == UNKEPT:
+            if done == NEEDS_COPY:
                 return self._learn_all(X, y, ONES[len(y)])
         return self._check_and_learn(X, y, sample_weight)
 
     def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
-        anew = not self.__sklearn_is_fitted__()
+        reset = not self.__sklearn_is_fitted__()
         self._check_parameters()
-        if not anew and self._frozen != self._parameters():
+        if not reset and self._frozen != self._parameters():
             raise ValueError(
                 "The parameters were changed after rows were learned. Set them back, or make a new learner."
             )
         before = dict(vars(self))
         try:
-            x = check_rows(self, X, reset=anew)
+            x = check_rows(self, X, reset=reset)
             check_numbers(x)
             y = self._check_labels(y, x.shape[0])
             weight = check_weights(sample_weight, x.shape[0])
-            if anew:
+            if reset:
                 self._begin(x)
             margins = self._learn_all(x, y, weight)
         except BaseException:
@@ -298,12 +299,12 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         elif scattered:
             x, step = as_rows(x, sparse=True), max(1, CACHED // x.shape[1])
             entries = CsrRows(x.data, x.indices, x.indptr)
-            room = np.empty((min(step, n), x.shape[1]))
+            dense = np.empty((min(step, n), x.shape[1]))
         for start in range(0, n, max(step, 1)):
             stop = min(start + step, n)
             part = slice(start, stop)
             if scattered:
-                rows = room[: stop - start]
+                rows = dense[: stop - start]
                 scatter_rows(entries, start, rows)
             else:
                 rows = as_rows(x if stop - start == n else x[part], sparse=sparse)

@@ -1,14 +1,14 @@
 """The Hessian as diagonal plus sketch, H = D + B'B, for many features that are correlated.
 
-B is a Frequent Directions sketch of the rows c x. D holds the prior plus the part of the exact diagonal that B misses. H
-is updated each time the number of rows has grown by a quarter, and stays fixed in between. With
-U = (I + B D^-1 B')^-1/2 B D^-1
+B is a Frequent Directions sketch of the rows c x. D holds the prior plus the part of the exact diagonal that B misses.
+H is updated each time the number of rows has grown by a quarter, and stays fixed in between. With U = (I + B D^-1
+B')^-1/2 B D^-1
 
     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
 
 A step moves the weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is stored as
-coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a random
-sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
+coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a
+random sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
 """
 
 import math
@@ -93,7 +93,7 @@ def unpack(parts: Any, which: NDArray[np.int32], size: int, m: int, width: int) 
     """Return the Hessian in a snapshot."""
     n, filled = len(which), parts.shape("sketch.buffer", 2)[0]
     if filled > 2 * m:
-        raise ValueError(f"{filled} rows wait for a sketch of {m}")
+        raise ValueError(f"the buffer of the sketch has {filled} rows, expected at most {2 * m}")
     rows = m - 1
     lam, along = parts.array("sketch.lam", rows, least=0.0), parts.array("sketch.along", rows, width)
     small = {
@@ -154,7 +154,7 @@ def is_sampled(row: int) -> int:
 
 
 @loops
-def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -> None:
+def fill_margins(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -> None:
     """Fill the kappa and the margins of the experts with the sketch, and U x for both scalings of the row."""
     u, count, after, rows = low.u, mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam)
     along, sums, outputs, width, inside = work.direction[2], work.better[0], len(work.margin), low.weights.shape[1], 0.0
@@ -186,7 +186,7 @@ def meet(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -
 
 
 @loops
-def move(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: int) -> None:
+def take_steps(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: int) -> None:
     """Take the steps of the experts with the sketch, and buffer row `number` of curvature c2 if it is sampled."""
     count, after, rows, outputs = mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam), len(work.margin)
     own, scaled, width = (

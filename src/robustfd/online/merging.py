@@ -28,8 +28,8 @@ class MergingLearner:
         if not other.__sklearn_is_fitted__():
             return self
         if not self.__sklearn_is_fitted__():
-            learnt = ("_state", "_progress", "_frozen", "_numbers", "n_features_in_", "feature_names_in_")
-            self.__dict__.update({name: value for name, value in vars(other).items() if name in learnt})
+            fitted = ("_state", "_progress", "_frozen", "_numbers", "n_features_in_", "feature_names_in_")
+            self.__dict__.update({name: value for name, value in vars(other).items() if name in fitted})
             self._frozen = self._parameters()
             return self
         check_same_features("learners", self, other)

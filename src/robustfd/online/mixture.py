@@ -27,9 +27,10 @@ LARGEST = 1e30  # targets are clipped here, in units of the first ones, since we
 WINDOWS = 128  # windows of the trace of shares
 
 # Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
-# the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in units
-# of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are their
-# range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the logarithm.
+# the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
+# units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
+# their range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the
+# logarithm.
 TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
@@ -138,7 +139,7 @@ def followed(follow: Any) -> float:
 
 
 @loops
-def earn(share: Any, chance: Any, count: int) -> None:
+def update_shares(share: Any, chance: Any, count: int) -> None:
     """Multiply shares by the probabilities that experts gave to the label, and redistribute a part of them.
 
     The first `count` experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
@@ -156,14 +157,14 @@ def earn(share: Any, chance: Any, count: int) -> None:
 
 
 @loops
-def deal_following(follow: Any, total: float) -> None:
+def update_intercept_shares(follow: Any, total: float) -> None:
     """Do the same as `update_shares` for the forgetting intercepts, whose shares now sum to `total`."""
     for e in range(follow.shape[1]):
         follow[1, e] = (1.0 - SHARED) * follow[1, e] / max(total, 1e-300) + SHARED * FOLLOW_SHARE[e]
 
 
 @loops
-def note_shares(mix: Mixture, row: int) -> None:
+def record_shares(mix: Mixture, row: int) -> None:
     """Add the share of forgetting experts to the trace; `row` counts from 0."""
     targets = mix.targets[0]
     if row // targets["stride"] >= WINDOWS:

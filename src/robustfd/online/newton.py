@@ -48,8 +48,8 @@ class OnlineNewton(OnlineLearner):
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/t"
         eta_t. A float is a constant rate.
     projection : {"current", "next", None}, default="current"
-        "current" projects after the step, with the row just learned (Alg. 6). "next" projects before predicting the next
-        row, with that row (Alg. 3). None never projects.
+        "current" projects after the step, with the row just learned (Alg. 6). "next" projects before predicting the
+        next row, with that row (Alg. 3). None never projects.
     domain : {"slab", "ball"}, default="slab"
         \|w'x\| <= C for the current row, or ||w||_2 <= C. Ignored if `projection` is None.
     buffer_size : int, optional

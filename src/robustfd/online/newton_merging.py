@@ -20,7 +20,7 @@ from robustfd.online.snapshot import Parts
 
 @one_blas_thread()
 def merged(one: Any, two: Any, vote: Floats) -> Any:
-    """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
+    """Return the merged state of two states with the same settings; `vote` weights the mean of their w."""
     states, d = (one, two), max(one.d, two.d)
     if d == one.d == two.d and (_is_fresh(one) or _is_fresh(two)):
         return copy.deepcopy(two if _is_fresh(one) else one)
@@ -66,7 +66,7 @@ def _rows(state: Any) -> Floats:
 def _stored_weights(state: Any, steps: Change) -> Floats:
     """Return the weights at the beginning of the block plus these steps."""
     block = state.block
-    return np.asarray(state.basis.weights(routines(state.long), block, steps) / block.state[0].factor)
+    return np.asarray(state.basis.weights(routines(state.long_stream), block, steps) / block.state[0].factor)
 
 
 def _newton(states: tuple[Any, ...], w: Floats, rows: Floats, part: float, seen: int) -> Any:
@@ -75,8 +75,8 @@ def _newton(states: tuple[Any, ...], w: Floats, rows: Floats, part: float, seen:
     settings, d = one.settings, len(w)
     m, buffer = int(like[0].width), int(like[0].buffer)
     shrunk = shrink_stack(rows[:0], np.zeros(0), rows[np.any(rows != 0, axis=1)], m, settings.shrunk, solver="svd")
-    taken = sum(each.alpha - settings.alpha0 for each in like) * part + settings.added * shrunk.delta
-    alpha, basis = settings.alpha0 + taken, np.zeros((d, m))
+    growth = sum(each.alpha - settings.alpha0 for each in like) * part + settings.added * shrunk.delta
+    alpha, basis = settings.alpha0 + growth, np.zeros((d, m))
     basis[:, 0], basis[:, 1 : 1 + len(shrunk.lam)] = w, shrunk.rows.T
     numbers, arrays = type(one)(settings, d, m, buffer, sparse=one.sparse).pack()
     del numbers["sparse"]

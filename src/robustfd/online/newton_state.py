@@ -11,10 +11,10 @@ from robustfd.linalg.eigen import LONG, routines
 from robustfd.online import ball, newton_merging
 from robustfd.online import block as blocks
 from robustfd.online.block import (
-    CALM,
+    EXTREME_ROWS,
     OVERFLOW,
     PLACE,
-    WILD_ROWS,
+    SAFE,
     Block,
     counts_of,
     open_block,
@@ -39,12 +39,14 @@ class NewtonState:
     """The state of the methods that process rows in blocks: RFD-SON, FD-SON, PFD-SON and FULL-ON."""
 
     def __init__(self, settings: Settings, d: int, m: int, rows: int, *, sparse: bool):
-        late = True if settings.shrink_first else None
-        self.settings, self.long = settings, False
+        shrink_first = True if settings.shrink_first else None
+        self.settings, self.long_stream = settings, False
         self.later = rows - (m - 1)  # rows of a block after the first
         self.memory = blocks.start(settings, d, m, rows, 0 if sparse else DenseBasis.size(d, m, rows))
         self.numbers = blocks.numbers(self.memory)
-        self.basis: DenseBasis | SparseBasis = SparseBasis(d, m, rows, late) if sparse else DenseBasis(d, late)
+        self.basis: DenseBasis | SparseBasis = (
+            SparseBasis(d, m, rows, shrink_first) if sparse else DenseBasis(d, shrink_first)
+        )
 
     @property
     def sparse(self) -> bool:
@@ -75,28 +77,28 @@ class NewtonState:
 
     def expect(self, rows: int) -> None:
         """Prepare for this number of rows: with many rows, compiling the eigensolver pays off."""
-        self.long = self.long or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
+        self.long_stream = self.long_stream or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn from rows and record their losses; return how many came before an overflow.
 
-        A negative result means that nothing has changed: -1 if a row is not finite, UNKEPT if `keep` must be called
+        A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
         first.
         """
-        if not self.long:
+        if not self.long_stream:
             self.expect(len(y))
         if self.settings.domain == BALL:
             return self._learn_in_ball(x, Batch(y, weight, margins), progress)
-        return self.basis.learn(routines(self.long), self.memory, x, y, weight, margins, progress)
+        return self.basis.learn(routines(self.long_stream), self.memory, x, y, weight, margins, progress)
 
     def _learn_in_ball(self, x: Any, batch: Batch, progress: Floats) -> int:
         """Implement `learn` for the ball: one row at a time, with a projection after or before each step."""
-        block, address = self.block, routines(self.long)
+        block, address = self.block, routines(self.long_stream)
         project_next, shrink_first = self.settings.projection == NEXT, bool(self.settings.shrink_first)
         for i in range(len(batch.y)):
             if project_next:
                 self._project(block)
-            self.basis.enter(address, block, x, i)
+            self.basis.add_row(address, block, x, i)
             if _step_rows(block, batch, progress, i, 1) == 0:
                 return i
             full = block.state[0].filled == rows_in_block.py_func(block)
@@ -104,7 +106,7 @@ class NewtonState:
                 self._project(block)
             if full:
                 before, change = ball.gram_of(block), open_change.py_func(block)
-                if not _end_block(address, block, change, self.basis.late):
+                if not _end_block(address, block, change, self.basis.shrink_first):
                     return i
                 block.overlaps[:] = ball.products_after(before, change)
                 self.basis.change(address, block, change)
@@ -135,7 +137,11 @@ class NewtonState:
             extent = extent._replace(features=None)
         # Rows that do not end the block are appended to it and otherwise change only these numbers.
         parts = (slice(None),) if ends_block or in_ball else self.numbers
-        kept = [(part, self.memory[part].copy()) for part in parts], self.basis.keep(extent, ends_block), self.long
+        kept = (
+            [(part, self.memory[part].copy()) for part in parts],
+            self.basis.keep(extent, ends_block),
+            self.long_stream,
+        )
         counts[PLACE["kept"]] = 1
         return kept
 
@@ -148,13 +154,13 @@ class NewtonState:
         counts = counts_of(self.memory)
         if counts[PLACE["status"]] == OVERFLOW:
             return False
-        if counts[PLACE["wild"]] == CALM:
+        if counts[PLACE["extreme"]] == SAFE:
             return True
         with np.errstate(all="ignore"):
             arrays = self.pack()[1] | {"w": self.weights()}
         if not all(bool(np.isfinite(each).all()) for each in arrays.values()):
             return False
-        return counts[PLACE["wild"]] != WILD_ROWS or self._grew_little(kept)
+        return counts[PLACE["extreme"]] != EXTREME_ROWS or self._grew_little(kept)
 
     def _grew_little(self, kept: Any) -> bool:
         """Return whether the Hessian and the weights are not huge, or have grown by a moderate factor."""
@@ -162,7 +168,7 @@ class NewtonState:
         if max(after) <= LARGEST_NUMBER:
             return True
         now = copy.deepcopy((self.memory, self.basis))
-        self._set_back(kept)
+        self._restore(kept)
         before = self._sizes()
         self.memory[:], self.basis = now
         # b is 0 before the first non-zero row, and then any growth is accepted.
@@ -176,17 +182,17 @@ class NewtonState:
         hessian = max(float(np.abs(each).max(initial=0.0)) for each in (arrays["gram"], arrays["lam"], added))
         return hessian, float(np.abs(self.weights()).max(initial=0.0))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Mark the end of the rows for which `keep` was called."""
         counts = counts_of(self.memory)
-        counts[PLACE["kept"]], counts[PLACE["wild"]] = 0, CALM
+        counts[PLACE["kept"]], counts[PLACE["extreme"]] = 0, SAFE
 
     def undo(self, kept: Any) -> None:
         """Restore the state from the result of `keep`."""
-        self._set_back(kept)
-        self.long = kept[2]
+        self._restore(kept)
+        self.long_stream = kept[2]
 
-    def _set_back(self, kept: Any) -> None:
+    def _restore(self, kept: Any) -> None:
         """Restore the memory and the basis from the result of `keep`."""
         parts, of_basis, _ = kept
         for part, numbers in parts:
@@ -207,7 +213,7 @@ class NewtonState:
     # -- merging
 
     def merged(self, other: "NewtonState", vote: Floats) -> "NewtonState":
-        """Return the merged state of two states with the same settings; the weights are averaged with weights `vote`."""
+        """Return the merged state of two states with the same settings; `vote` weights the mean of their w."""
         return newton_merging.merged(self, other, vote)
 
     def fraction(self, k: int, i: int) -> "NewtonState":
@@ -219,12 +225,12 @@ class NewtonState:
     def weights(self) -> Floats:
         """Return w."""
         block = self.block
-        return self.basis.weights(routines(self.long), block, ball.steps_of(block))
+        return self.basis.weights(routines(self.long_stream), block, ball.steps_of(block))
 
     def margins(self, x: Any) -> Floats:
         """Return w'x of dense or sparse rows."""
         block = self.block
-        return self.basis.margins(routines(self.long), block, ball.steps_of(block), x)
+        return self.basis.margins(routines(self.long_stream), block, ball.steps_of(block), x)
 
     # -- snapshots (docs/snapshot-format.md)
 
@@ -282,9 +288,9 @@ class NewtonState:
             block.k[:n, :n] = parts.array("k", n, n)
         elif state.alpha == 0.0 and (n or state.shrinks):
             raise ValueError("alpha is zero, but K is missing")
-        entered = np.count_nonzero((block.rows["c2"][:n] > 0) & (block.rows["along_n"][:n] != 0))
-        state.rank = np.count_nonzero(block.lam) + entered
-        state.span = np.count_nonzero(block.lam > state.alpha) + entered
+        added = np.count_nonzero((block.rows["c2"][:n] > 0) & (block.rows["along_n"][:n] != 0))
+        state.rank = np.count_nonzero(block.lam) + added
+        state.span = np.count_nonzero(block.lam > state.alpha) + added
         self.basis.unpack(block, parts)
         parts.close()
         return self

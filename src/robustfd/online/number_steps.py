@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from robustfd._compile import loops
-from robustfd.online.mixture import FOLLOW, LARGEST, Mixture, bounds, deal_following, earn, followed, mixed
+from robustfd.online.mixture import (
+    FOLLOW,
+    LARGEST,
+    Mixture,
+    bounds,
+    followed,
+    mixed,
+    update_intercept_shares,
+    update_shares,
+)
 from robustfd.online.scratch import Work
 
 FORGET_SPREAD = 0.99  # decay of squared residuals per row
@@ -97,10 +106,10 @@ def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float
             plain = min(max(mixed(mix.plain[0], margin) + followed(mix.follow[0]), low), high)
             targets["loss"] += power * (number_loss(targets, y, p, spread) - least_loss(targets, y, spread))
             targets["plain_loss"] += power * (number_loss(targets, y, plain, spread) - least_loss(targets, y, spread))
-            earn(mix.plain[0], chance, count)
-        earn(mix.share[0], chance, count)
+            update_shares(mix.plain[0], chance, count)
+        update_shares(mix.share[0], chance, count)
         follow_number(mix.follow[0], targets, y, p, power, spread)
-    return weight * note_target(targets, y, p)
+    return weight * record_target(targets, y, p)
 
 
 @loops
@@ -123,11 +132,11 @@ def follow_number(follow: Any, targets: Any, y: float, p: float, power: float, s
         if targets["counts"]:
             slope = min(max(slope / max(math.exp(at), 1.0), -1.0), 1.0)
         follow[0, e] += SLOWER * FOLLOW[e] * min(power, 1.0) * slope
-    deal_following(follow, total)
+    update_intercept_shares(follow, total)
 
 
 @loops
-def note_target(targets: Any, y: float, p: float) -> float:
+def record_target(targets: Any, y: float, p: float) -> float:
     """Update the spread and the range of the targets; return the curvature of the loss at the prediction p."""
     spread, curvature = targets["spread"] / max(targets["spread_weight"], 1e-300), 1.0
     if targets["counts"]:

@@ -25,7 +25,7 @@ from robustfd.online.random_basis import (
 )
 from robustfd.online.rows import Batch, CsrRows, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
-from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, Row, RowState, is_calm, row_of
+from robustfd.online.single_row import EXTREME, FINE, OUTSIDE, OVERFLOWED, REFRESH, Row, RowState, is_safe, row_of
 
 WORST = 1e-3  # Y is orthonormalized again when a diagonal entry of F is below this,
 LONG = 100.0  # and before a step whose squared length is above this
@@ -43,14 +43,14 @@ class OjaModel(NamedTuple):
     f: Floats  # (m, m): F, initially I
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch memory of a row."""
 
     b: Any  # Y x
     z: Any  # V x
     h: Any  # V a
     q: Any
-    on_b: Any
+    coef_b: Any
     outside_b: Any
 
 
@@ -93,7 +93,7 @@ class OjaState(RowState):
 def learn_oja(
     data: Any, indices: Any, indptr: Any, y: Any, weight: Any, margins: Any, model: OjaModel, kept: bool
 ) -> int:
-    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, EXTREME or OVERFLOWED.
 
     Unless the caller has a copy of the model (`kept`), restore the model if the result is not FINE.
     """
@@ -116,8 +116,8 @@ def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
     if settings.domain == BALL:
         raise ValueError("random sketches cannot project onto a ball")
     v, yt, c, f, m = model.v, model.yt, model.c, model.f, len(model.c)
-    room = Room(np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
-    b, z = room.b, room.z
+    scratch = Scratch(np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
+    b, z = scratch.b, scratch.z
     status = FINE
     for i in range(len(batch.y)):
         row = row_of(rows, i)
@@ -128,21 +128,21 @@ def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
             for l in range(j + 1):
                 z[j] += f[j, l] * b[l]
         if settings.domain == SLAB and settings.projection == NEXT and abs(p) > settings.bound:
-            direction = solve_oja(settings.alpha0, model, square, room)
+            direction = solve_oja(settings.alpha0, model, square, scratch)
             p = project(settings, row, v, c, p, direction)
         batch.margins[i] = p
         if not np.isfinite(p):
             return OVERFLOWED
         seen[0] += 1
         slope = slope_at(settings, p, batch.y[i])
-        if not is_calm(p, slope, batch.weight[i], square):
-            status = WILD
+        if not is_safe(p, slope, batch.weight[i], square):
+            status = EXTREME
         scale = np.sqrt(batch.weight[i] * (settings.mu + rate_at(settings, seen[0]))) * slope
-        if scale != 0.0 and not _enter(row, square, scale, float(seen[0]), model, room):
+        if scale != 0.0 and not _update_basis(row, square, scale, float(seen[0]), model, scratch):
             return OVERFLOWED
         step = batch.weight[i] * slope
         if step != 0.0 or abs(p) > settings.bound:
-            direction = solve_oja(settings.alpha0, model, square, room)
+            direction = solve_oja(settings.alpha0, model, square, scratch)
             if not np.isfinite(direction.kappa):
                 return OVERFLOWED
             take_step(settings, row, v, c, p, step, direction)
@@ -155,9 +155,9 @@ def _learn_rows(rows: CsrRows, batch: Batch, model: OjaModel) -> int:
 
 
 @inner
-def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, room: Room) -> bool:
+def _update_basis(row: Row, square: float, scale: float, t: float, model: OjaModel, scratch: Scratch) -> bool:
     """Update V and Lambda with a = scale x at time t, and scratch.z to the new V x; return whether it succeeded."""
-    _, z, h, q, _, _ = room
+    _, z, h, q, _, _ = scratch
     f, m, step2 = model.f, len(z), 0.0
     gamma = (2.0 + scale * scale * square / t) / t
     for j in range(m):
@@ -179,30 +179,30 @@ def _enter(row: Row, square: float, scale: float, t: float, model: OjaModel, roo
 
 
 @inner
-def solve_oja(alpha: float, model: OjaModel, square: float, room: Room) -> Direction:
+def solve_oja(alpha: float, model: OjaModel, square: float, scratch: Scratch) -> Direction:
     """Return H^-1 x for a row with V x = scratch.z and x'x = square, in terms of Y."""
-    f, energy, z, on_b, outside_b = model.f, model.energy, room.z, room.on_b, room.outside_b
+    f, energy, z, coef_b, outside_b = model.f, model.energy, scratch.z, scratch.coef_b, scratch.outside_b
     m, kappa, n0, largest = len(z), 0.0, square, 0.0
-    on_v, outside_v = np.zeros(m), np.zeros(m)
+    coef_v, outside_v = np.zeros(m), np.zeros(m)
     for j in range(m):
         largest = max(largest, energy[j])
     for j in range(m):
         if alpha > 0.0:
-            on_v[j] = -energy[j] / (energy[j] + alpha) * z[j] / alpha
+            coef_v[j] = -energy[j] / (energy[j] + alpha) * z[j] / alpha
             kappa += z[j] * z[j] / (energy[j] + alpha)
             n0 -= z[j] * z[j]
         elif energy[j] > OUTSIDE * largest:
-            on_v[j], outside_v[j] = z[j] / energy[j], z[j]
+            coef_v[j], outside_v[j] = z[j] / energy[j], z[j]
             kappa += z[j] * z[j] / energy[j]
             n0 -= z[j] * z[j]
     for l in range(m):
-        on_b[l], outside_b[l] = 0.0, 0.0
+        coef_b[l], outside_b[l] = 0.0, 0.0
         for j in range(l, m):
-            on_b[l] += f[j, l] * on_v[j]
+            coef_b[l] += f[j, l] * coef_v[j]
             outside_b[l] += f[j, l] * outside_v[j]
     if alpha > 0.0:
-        return Direction(1.0 / alpha, on_b, kappa + max(n0, 0.0) / alpha, outside_b, 0.0)
-    return Direction(0.0, on_b, kappa, outside_b, n0 if n0 > OUTSIDE * square else 0.0)
+        return Direction(1.0 / alpha, coef_b, kappa + max(n0, 0.0) / alpha, outside_b, 0.0)
+    return Direction(0.0, coef_b, kappa, outside_b, n0 if n0 > OUTSIDE * square else 0.0)
 
 
 @inner

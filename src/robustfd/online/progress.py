@@ -71,7 +71,7 @@ def totals_now(progress: Any) -> Totals:
 
 
 @loops
-def take_back(progress: Any, before: Totals) -> None:
+def restore_totals(progress: Any, before: Totals) -> None:
     """Restore earlier totals, and delete the records made since."""
     all_totals = view_as(progress, 0, (len(progress),), TOTALS)
     totals = all_totals[0]

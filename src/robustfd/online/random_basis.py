@@ -20,8 +20,8 @@ from robustfd.online.single_row import Row
 class Direction(NamedTuple):
     """H^-1 x = coef_x x + B' coef_b and x_0 = x - B' outside_b, for a row x."""
 
-    on_x: float
-    on_b: Any
+    coef_x: float
+    coef_b: Any
     kappa: float  # x'H^-1 x
     outside_b: Any
     n0: float  # x_0'x_0, or 0 if x_0 counts as zero
@@ -59,7 +59,7 @@ def change_basis(row: Row, v: Any, bt: Any, c: Any, q: Any) -> None:
 @loops
 def take_step(settings: Any, row: Row, v: Any, c: Any, p: float, step: float, direction: Direction) -> None:
     """Move w by -step H^-1 x, and project it if the settings ask for it; p is w'x before the step."""
-    _move(row, v, c, step, direction.on_x, direction.on_b)
+    _move(row, v, c, step, direction.coef_x, direction.coef_b)
     if settings.domain == SLAB and settings.projection == CURRENT:
         project(settings, row, v, c, p - step * direction.kappa, direction)
 
@@ -76,19 +76,19 @@ def project(settings: Any, row: Row, v: Any, c: Any, p: float, direction: Direct
             outside_b[j] = -outside_b[j]
         _move(row, v, c, (p - clipped) / n0, 1.0, outside_b)
     else:
-        _move(row, v, c, (p - clipped) / kappa, direction.on_x, direction.on_b)
+        _move(row, v, c, (p - clipped) / kappa, direction.coef_x, direction.coef_b)
     return clipped
 
 
 @loops
-def _move(row: Row, v: Any, c: Any, step: float, on_x: float, on_b: Any) -> None:
+def _move(row: Row, v: Any, c: Any, step: float, coef_x: float, coef_b: Any) -> None:
     """Move w by -step (coef_x x + B' coef_b)."""
     columns, values = row
-    if on_x != 0.0 and step != 0.0:
+    if coef_x != 0.0 and step != 0.0:
         for k in range(len(columns)):
-            v[columns[k]] -= step * on_x * values[k]
+            v[columns[k]] -= step * coef_x * values[k]
     for j in range(len(c)):
-        c[j] -= step * on_b[j]
+        c[j] -= step * coef_b[j]
 
 
 @loops

@@ -22,7 +22,7 @@ from robustfd.online.random_basis import (
 )
 from robustfd.online.rows import Batch, CsrRows, Extent, Floats
 from robustfd.online.settings import BALL, NEXT, SETTINGS, SLAB, Settings, as_array, rate_at, slope_at
-from robustfd.online.single_row import FINE, OUTSIDE, OVERFLOWED, REFRESH, WILD, RowState, is_calm, row_of
+from robustfd.online.single_row import EXTREME, FINE, OUTSIDE, OVERFLOWED, REFRESH, RowState, is_safe, row_of
 from robustfd.online.snapshot import Parts
 
 EPS = 2.220446049250313e-16
@@ -39,10 +39,10 @@ class ProjectionModel(NamedTuple):
     gram: Floats  # (m, m)
 
 
-class Room(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch memory of `solve_projection`; the first two vectors are part of its result."""
 
-    on_b: Any
+    coef_b: Any
     outside_b: Any
     lower: Any
     other: Any
@@ -110,7 +110,7 @@ class ProjectionState(RowState):
 def learn_projection(
     entries: Any, y: Any, weight: Any, margins: Any, normal: Any, model: ProjectionModel, kept: bool
 ) -> int:
-    """Learn from the rows and fill their margins; return FINE, WILD or OVERFLOWED.
+    """Learn from the rows and fill their margins; return FINE, EXTREME or OVERFLOWED.
 
     Unless the caller has a copy of the model (`kept`), restore the model if the result is not FINE.
     """
@@ -135,7 +135,7 @@ def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel
         raise ValueError("random sketches cannot project onto a ball")
     v, bt, c, gram, m = model.v, model.bt, model.c, model.gram, len(model.c)
     b, q = np.empty(m), np.empty(m)
-    room = Room(np.empty(m), np.empty(m), np.empty((m, m)), np.empty((m, m)), np.empty(m, np.int64))
+    scratch = Scratch(np.empty(m), np.empty(m), np.empty((m, m)), np.empty((m, m)), np.empty(m, np.int64))
     status = FINE
     for i in range(len(batch.y)):
         row = row_of(rows, i)
@@ -143,15 +143,15 @@ def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel
         for j in range(m):
             p += c[j] * b[j]
         if settings.domain == SLAB and settings.projection == NEXT and abs(p) > settings.bound:
-            direction = solve_projection(settings.alpha0, gram, b, square, room)
+            direction = solve_projection(settings.alpha0, gram, b, square, scratch)
             p = project(settings, row, v, c, p, direction)
         batch.margins[i] = p
         if not np.isfinite(p):
             return OVERFLOWED
         seen[0] += 1
         slope = slope_at(settings, p, batch.y[i])
-        if not is_calm(p, slope, batch.weight[i], square):
-            status = WILD
+        if not is_safe(p, slope, batch.weight[i], square):
+            status = EXTREME
         scale = np.sqrt(batch.weight[i] * (settings.mu + rate_at(settings, seen[0]))) * slope
         if scale != 0.0:
             for j in range(m):
@@ -164,7 +164,7 @@ def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel
                 b[j] += square * q[j]
         step = batch.weight[i] * slope
         if step != 0.0 or abs(p) > settings.bound:
-            direction = solve_projection(settings.alpha0, gram, b, square, room)
+            direction = solve_projection(settings.alpha0, gram, b, square, scratch)
             if not np.isfinite(direction.kappa):
                 return OVERFLOWED
             take_step(settings, row, v, c, p, step, direction)
@@ -175,13 +175,13 @@ def _learn_rows(rows: CsrRows, batch: Batch, normal: Any, model: ProjectionModel
 
 
 @inner
-def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room) -> Direction:
+def solve_projection(alpha: float, gram: Any, b: Any, square: float, scratch: Scratch) -> Direction:
     """Return H^-1 x for a row with B x = b and x'x = square, from the Cholesky factor L of BB' + alpha I.
 
     With u = L^-1 B x, x'B'(BB' + alpha I)^-1 B x is u'u. When alpha = 0, pivoting puts r independent rows of B first,
     and the other rows of B are combinations of them. Then u = L_r^-1 B_r x, and H^+ x is B_r' L_r^-T (L'L)^-1 u.
     """
-    m, (on_b, outside_b, lower, other, pivots) = len(b), room
+    m, (coef_b, outside_b, lower, other, pivots) = len(b), scratch
     u, z, n0, smallest, largest = np.zeros(m), np.zeros(m), square, np.inf, 0.0
     rank = _ranked_cholesky(gram, alpha, lower, pivots)
     for i in range(rank):
@@ -191,9 +191,9 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
         n0 -= u[i] * u[i]
         z[i] = u[i]
         smallest, largest = min(smallest, lower[i, i]), max(largest, lower[i, i])
-    on_x, kappa = 0.0, 0.0
+    coef_x, kappa = 0.0, 0.0
     if alpha > 0.0:
-        on_x, kappa, n0 = 1.0 / alpha, max(n0, 0.0) / alpha, 0.0
+        coef_x, kappa, n0 = 1.0 / alpha, max(n0, 0.0) / alpha, 0.0
         if rank < m:  # alpha is below the rounding error of BB', so there is no solution
             kappa = np.nan
     else:
@@ -215,9 +215,9 @@ def solve_projection(alpha: float, gram: Any, b: Any, square: float, room: Room)
     backward(lower, rank, z)
     backward(lower, rank, u)
     for i in range(m):
-        on_b[pivots[i]] = z[i] if alpha == 0.0 else -z[i] / alpha
+        coef_b[pivots[i]] = z[i] if alpha == 0.0 else -z[i] / alpha
         outside_b[pivots[i]] = u[i]
-    return Direction(on_x, on_b, kappa, outside_b, n0)
+    return Direction(coef_x, coef_b, kappa, outside_b, n0)
 
 
 @inner

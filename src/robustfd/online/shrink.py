@@ -1,7 +1,7 @@
 """The shrink at the end of a block: its steps and its rows become one change of w and B.
 
-The eigenvectors of the small Gram matrix of [B; c X] are the coefficients of the new rows of B. linalg/rules.py holds the
-rules that reduce the eigenvalues.
+The eigenvectors of the small Gram matrix of [B; c X] are the coefficients of the new rows of B. linalg/rules.py holds
+the rules that reduce the eigenvalues.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from robustfd._compile import entry, loops
 from robustfd.linalg.eigen import EIGENPAIRS, EPS, GRADED
 from robustfd.linalg.lapack import at, call, view
 from robustfd.linalg.rules import gram_noise, shrink_values
-from robustfd.online.block import OVERFLOW, SMALL, Block, Floats, moved, round_off, taken
+from robustfd.online.block import OVERFLOW, SMALL, Block, Floats, k_weight, n_weight, round_off
 from robustfd.online.settings import CURRENT, SLAB
 
 TINY = 1e-12  # for alpha below this times the largest eigenvalue, all eigenvalues need a small relative error
@@ -21,9 +21,9 @@ TINY = 1e-12  # for alpha below this times the largest eigenvalue, all eigenvalu
 class Change(NamedTuple):
     """Replaces w by w + coef_b[0] B + coef_x[0] X and B by coef_b[1:] B + coef_x[1:] X, at the end of a block."""
 
-    on_b: Floats  # (1 + r, r)
-    on_x: Floats  # (1 + r, rows)
-    room: Floats  # scratch memory
+    coef_b: Floats  # (1 + r, r)
+    coef_x: Floats  # (1 + r, rows)
+    scratch: Floats  # scratch memory
 
 
 @loops
@@ -40,7 +40,7 @@ def open_change(block: Block) -> Change:
 
 
 @loops
-def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
+def end_block(routines: Any, block: Block, change: Change, shrink_first: Any) -> bool:
     """Shrink, fill the change and begin a new block; return whether it succeeded.
 
     `shrink_first` is None unless the last row takes its step after the shrink. For None, numba does not compile that
@@ -48,9 +48,9 @@ def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
     """
     settings, state, lam = block.settings[0], block.state[0], block.lam
     filled, r, had = state.filled, len(lam), len(lam) if state.shrinks > 0 else 0
-    size, room = had + filled, change.room
-    collect_steps(block, room, change.on_b, change.on_x)
-    stack, c, rest = view(room, 0, (size, size)), room[size * size :], room[size * size + filled :]
+    size, scratch = had + filled, change.scratch
+    collect_steps(block, scratch, change.coef_b, change.coef_x)
+    stack, c, rest = view(scratch, 0, (size, size)), scratch[size * size :], scratch[size * size + filled :]
     form_stack(block, had, stack, c)
     largest = 0.0
     for i in range(size):
@@ -75,8 +75,8 @@ def end_block(routines: Any, block: Block, change: Change, late: Any) -> bool:
         block.ball[j] = 0.0
         state.rank += lam[j] > 0
         state.span += lam[j] > state.alpha
-    if late is not None:
-        _late_step(block, change)
+    if shrink_first is not None:
+        _step_after_shrink(block, change)
     state.filled = 0
     state.shrinks += 1
     return True
@@ -107,20 +107,20 @@ def find_eigenpairs(routines: Any, block: Block, graded: bool, rank: int, stack:
     sizes: Any = block.sizes
     sizes[0], sizes[1], sizes[2] = len(stack), len(vectors), rank
     call(routines[GRADED if graded else EIGENPAIRS], (at(routines, 0), at(sizes, 0), stack, values, vectors))
-    told = sizes[2]
+    result = sizes[2]
     sizes[0] = sizes[1] = sizes[2] = 0  # so that equal learners have equal memory
     if graded:
-        return told
-    return rank if told == 1 else -1
+        return result
+    return rank if result == 1 else -1
 
 
 @loops
 def write_rows(lam: Any, values: Any, vectors: Any, c: Any, change: Change) -> None:
     """Fill the new rows of B in the change: eigenvectors of the stack, with squared lengths lam."""
-    filled, r = change.on_x.shape[1], len(lam)
+    filled, r = change.coef_x.shape[1], len(lam)
     had = len(values) - filled
     for j in range(r):
-        from_b, from_x = change.on_b[1 + j], change.on_x[1 + j]
+        from_b, from_x = change.coef_b[1 + j], change.coef_x[1 + j]
         for i in range(r):
             from_b[i] = 0.0
         for i in range(filled):
@@ -136,7 +136,7 @@ def write_rows(lam: Any, values: Any, vectors: Any, c: Any, change: Change) -> N
 
 @entry
 @loops
-def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
+def collect_steps(block: Block, scratch: Any, coef_b: Any, coef_x: Any) -> None:
     """Fill coef_b[0] and coef_x[0] such that the steps of the block change the stored w by coef_b[0] B + coef_x[0] X.
 
     `scratch` holds two numbers for each row. The block does not change, so several threads may read w at the same time.
@@ -145,7 +145,7 @@ def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
     alpha, filled, careful = state.alpha, state.filled, state.careful > 0
     # The change is the sum of a_j K x_j + o_j N x_j with the K and N of the beginning of the block. Go backwards from
     # the last row, and express each row's K and N by those before it.
-    a, o = room[:filled], room[filled:]
+    a, o = scratch[:filled], scratch[filled:]
     for j in range(filled - 1, -1, -1):
         kj, nj, row = k[j], n[j], rows[j]
         a_k, a_n, o_n = 0.0, 0.0, 0.0
@@ -157,7 +157,7 @@ def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
                 a_n += a[i] * nj[i]
         a[j] = row.step * row.along_k + row.kk * a_k + row.kn * a_n
         o[j] = row.step * row.along_n + row.kn * a_k + row.one_n * (row.nn * a_n - o_n)
-    total = on_b[0]
+    total = coef_b[0]
     for b in range(len(lam)):
         total[b] = 0.0
     for j in range(filled):
@@ -165,53 +165,53 @@ def collect_steps(block: Block, room: Any, on_b: Any, on_x: Any) -> None:
         for b in range(len(lam)):
             total[b] += o[j] * own[b]
         for b in range(len(lam) if careful else 0):
-            total[b] -= a[j] * moved(lam[b], alpha, careful) * own[b]
+            total[b] -= a[j] * k_weight(lam[b], alpha, careful) * own[b]
     for b in range(len(lam)):
-        total[b] = (total[b] * taken(lam[b], alpha, careful) + block.ball[b]) / state.factor
+        total[b] = (total[b] * n_weight(lam[b], alpha, careful) + block.ball[b]) / state.factor
     for j in range(filled):
-        on_x[0, j] = (rows[j].extra - o[j]) / state.factor
+        coef_x[0, j] = (rows[j].extra - o[j]) / state.factor
 
 
 @loops
-def _late_step(block: Block, change: Change) -> None:
+def _step_after_shrink(block: Block, change: Change) -> None:
     """Take the step of the last row with H after the shrink, as printed in Alg. 6 of Luo et al. 2019."""
     settings, state, lam, z = block.settings[0], block.state[0], block.lam, block.products
-    on_b, on_x = change.on_b, change.on_x
-    alpha, last, careful, b = state.alpha, state.filled - 1, state.careful > 0, change.room
+    coef_b, coef_x = change.coef_b, change.coef_x
+    alpha, last, careful, b = state.alpha, state.filled - 1, state.careful > 0, change.scratch
     r, squares, row = len(lam), block.gram[last, last], block.rows[last]
     kappa, free = 0.0, squares
     for j in range(r):
         b[j] = 0.0
         for i in range(r):
-            b[j] += on_b[1 + j, i] * z[last, 1 + i]
+            b[j] += coef_b[1 + j, i] * z[last, 1 + i]
         for i in range(last + 1):
-            b[j] += on_x[1 + j, i] * block.gram[last, i]
-        share = b[j] * taken(lam[j], alpha, careful) * b[j]
+            b[j] += coef_x[1 + j, i] * block.gram[last, i]
+        share = b[j] * n_weight(lam[j], alpha, careful) * b[j]
         free -= share
-        kappa += share * moved(lam[j], alpha, careful)
+        kappa += share * k_weight(lam[j], alpha, careful)
     free = max(free, 0.0)
     if careful:
         lost = round_off(lam, alpha, state.delta, len(block.gram), squares, b)
         if free <= lost or state.span == state.features:
             free = 0.0
     # The coefficients of K x and of N x.
-    on_k = row.gradient
-    on_n = on_k / alpha if alpha > 0 and (free > 0 or not careful) else 0.0
-    q, bound = row.margin - on_k * kappa - on_n * free, settings.bound
+    coef_k = row.gradient
+    coef_n = coef_k / alpha if alpha > 0 and (free > 0 or not careful) else 0.0
+    q, bound = row.margin - coef_k * kappa - coef_n * free, settings.bound
     if settings.domain == SLAB and settings.projection == CURRENT and abs(q) > bound:
         over = q - np.copysign(bound, q)
         if free > 0:
             over /= alpha * kappa + free
-            on_k, on_n = on_k + over * alpha, on_n + over
+            coef_k, coef_n = coef_k + over * alpha, coef_n + over
         elif kappa > 0:
-            on_k += over / kappa
-    on_k, on_n = on_k / state.factor, on_n / state.factor
+            coef_k += over / kappa
+    coef_k, coef_n = coef_k / state.factor, coef_n / state.factor
     # Express the step in the new B and x, and the new B in the old B and X.
     for j in range(r):
         # The order matters: the product of the first two factors grows with the fourth power of the rows and overflows.
-        c = (on_n - on_k * moved(lam[j], alpha, careful)) * (taken(lam[j], alpha, careful) * b[j])
+        c = (coef_n - coef_k * k_weight(lam[j], alpha, careful)) * (n_weight(lam[j], alpha, careful) * b[j])
         for i in range(r):
-            on_b[0, i] += c * on_b[1 + j, i]
+            coef_b[0, i] += c * coef_b[1 + j, i]
         for i in range(last + 1):
-            on_x[0, i] += c * on_x[1 + j, i]
-    on_x[0, last] -= on_n
+            coef_x[0, i] += c * coef_x[1 + j, i]
+    coef_x[0, last] -= coef_n

@@ -1,8 +1,8 @@
-"""The parts of a snapshot that all online learners share; the layout is documented in docs/snapshot-format.md.
+"""The common parts of snapshots of online learners; docs/snapshot-format.md documents the layout.
 
-A state packs and unpacks itself. It keeps only what cannot be made again, and of a block only the rows that have come.
-Counts follow from the lengths of arrays, and lists that point into each other are drawn up anew. Whatever compiled
-loops use as an index is checked when it is unpacked, since a file may come from anybody.
+A state packs and unpacks itself. A snapshot omits everything that can be recomputed, and the unused rows of a block.
+Counts follow from the lengths of arrays, and linked lists are rebuilt. Unpacking checks every number that compiled
+loops use as an index, since files are untrusted.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from robustfd._container import Document, Tensors, check_names
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online import progress
 
-MOST = 2**53  # rows that can be counted in a float
+MOST = 2**53  # the largest number of rows that a float counts exactly
 BIG = float(np.finfo(np.float64).max)
 
 
 class Parts:
-    """The numbers and arrays of one state in a file, taken out one by one; what is not what it must be is an error."""
+    """The numbers and arrays of one state in a file. Each method removes one and raises an error if it is invalid."""
 
     def __init__(self, numbers: Document, tensors: Tensors, prefix: str):
         if not isinstance(numbers, dict):
@@ -31,7 +31,7 @@ class Parts:
         return self._prefix + name in self._tensors
 
     def shape(self, name: str, axes: int) -> tuple[int, ...]:
-        """Return the shape of an array that stays, so that memory is taken only after it was looked at."""
+        """Return the shape of an array without removing it, so that it can be checked before memory is allocated."""
         shape = self._tensors[self._prefix + name].shape
         if len(shape) != axes:
             raise ValueError(f"{self._prefix}{name} has shape {shape}")
@@ -46,47 +46,47 @@ class Parts:
         most: float = np.inf,
         missing: bool = False,
     ) -> NDArray[Any]:
-        """Take out an array of that shape, all of it finite and between least and most; with `missing`, or NaN."""
+        """Remove and return an array of this shape, finite and between least and most; `missing` allows NaN."""
         name = self._prefix + name
         value = self._tensors.pop(name)
         if value.dtype != dtype or value.shape != shape:
             raise ValueError(f"{name} has shape {value.shape} of {value.dtype}, not {shape} of {np.dtype(dtype)}")
         if not _within(value[~np.isnan(value)] if missing else value, least, most):
-            raise ValueError(f"{name} holds what it never should")
+            raise ValueError(f"{name} holds a number that is out of range")
         return np.require(value, requirements=["C", "A", "W"])
 
     def flag(self, name: str) -> bool:
-        """Take out true or false."""
+        """Remove and return a boolean."""
         check_choice(name, value := self._numbers.pop(name), (True, False))
         return bool(value)
 
     def count(self, name: str) -> int:
-        """Take out a number of rows."""
+        """Remove and return a count, an integer of at least 0."""
         value = check_integer(name, self._numbers.pop(name), 0)
         if value > MOST:
             raise ValueError(f"{name} is {value}")
         return value
 
     def number(self, name: str, least: float = -np.inf) -> float:
-        """Take out a finite number."""
+        """Remove and return a finite number."""
         return check_real(name, self._numbers.pop(name), least)
 
     def text(self, name: str) -> Any:
-        """Take out whatever there is."""
+        """Remove and return a value without checking it."""
         return self._numbers.pop(name)
 
     def close(self) -> None:
-        """Raise if anything is left."""
+        """Raise an error if any part has not been removed."""
         left = [*self._numbers, *(name for name in self._tensors if name.startswith(self._prefix))]
         if left:
             raise ValueError(f"unknown parts {sorted(left)}")
 
 
-# -- for a learner: its rows, the width of them, its states
+# -- the parts of a learner: features, states, progress
 
 
 def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Document, Tensors]:
-    """Return document and tensors of a learner with these states."""
+    """Return the document and tensors of a learner with these states."""
     document = {
         "n_features": int(model.n_features_in_),
         "feature_names": list(getattr(model, "feature_names_in_", [])),
@@ -96,13 +96,13 @@ def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Doc
     for name, array in tensors.items():
         if not _within(
             array[~np.isnan(array)] if name.endswith((".kept.data", ".aside.data")) else array
-        ):  # where NaN is missing
+        ):  # NaN marks missing values there
             raise OverflowError(f"{type(model).__name__} has overflowed ({name} is not finite): it cannot be saved.")
     return document, tensors | {"progress": model._progress}
 
 
 def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Parts]:
-    """Set what is common to all learners; return their states as they are in the file."""
+    """Restore the fields common to all learners; return the parts of their states."""
     d = check_integer("n_features", document.pop("n_features"), 1)
     if d >= 2**31:
         raise ValueError(f"n_features is {d}")
@@ -113,21 +113,21 @@ def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Part
         model.feature_names_in_ = np.array(names, dtype=object)
     states = document.pop("states")
     if document or not isinstance(states, list) or not states:
-        raise ValueError(f"states are {states!r:.60}, and there is {sorted(document)}")
+        raise ValueError(f"states are {states!r:.60}, unknown fields are {sorted(document)}")
     record, fresh = tensors.pop("progress"), progress.start()
     if record.dtype != fresh.dtype or record.shape != fresh.shape:
-        raise ValueError("the progress holds what it never should")
+        raise ValueError(f"the progress has shape {record.shape} of {record.dtype}")
     record = np.require(record, requirements=["C", "A", "W"])
     rows = progress.records(record)["rows"]
     if not np.all((rows >= 0) & (rows <= MOST)):
-        raise ValueError("the progress holds what it never should")
+        raise ValueError("the progress holds a number of rows that is out of range")
     if not np.array_equal(rows, np.floor(rows)):
-        raise ValueError("the progress holds a part of a row")
+        raise ValueError("the progress holds a number of rows that is not an integer")
     model._progress = record
     return [Parts(numbers, tensors, f"states.{i}.") for i, numbers in enumerate(states)]
 
 
 def _within(array: NDArray[Any], least: float = -np.inf, most: float = np.inf) -> bool:
     """Return whether all numbers are finite, and between least and most."""
-    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)  # of NaN, and so false
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)  # NaN if any is, then False
     return array.size == 0 or bool(max(least, -BIG) <= low and high <= min(most, BIG))

@@ -1,4 +1,4 @@
-"""The learner with nothing to tune: how rows reach the experts, and what happens between two rows."""
+"""The state of the learner without tuning: how it processes rows, and the events between rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,24 +22,24 @@ from robustfd.online.untuned_state import FIRST, ExpertState
 
 Floats = NDArray[np.float64]
 
-ASIDE = 4096  # rows that all parts together set aside: the merged state learns them to weigh its experts
+ASIDE = 4096  # rows that all parts together set aside; the merged state learns from them to weight its experts
 ASIDE_ENTRIES = 2**22  # the largest number of entries of these rows
 AT_ONCE = 1024  # up to this number of features a better Hessian is tried during the first rows
 
 
 class UntunedState(ExpertState):
-    """A state that learns rows, grows, predicts, and packs itself for files."""
+    """A state that learns from rows, grows, predicts, and packs itself into files."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows, dense or sparse. Fill margins (n, outputs) with the predictions before each row was learnt."""
-        if len(y) <= FIRST:  # too few rows to pay for the switch: they seldom meet a renewal
+        """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step."""
+        if len(y) <= FIRST:  # few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off
             self._learn_all(plain_rows(x), y, weight, margins)
             return
         with one_blas_thread():
             self._learn_all(plain_rows(x), y, weight, margins)
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows in parts that end where there is work to do between two rows."""
+        """Learn from rows in parts that end at the next event."""
         done, n = 0, len(y)
         while done < n:
             if self.seen < self.first:
@@ -50,8 +50,8 @@ class UntunedState(ExpertState):
                 self.seen += part.stop - done
                 if self.seen == until:
                     self._learn_again()
-            elif (wanted := self._to_set_aside()) and (room := self._room_aside(wanted)):
-                part = slice(done, min(done + room, n))
+            elif (wanted := self._to_set_aside()) and (count := self._next_aside(wanted)):
+                part = slice(done, min(done + count, n))
                 self._set_aside(x, Batch(y, weight, margins), part)
             else:
                 until = hessian_choice.next_event(self)
@@ -60,11 +60,11 @@ class UntunedState(ExpertState):
                 part = slice(done, min(done + until - self.seen, n))
                 self._learn(x, Batch(y, weight, margins), part)
                 self.seen += part.stop - done
-                hessian_choice.attend(self)
+                hessian_choice.handle_events(self)
             done = part.stop
 
-    def _room_aside(self, wanted: int) -> int:
-        """Return how many of the next rows to set aside now: never more than were learnt."""
+    def _next_aside(self, wanted: int) -> int:
+        """Return how many of the next rows to set aside now, at most as many as have been learned."""
         return max(min(wanted, self.seen // FIRST * FIRST - self._rows_aside()), 0)
 
     def _to_set_aside(self) -> int:
@@ -78,22 +78,22 @@ class UntunedState(ExpertState):
         return sum(len(y) for _, y, _ in self.aside)
 
     def _set_aside(self, x: Any, batch: Batch, part: slice) -> None:
-        """Store rows until all parts are merged. Their predictions are made now."""
+        """Store rows until all parts are merged, and fill their predictions now."""
         rows, y, weight = _taken(x, batch.y, batch.weight, part)
         batch.margins[part] = untuned_reading.margins(self, rows, len(y))
         self.aside.append((rows, y, weight))
 
-    def _check_room(self, x: Any, part: slice) -> None:
+    def _reserve_work(self, x: Any, part: slice) -> None:
         """Enlarge the scratch memory if a row has more entries than any before."""
         entries = most_entries(x, part)
         if entries > self.entries:
             self.entries = entries
-            self.make_room()
+            self.allocate_work()
 
-    def _learn(self, x: Any, batch: Batch, part: slice, note: bool = True) -> None:
-        """Learn rows between two events."""
+    def _learn(self, x: Any, batch: Batch, part: slice, update_stats: bool = True) -> None:
+        """Learn from the rows between two events."""
         done, stop = part.start, part.stop
-        self._check_room(x, part)
+        self._reserve_work(x, part)
         while done < stop:
             if self.form == "sketch" and self.experts.low_rank.filled[0] == len(self.experts.low_rank.buffer):
                 with one_blas_thread():
@@ -104,10 +104,10 @@ class UntunedState(ExpertState):
                 these = Batch(*(each[rest] for each in batch))
             learn = experts.learn_sparse if isinstance(x, CsrRows) else experts.learn_dense
             shared, whole, low, work = self.pointers(sparse=isinstance(x, CsrRows))
-            done += learn(shared, None if self.loss is None else True, whole, low, work, some, these, note)
+            done += learn(shared, None if self.loss is None else True, whole, low, work, some, these, update_stats)
 
     def _learn_again(self) -> None:
-        """Start over with the statistics of all rows so far, and learn these rows again."""
+        """Start over with the statistics of all rows so far, and learn from these rows again."""
         x, y, weight = self.first_rows()
         self.kept, n = [(x, y, weight)], len(y)
         weights = self.experts.weights
@@ -120,11 +120,11 @@ class UntunedState(ExpertState):
         self.form, self.size = "diagonal", 0
         if n == FIRST or self.d <= AT_ONCE:
             hessian_choice.begin_form(self, (len(x.data) if isinstance(x, CsrRows) else np.count_nonzero(x)) / n)
-        self.make_room()
+        self.allocate_work()
         batch, done = Batch(y, weight, np.empty((n, self.outputs))), 0
         while done < n:
             stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
-            self._learn(x, batch, slice(done, stop), note=False)
+            self._learn(x, batch, slice(done, stop), update_stats=False)
             done = stop
             if self.form != "diagonal" and done >= self.renew_at:
                 hessian_choice.renew(self, done)
@@ -134,7 +134,7 @@ class UntunedState(ExpertState):
             hessian_choice.reset_gain(self)
 
     def first_rows(self) -> tuple[Any, Floats, Floats]:
-        """Return the first rows, sparse if any were, their targets and weights."""
+        """Return the first rows, their targets and weights; the rows are sparse if any of them was."""
         return joined(self.kept)
 
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
@@ -154,7 +154,7 @@ class UntunedState(ExpertState):
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
 
     def add_outputs(self, outputs: int) -> None:
-        """Add classes that appeared. The other classes keep what was learnt; two classes become two outputs."""
+        """Add new classes. The others keep their weights; the single output of two classes becomes two outputs."""
         untuned_growth.add_outputs(self, outputs)
         if self.kept:
             self._learn_again()
@@ -168,14 +168,15 @@ class UntunedState(ExpertState):
         return untuned_reading.margins(self, x, n, alone=alone)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return numbers and arrays from which `unpack` makes this state again."""
+        """Return the numbers and arrays from which `unpack` restores this state."""
         return untuned_snapshot.pack(self)
 
     @classmethod
     def unpack(cls, parts: Any, check: Callable[[int, int], None], **settings: Any) -> "UntunedState":
-        """Return the state that was packed, or raise if the parts are impossible.
+        """Return the state in a snapshot; raise an error if its parts are inconsistent.
 
-        `check` raises if the numbers of features and outputs are impossible; `settings` are those of a new state.
+        `check` raises if the numbers of features and outputs do not fit the model; `settings` are the keyword arguments
+        of the constructor.
         """
         return untuned_snapshot.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
 
@@ -186,5 +187,5 @@ def _taken(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats,
 
 
 def is_whole(share: float) -> bool:
-    """Return whether a state has all of the prior, up to rounding."""
+    """Return whether a state has the whole prior, up to rounding error."""
     return share > 1.0 - 1e-9

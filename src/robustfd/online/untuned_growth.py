@@ -11,11 +11,11 @@ from robustfd.online.untuned_state import OFFER_EXACT, TWO_MEMORIES, ExpertState
 
 Floats = NDArray[np.float64]
 
-SPARE = 64  # spare features where a few may appear later
+SPARE = 64  # spare features to allocate when features appear one at a time
 
 
 def add_outputs(state: ExpertState, outputs: int) -> None:
-    """Add classes that appeared. The other classes keep what was learnt; two classes become two outputs."""
+    """Add new classes. The others keep their weights; the single output of two classes becomes two outputs."""
     old, form, memories = state.experts, state.form, state.memories(state.form)
     if form == "sketch":
         low_rank.fold(old.low_rank)
@@ -41,7 +41,7 @@ def add_outputs(state: ExpertState, outputs: int) -> None:
     elif form == "sketch":
         low = old.low_rank._replace(weights=better, along=np.zeros((len(old.low_rank.lam), better.shape[1])))
     state.experts = new._replace(mix=mix, exact=whole, low_rank=low)
-    state.make_room()
+    state.allocate_work()
 
 
 def widen(state: ExpertState, d: int, *, growing: bool = True) -> None:
@@ -73,11 +73,11 @@ def widen_to(state: ExpertState, d: int) -> None:
     features = feature_stats.with_features(e.features, d)
     state.experts = e._replace(features=features, weights=weights, exact=whole, low_rank=low)
     state.d = d
-    state.make_room()
+    state.allocate_work()
 
 
 def _with_one_memory(state: ExpertState) -> Experts:
-    """Return the experts without those whose exact Hessian forgets; the others have their shares."""
+    """Return the experts without those whose exact Hessian forgets; the other exact experts get their shares."""
     e, n = state.experts, 2 * state.count
     some = slice(0, n + state.count)
     mix = mixture.with_better(e.mix, 1)
@@ -91,7 +91,7 @@ def _with_one_memory(state: ExpertState) -> Experts:
 def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Return weights (features, outputs, experts) and shares (outputs, experts) of half as many experts.
 
-    Experts that are neighbours become one, with the mean of their weights by their shares: the mixture is the same.
+    Pairs of adjacent experts become one, with their mean weighted by shares. So the mixture stays the same.
     """
     both = share.reshape(len(share), -1, 2)
     total = both.sum(axis=2)
@@ -100,9 +100,10 @@ def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:
 
 
 def _with_outputs(weights: Any, outputs: int) -> Any:
-    """Return weights (features, outputs, experts) of more outputs, those of new classes 0.
+    """Return weights (features, outputs, experts) with more outputs, which are 0 for new classes.
 
-    One output, the margin of the second class, becomes two of half its size, so that their softmax is the same.
+    A single output, the margin of the second class, becomes two outputs of half its size with opposite signs. So the
+    softmax gives the same probabilities.
     """
     known = np.concatenate([-weights, weights], axis=1) / 2 if weights.shape[1] == 1 else weights
     out = np.zeros((len(known), outputs, known.shape[2]), known.dtype)

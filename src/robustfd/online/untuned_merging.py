@@ -1,13 +1,15 @@
-"""Learners with nothing to tune that merge: two that have learnt parts of the rows become one, and one becomes several.
+"""Merging of learners without tuning that learned from different rows, and splitting of one into several.
 
-A part has a share of the prior, 1/k for one of k. It learns as any other. When two parts are merged, both are first
-brought to the same units, centres and offset (untuned_units.py). Then for the experts of every memory and form
+A part has a share of the prior, 1/k for one of k parts. Otherwise it learns like any other learner. A merge first
+converts both parts to the same units, centres and offset (untuned_units.py). Then for the experts of every memory and
+form
 
-    (H_a + H_b) W = H_a W_a + H_b W_b,   H_i = share_i P + what the rows of part i have added
+    (H_a + H_b) W = H_a W_a + H_b W_b,   H_i = share_i P + the curvature of the rows of part i
 
-which is the mean of the weights by how much each part knows. A sketch is cut only after that. Counts, curvatures and
-prior shares add up; shares of experts are means by numbers of rows. A part with fewer rows than are learnt again hands
-these rows over. Splitting divides what adds up, so merging gives back what there was.
+which is the mean of the weights, weighted by the Hessians. A sketch is shrunk only after this. Counts, curvatures and
+prior shares are added. Shares of experts are averaged, weighted by numbers of rows. A part that still stores its first
+rows passes them to the other part, which learns from them. Splitting divides all sums, so merging the parts restores
+the original.
 """
 
 import copy
@@ -36,9 +38,9 @@ Floats = NDArray[np.float64]
 
 
 def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedState]:
-    """Return some of k states with the same weights, each with the k-th part of the rows and of the prior.
+    """Return some of k states with the same weights, each with a k-th of the rows and of the prior.
 
-    If the state still has its first rows, part 0 has them all.
+    If the state still stores its first rows, part 0 gets them all.
     """
     if is_young(state):
         parts = [_fresh(state, state.share / k) for _ in which]
@@ -49,9 +51,9 @@ def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedStat
 
 
 def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
-    """Return a new state that knows what both know, with room for d features at least.
+    """Return the merged state of two, with memory for at least d features.
 
-    They have the same outputs, loss and `sketch`.
+    Both states have the same outputs, loss and `sketch`.
     """
     d, share = max(one.d, two.d, d), min(one.share + two.share, 1.0)
     new = _merged(one, two, d, share)
@@ -61,7 +63,7 @@ def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
 
 
 def _learn_aside(state: UntunedState) -> None:
-    """Learn the rows that were set aside; the experts begin nearer to equal shares, since these rows are to decide."""
+    """Learn from the rows set aside, after moving shares halfway to equal ones so that these rows decide."""
     x, y, weight = joined(state.aside)
     state.aside = []
     order = np.array(sorted(range(len(y)), key=_keys(x, y, weight).__getitem__))
@@ -73,7 +75,7 @@ def _learn_aside(state: UntunedState) -> None:
 
 
 def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
-    """Return the key of each row that rows are sorted by: as good as random, and the same wherever the row was."""
+    """Return a sort key for each row: pseudo-random, and independent of the part that the row was in."""
     if isinstance(x, CsrRows):
         live = x.data != 0
         ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
@@ -82,7 +84,7 @@ def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
         rows, columns = x.nonzero()
         ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
         columns, values = columns.astype(np.int32), x[rows, columns]
-    # One copy of all bytes, since a row at a time would take most of the time of a merge.
+    # Copy all bytes at once: copying row by row would take most of the time of a merge.
     of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
     i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
     keys = []
@@ -95,9 +97,11 @@ def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
 
 
 def _merged(one: UntunedState, two: UntunedState, d: int, share: float) -> UntunedState:
-    """Return the state of what both have learnt, with the rows that they set aside."""
+    """Return the merged state of two, with the rows that both set aside."""
     if is_young(one) and is_young(two):
-        first, second = sorted((one, two), key=_order)  # the same whichever is called one
+        first, second = sorted(
+            (one, two), key=_order
+        )  # so that the result does not depend on the order of the arguments
         return _with_rows(_with_rows(_fresh(one, share, d), first), second)
     if is_young(two):
         return _with_rows(_with_share(_widened(_copy(one), d), share), two)
@@ -112,14 +116,14 @@ def _merged(one: UntunedState, two: UntunedState, d: int, share: float) -> Untun
 
 
 def with_more_prior(state: UntunedState, share: float) -> UntunedState:
-    """Return the state merged with one that has that share of the prior and has seen no rows."""
+    """Return the state merged with an empty one that has this share of the prior."""
     return merge(state, _fresh(state, share))
 
 
 def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> UntunedState:
-    """Return a copy with d features, feature j of the rows being number places[j] from now on.
+    """Return a copy with d features in which feature j becomes feature places[j].
 
-    Features beyond those that have a place were never seen.
+    Features that have no entry in `places` have never occurred.
     """
     new, at = _fresh(state, state.share, d), np.append(0, places + 1)
     for name in ("first", "seen", "entries", "form", "size", "renew_at", "renewed_at", "look_at", "gain"):
@@ -145,12 +149,12 @@ def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> 
             getattr(low, name)[at] = getattr(old.low_rank, name)[:n]
         low.sketch[:, at], low.buffer[:, at] = old.low_rank.sketch[:, :n], old.low_rank.buffer[:, :n]
     new.experts = copy.deepcopy(Experts(features, old.mix, e.weights, whole, low))
-    new.make_room()
+    new.allocate_work()
     return new
 
 
 def _with_columns_at(kept: Any, places: NDArray[np.int64], d: int) -> Any:
-    """Return first rows with their columns at other places."""
+    """Return rows with their columns moved to `places`."""
     x, y, weight = kept
     if not isinstance(x, CsrRows):
         wide = np.zeros((len(x), d))
@@ -161,7 +165,7 @@ def _with_columns_at(kept: Any, places: NDArray[np.int64], d: int) -> Any:
 
 
 def is_young(state: UntunedState) -> bool:
-    """Return whether a state still has its first rows, or none."""
+    """Return whether a state still stores its first rows, or has none."""
     return state.seen < state.first
 
 
@@ -169,7 +173,7 @@ def is_young(state: UntunedState) -> bool:
 
 
 def _copy(state: UntunedState) -> UntunedState:
-    """Return an independent copy. Rows set aside never change, so they are shared: a merge need not copy them."""
+    """Return an independent copy, except that it shares the rows set aside, since they never change."""
     new = copy.deepcopy(state, {id(state.aside): list(state.aside)})
     table, weights = state.experts.features.table, state.experts.weights
     mine = (
@@ -182,19 +186,19 @@ def _copy(state: UntunedState) -> UntunedState:
 
 
 def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedState:
-    """Return a state that has seen nothing."""
+    """Return an empty state with the settings of `like`."""
     return UntunedState(like.d if d is None else d, like.outputs, sketch=like.sketch, loss=like.loss, share=share)
 
 
 def _widened(state: UntunedState, d: int) -> UntunedState:
-    """Return the state, with d features from now on."""
+    """Enlarge the state to d features, in place, and return it."""
     if d > state.d:
         untuned_growth.widen_to(state, d)
     return state
 
 
 def _with_rows(state: UntunedState, young: UntunedState) -> UntunedState:
-    """Return the state after it has learnt the first rows of a young one."""
+    """Let the state learn from the first rows of a young one, in place, and return it."""
     if young.seen:
         x, y, weight = young.first_rows()
         if not isinstance(x, CsrRows):
@@ -204,12 +208,12 @@ def _with_rows(state: UntunedState, young: UntunedState) -> UntunedState:
 
 
 def _padded(x: Floats, d: int) -> Floats:
-    """Return dense rows of d features."""
+    """Return dense rows padded to d features."""
     return np.pad(x, ((0, 0), (0, d - x.shape[1])))
 
 
 def _order(state: UntunedState) -> tuple[Any, ...]:
-    """Return by what first rows come before others."""
+    """Return a sort key of a young state."""
     if not state.seen:
         return (0,)
     x, y, weight = state.first_rows()
@@ -218,7 +222,7 @@ def _order(state: UntunedState) -> tuple[Any, ...]:
 
 
 def _with_share(state: UntunedState, share: float) -> UntunedState:
-    """Return the state, with that share of the prior from now on."""
+    """Change the state's share of the prior, in place, and return it."""
     times, features = share / state.share, state.experts.features
     features.totals["prior"] *= times
     features.table["prior"] *= times
@@ -228,7 +232,7 @@ def _with_share(state: UntunedState, share: float) -> UntunedState:
 
 
 def _settle(state: UntunedState) -> None:
-    """Bring what is done now and then up to date: the better Hessian, the fading of the fast memory."""
+    """Bring the better Hessian and the decay of the fast memory up to date."""
     if state.form != "diagonal":
         hessian_choice.renew_now(state)
     features = state.experts.features
@@ -237,7 +241,7 @@ def _settle(state: UntunedState) -> None:
 
 
 def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
-    """Let both have the same form of the Hessian: that of more rows, and of as many rows the better one."""
+    """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal."""
     forms = {state.form for state in (one, two)}
     if len(forms) > 1:
         plain, better = (one, two) if one.form == "diagonal" else (two, one)
@@ -261,7 +265,7 @@ def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
 
 
 def _joined(states: list[UntunedState], share: float) -> UntunedState:
-    """Return the state after the rows of two that have the same form and are settled."""
+    """Return the merged state of two settled states of the same form."""
     one, two = states
     new, n = _fresh(one, share, one.d), np.array([state.seen for state in states])
     new.first, new.seen = (FIRST if n.sum() >= FIRST else 0), int(n.sum())
@@ -287,14 +291,14 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     mix = _mixed(states, parts, n)._replace(targets=targets)
     new.experts = _with_hessian(new, e._replace(mix=mix), parts, which, better)
     if new.form != "diagonal":
-        new.renewed_at = new.seen  # what fades has faded
+        new.renewed_at = new.seen  # the decay is already applied
         hessian_choice.renew_now(new)
-    new.make_room()
+    new.allocate_work()
     return new
 
 
 def _solve_diagonal(parts: list[Part], count: int) -> Floats:
-    """Return the weights (features, outputs, 2 L) of the diagonal experts."""
+    """Return the merged weights (features, outputs, 2 L) of the diagonal experts."""
     solved = []
     for memory, past in enumerate(("slow", "fast")):
         some = slice(memory * count, (memory + 1) * count)
@@ -306,7 +310,7 @@ def _solve_diagonal(parts: list[Part], count: int) -> Floats:
 
 
 def _solve_better(parts: list[Part], new: UntunedState) -> Floats:
-    """Return the weights (features, outputs, memories L) of the experts with a better Hessian."""
+    """Return the merged weights (features, outputs, memories L) of the experts with a better Hessian."""
     n, outputs, experts = parts[0].weights.shape
     count = new.count
     solved = [np.zeros((n, outputs, 0))]
@@ -319,7 +323,7 @@ def _solve_better(parts: list[Part], new: UntunedState) -> Floats:
 
 
 def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
-    """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) of exact Hessians."""
+    """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) for exact Hessians."""
     hessians = [part.past[memory] + np.diag(part.prior) for part in parts]
     total = hessians[0] + hessians[1]
     unseen = np.diag(total) <= 0
@@ -328,7 +332,7 @@ def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
 
 
 def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
-    """Do as `_solve_exact` for D + B'B, with the rows of both sketches (Woodbury)."""
+    """Do the same as `_solve_exact` for D + B'B, with the rows of both sketches, by the Woodbury formula."""
     rest = [part.prior + np.maximum(part.slow - np.square(part.rows).sum(axis=0), 0.0) for part in parts]
     h = sum(d[:, None] * each + part.rows.T @ (part.rows @ each) for part, d, each in zip(parts, rest, w))
     d, c = rest[0] + rest[1], np.vstack([part.rows for part in parts])
@@ -339,7 +343,7 @@ def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
 
 
 def _with_hessian(new: UntunedState, e: Any, parts: list[Part], which: NDArray[np.int64], weights: Floats) -> Any:
-    """Return the experts with the better Hessian of both parts, not renewed yet, and these weights."""
+    """Return the experts with these weights and the sum of the better Hessians, which still need an update."""
     size, outputs, count = new.d + 1, new.outputs, new.count
     if new.form == "exact":
         whole = exact.start(size, len(parts[0].past), outputs, count)
@@ -357,7 +361,7 @@ def _with_hessian(new: UntunedState, e: Any, parts: list[Part], which: NDArray[n
 
 
 def _mixed(states: list[UntunedState], parts: list[Part], n: NDArray[np.int64]) -> mixture.Mixture:
-    """Return the mixture: what experts have earned in the mean over the rows."""
+    """Return the merged mixture, with shares averaged over rows."""
     vote, mixes = progress.vote(n), [state.experts.mix for state in states]
     means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
     follow = sum(v * part.follow for v, part in zip(vote, parts))
@@ -365,7 +369,7 @@ def _mixed(states: list[UntunedState], parts: list[Part], n: NDArray[np.int64]) 
 
 
 def _trace(states: list[UntunedState], n: int) -> Floats:
-    """Return the trace of n rows in windows of `stride_for(n)`; those of several states happened side by side."""
+    """Return the trace of n rows in windows of `stride_for(n)` rows, as if the states' rows had been interleaved."""
     ends = np.minimum(np.arange(WINDOWS + 1) * stride_for(n), n)
     sums = np.zeros(WINDOWS + 1)
     for state in states:

@@ -13,10 +13,10 @@ Floats = NDArray[np.float64]
 
 
 def linear_model(state: ExpertState) -> tuple[Floats, Floats]:
-    """Return weights (d, outputs) and intercepts (outputs,): the mean effect of features in their own units.
+    """Return weights (d, outputs) and intercepts (outputs,): the mean effect of features in their original units.
 
-    For numbers that is the model itself, for counts that of their logarithm. Experts on classes may divide each row
-    by its length; here all rows have the mean length.
+    In regression this is the model itself, for counts the model of their logarithm. In classification some experts
+    divide each row by its length; the weights here are for rows of mean length.
     """
     e, mix = state.experts, state.experts.mix
     table, totals, (offset, unit) = e.features.table, e.features.totals[0], _offset_and_unit(state)
@@ -31,10 +31,10 @@ def linear_model(state: ExpertState) -> tuple[Floats, Floats]:
 
 
 def effects(state: ExpertState) -> Floats:
-    """Return what features (d, outputs) usually add to predictions, with the sign of their weights.
+    """Return the typical contributions (d, outputs) of features to predictions, with the sign of their weights.
 
-    That is the weight times the usual size of the feature, the root of its mean square about its centre, and the
-    share of rows where it is not 0.
+    A contribution is the product of the weight, the root mean square of the feature about its centre, and the share of
+    rows in which the feature is non-zero.
     """
     table, rows = state.experts.features.table[1:], max(state.experts.features.totals["rows"][0], 1.0)
     share = np.where(table["number"] > 0, 1.0, np.minimum(table["count"] / rows, 1.0))
@@ -43,15 +43,16 @@ def effects(state: ExpertState) -> Floats:
 
 
 def _offset_and_unit(state: ExpertState) -> tuple[float, float]:
-    """Return by which offset and unit the output of the experts becomes a prediction, or the logarithm of one."""
+    """Return offset and unit such that offset + unit * output is a prediction, or its logarithm for counts."""
     targets = state.experts.mix.targets[0]
     return (float(np.log(targets["unit"])), 1.0) if targets["counts"] else (targets["offset"], targets["unit"])
 
 
 def contributions(state: ExpertState, x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return what features add to the predictions of rows, as sparse rows: indptr, features, parts (n, outputs).
+    """Return the contributions of features to the predictions of rows in CSR format: indptr, features, values.
 
-    With the intercepts of `linear_model` they sum to the predictions, before numbers are kept near the targets.
+    The values have shape (entries, outputs). With the intercepts of `linear_model` they sum to the predictions, before
+    predictions are clipped near the range of the targets.
     """
     e, mix, (_, unit) = state.experts, state.experts.mix, _offset_and_unit(state)
     w, linear = state.all_weights(), mix.linear > 0
@@ -69,7 +70,7 @@ def contributions(state: ExpertState, x: Any) -> tuple[NDArray[np.int64], NDArra
 
 
 def drift(state: ExpertState) -> dict[str, NDArray[Any]]:
-    """Return arrays "rows" and "share": the share of experts that forget, by windows of rows that end there."""
+    """Return arrays "rows" and "share": the ends of windows of rows, and the share of forgetting experts in each."""
     stride, rows = int(state.experts.mix.targets["stride"][0]), state.seen
     ends = np.minimum(np.arange(1, -(-rows // stride) + 1) * stride, rows)
     counts = np.diff(ends, prepend=0)
@@ -77,17 +78,17 @@ def drift(state: ExpertState) -> dict[str, NDArray[Any]]:
 
 
 def margins(state: ExpertState, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
-    """Return the predictions (n, outputs) of n rows, by default as many as their shape says.
+    """Return the predictions (n, outputs) for n rows, by default all.
 
-    Several threads may read at once. With `alone` the caller is the only one, and the scratch memory for learning is
-    used.
+    Several threads may predict at the same time. With `alone` the caller guarantees that it is the only one, and the
+    scratch memory for learning is reused.
     """
     n, x = x.shape[0] if n is None else n, plain_rows(x)
     entries, out = most_entries(x, slice(0, n)), np.empty((n, state.outputs))
     sparse = isinstance(x, CsrRows)
     pointers = state.pointers(sparse=sparse)
     if not (alone and entries <= state.entries):
-        own = state.work_for(entries)  # held until the loop ends
+        own = state.work_for(entries)  # must stay alive until the loop ends
         pointers = pointers._replace(work=experts.WORK.pointers(own))
     read = experts.read_sparse if sparse else experts.read_dense
     read(*pointers, x, out)

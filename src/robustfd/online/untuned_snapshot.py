@@ -1,6 +1,6 @@
-"""The arrays of the learner with nothing to tune in a file (docs/snapshot-format.md), checked as they are taken out.
+"""Packing and unpacking of the learner without tuning (docs/snapshot-format.md).
 
-Whatever compiled loops use as an index is looked at here, since a file may come from anybody.
+Unpacking checks every number that compiled loops use as an index, since files are untrusted.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 State = TypeVar("State", bound=ExpertState)
 
-EDITION = 2  # of the state in a file
+EDITION = 2  # version of the state in a file
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
 MIXTURE = ("linear", "share", "plain", "follow", "trace")  # arrays of the mixture in a file
 
@@ -32,7 +32,7 @@ def as_numbers(records: Any) -> Floats:
 
 
 def unpack_records(parts: Any, name: str, records: Any, *, later: int = 0) -> None:
-    """Fill records with those of a file; an older one may lack the last fields, `later` of them, which stay."""
+    """Fill records from a file; older files lack the last `later` fields, which then stay unchanged."""
     fields = records.dtype.names or ()
     old = later > 0 and parts.shape(name, 2)[1] == len(fields) - later
     for field, column in zip(fields, parts.array(name, len(records), len(fields) - (later if old else 0)).T):
@@ -40,23 +40,23 @@ def unpack_records(parts: Any, name: str, records: Any, *, later: int = 0) -> No
 
 
 def unpack_features(parts: Any, features: Features, which: NDArray[np.int32]) -> Features:
-    """Take what is known of the features out of a file; `features` know nothing yet."""
+    """Return the statistics of the features in a file; `features` are those of a new state."""
     some = np.zeros(len(which), feature_stats.FEATURE)
     unpack_records(parts, "table", some)
     unpack_records(parts, "totals", features.totals)
     impossible = np.any(as_numbers(some) < 0) or np.any((some["inverse"] == 0) & (some["number"] == 0))
     if impossible or np.any(as_numbers(features.totals)[:, [0, 1, 3, 4, 5, 6]] < 0):
-        raise ValueError("what is known of the features is impossible")
+        raise ValueError("the statistics of the features are inconsistent")
     features.table[which] = some
     order = np.argsort(some["number"], kind="stable")
     centred = order[some["number"][order] > 0]
     if not np.array_equal(some["number"][centred], np.arange(1, len(centred) + 1)):
-        raise ValueError("the centred features are not numbered")
+        raise ValueError("the centred features are not numbered 1, 2, ...")
     return features._replace(centred=which[centred].astype(np.int64), centre=parts.array("centre", 2, len(centred)))
 
 
 def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixture:
-    """Take the mixture out of a file; `mix` is a fresh one, and there were so many rows."""
+    """Return the mixture in a file; `mix` is that of a new state, and `rows` the number of rows so far."""
     mix = mixture.with_better(mix, memories)
     for name in MIXTURE:
         array = getattr(mix, name)
@@ -65,38 +65,38 @@ def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixtur
     unpack_records(parts, "targets", mix.targets, later=2)
     stride = int(mix.targets["stride"][0])
     if mix.targets[["numbers", "level", "counts"]] != kind or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
-        raise ValueError("what is known of the targets is impossible")
+        raise ValueError("the statistics of the targets are inconsistent")
     return mix
 
 
 def joined(kept: list[tuple[Any, Floats, Floats]]) -> tuple[Any, Floats, Floats]:
-    """Return rows that were kept one after another, sparse if any are, their targets and weights."""
+    """Return the concatenation of stored rows, targets and weights; the rows are sparse if any part is."""
     x: Any = [rows for rows, _, _ in kept]
     if any(isinstance(rows, CsrRows) for rows in x):
         x = join([rows if isinstance(rows, CsrRows) else plain_rows(sp.csr_array(rows)) for rows in x])
     else:
-        width = max(rows.shape[1] for rows in x)  # features may have come
+        width = max(rows.shape[1] for rows in x)  # features may have been added
         x = np.vstack([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in x])
     y, weight = (np.concatenate([each[k] for each in kept]) for k in (1, 2))
     return x, y, weight
 
 
 def pack_rows(name: str, x: Any, y: Floats, weight: Floats) -> dict[str, Any]:
-    """Return rows as arrays of a file."""
+    """Return the arrays that store rows in a file."""
     x = x if isinstance(x, CsrRows) else plain_rows(sp.csr_array(x))
     parts = {"data": x.data, "indices": x.indices, "indptr": x.indptr, "y": y, "weight": weight}
     return {f"{name}.{part}": array for part, array in parts.items()}
 
 
 def require_targets(kept: list[tuple[Any, Floats, Floats]], classes: int) -> None:
-    """Raise unless the targets of rows that were kept are those of so many classes; of numbers any will do."""
+    """Raise an error unless the targets of stored rows are classes 0 to `classes` - 1; with 0 classes accept any."""
     for _, y, _ in kept:
         if classes and not np.isin(y, np.arange(classes)).all():
-            raise ValueError("a row that was kept is of no class")
+            raise ValueError("a stored row has an unknown class")
 
 
 def unpack_rows(parts: Any, name: str, n: int, d: int) -> tuple[Any, Floats, Floats]:
-    """Take rows that were kept out of a file."""
+    """Return stored rows, targets and weights from a file."""
     y, weight, entries = (
         parts.array(f"{name}.y", n),
         parts.array(f"{name}.weight", n, least=0.0),
@@ -106,14 +106,14 @@ def unpack_rows(parts: Any, name: str, n: int, d: int) -> tuple[Any, Floats, Flo
     indices = parts.array(f"{name}.indices", entries, dtype=np.int32, least=0, most=d - 1)
     indptr = parts.array(f"{name}.indptr", n + 1, dtype=np.int64)
     if indptr[0] != 0 or indptr[-1] != entries or np.any(np.diff(indptr) < 0):
-        raise ValueError("rows that were kept are no rows")
+        raise ValueError("the indptr of stored rows is invalid")
     if not sp.csr_array((data, indices, indptr), shape=(n, d)).has_canonical_format:
-        raise ValueError("the entries of rows that were kept are not ascending")
+        raise ValueError("the indices of stored rows are not ascending")
     return CsrRows(data, indices, indptr), y, weight
 
 
 def pack(state: ExpertState) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return numbers and arrays from which `unpack` makes this state again."""
+    """Return the numbers and arrays from which `unpack` restores this state."""
     e = state.experts
     table = e.features.table
     which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0)).astype(np.int32)
@@ -137,21 +137,21 @@ def pack(state: ExpertState) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, int], None]) -> State:
-    """Return the state that was packed; what is impossible is an error.
+    """Return the state in a file; raise an error if its parts are inconsistent.
 
-    `check` raises if there cannot be so many features and outputs; `make` returns a new state with them.
+    `check` raises if the numbers of features and outputs do not fit the model; `make` returns a new state with them.
     """
     if parts.count("edition") != EDITION:
-        raise ValueError("the state is of an unknown edition")
+        raise ValueError("the state has an unknown edition")
     d, outputs, form = parts.count("features"), parts.count("outputs"), parts.text("form")
     check_choice("form", form, ("diagonal", "exact", "sketch"))
-    check(d, outputs)  # before memory is taken
+    check(d, outputs)  # before memory is allocated
     state = make(d, outputs)
     for name in COUNTS:
         setattr(state, name, parts.count(name))
     state.form, state.gain = form, parts.number("gain")
     if state.first not in (0, FIRST):
-        raise ValueError(f"{state.first} first rows")
+        raise ValueError(f"the number of first rows is {state.first}, expected 0 or {FIRST}")
     which = parts.array("feature", n := parts.shape("feature", 1)[0], dtype=np.int32, least=0, most=d)
     if n < 1 or which[0] != 0 or np.any(which[1:] <= which[:-1]):
         raise ValueError("the features are not ascending")
@@ -167,21 +167,21 @@ def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, 
         state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
     require_targets([*state.kept, *state.aside], 0 if state.loss is not None else max(outputs, 2))
     parts.close()
-    state.make_room()
+    state.allocate_work()
     return state
 
 
 def _unpack_form(state: ExpertState, parts: Any, which: NDArray[np.int32]) -> None:
-    """Take the better Hessian out of a file."""
+    """Restore the better Hessian from a file."""
     if state.form == "exact":
         if state.d > OFFER_EXACT:
-            raise ValueError(f"an exact Hessian of {state.d} features")
+            raise ValueError(f"an exact Hessian has at most {OFFER_EXACT} features, got {state.d}")
         whole = exact.start(state.d + 1, state.memories("exact"), state.outputs, state.count)
         for name, array in whole._asdict().items():
             array[:] = parts.array(f"exact.{name}", *array.shape)
         state.experts = state.experts._replace(exact=whole)
     elif state.form == "sketch":
         if state.size < 2 or state.sketch not in (None, state.size):
-            raise ValueError(f"a sketch of {state.size} rows")
+            raise ValueError(f"the sketch has an unexpected size of {state.size} rows")
         low = low_rank.unpack(parts, which, state.d + 1, state.size, state.outputs * state.count)
         state.experts = state.experts._replace(low_rank=low)

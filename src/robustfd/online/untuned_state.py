@@ -15,20 +15,20 @@ from robustfd.online.scratch import Work, work_for
 Floats = NDArray[np.float64]
 Form = Literal["diagonal", "exact", "sketch"]
 
-FIRST = 64  # rows that are learnt again whenever their number doubles
+FIRST = 64  # until this number of rows, all rows are learned again whenever their number doubles
 PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
-TWO_MEMORIES = 64  # features up to which there is an exact Hessian for recent rows, too
-OFFER_EXACT = 256  # features up to which an exact Hessian may pay
+TWO_MEMORIES = 64  # up to this number of features, the exact Hessian has a fast memory as well
+OFFER_EXACT = 256  # up to this number of features, an exact Hessian may pay off
 
-# Rates of the experts, and whether they are linear: those that never forget, and those that do.
+# Learning rates of the experts, and whether they are linear: first the slow experts, then the fast ones.
 RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
-FEW = [1, 2, 4, 6]  # one of each pair of these, for each of several classes: all would take long
+FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 
 
 class Pointers(NamedTuple):
-    """Pointers to the experts and the scratch memory, as compiled loops take them."""
+    """Pointers to the experts and the scratch memory, for compiled loops."""
 
     shared: Any
     whole: Any
@@ -46,7 +46,7 @@ class Held(NamedTuple):
 
 
 class ExpertState:
-    """Experts and scratch memory, the first rows while they are few, and numbers of rows at which to act."""
+    """The experts, their scratch memory, the first rows, and the numbers of rows at which events happen."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class ExpertState:
         loss: NumberLoss | None = None,
         share: float = 1.0,
     ):
-        """Start with d features; `share` is the part of the prior, less than 1 for a part of several to be merged."""
+        """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
         self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
-        self.first = FIRST  # number of first rows, which are learnt again; 0 if a file lacks them
-        self.seen = self.entries = 0  # rows learnt, and the largest number of entries of a row
-        self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, raw
-        self.aside: list[tuple[Any, Floats, Floats]] = []  # rows to learn when all parts are merged
+        self.first = FIRST  # number of first rows, which are learned again; 0 if a file lacks them
+        self.seen = self.entries = 0  # number of rows, and the largest number of entries of a row
+        self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, unscaled
+        self.aside: list[tuple[Any, Floats, Floats]] = []  # rows to learn from when all parts are merged
         self.form: Form = "diagonal"
         self.size = 0  # rows of the sketch
         self.renew_at = self.look_at = 0
@@ -71,7 +71,7 @@ class ExpertState:
         self._held: Held | None = None
         self.experts = self.fresh_experts(feature_stats.start(d, prior=share * self.prior(), by_density=loss is None))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
-        self.make_room()
+        self.allocate_work()
 
     def prior(self) -> float:
         """Return a0."""
@@ -79,13 +79,13 @@ class ExpertState:
 
     @property
     def share(self) -> float:
-        """The part of the prior that this state has: less than 1 if it is a part of several to be merged."""
+        """Share of the prior, below 1 for parts that will be merged."""
         return float(self.experts.features.totals["prior"][0]) / self.prior()
 
     def fresh_experts(self, features: Features, before: Mixture | None = None, weights: Any = None) -> Experts:
-        """Return new experts for these features; the trace of the mixture before continues.
+        """Return new experts for these features, which continue the trace of the mixture `before`.
 
-        `weights` are zeros to use again, if they have the right shape.
+        `weights` is an array of zeros to reuse if it has the right shape.
         """
         rates, linear = self._lanes()
         mix = mixture.start(self.outputs, rates, linear, loss=self.loss)
@@ -100,14 +100,14 @@ class ExpertState:
         return Experts(features, mix, weights, *none)
 
     def _lanes(self) -> tuple[Floats, Floats]:
-        """Return rates and whether they are linear, of the slow and of the fast experts."""
+        """Return the learning rates of slow and fast experts, and whether they are linear."""
         if self.loss is not None:
             return RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
         if self.outputs == 1:
             return RATES, LINEAR
         return RATES[:, FEW], LINEAR[:, FEW]
 
-    def make_room(self) -> None:
+    def allocate_work(self) -> None:
         """Allocate scratch memory for rows of `entries` entries."""
         self.work = self.work_for(self.entries)
 
@@ -118,9 +118,9 @@ class ExpertState:
         return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], wide)
 
     def pointers(self, *, sparse: bool) -> Pointers:
-        """Return pointers to the experts and the scratch memory. They are cached until one of the two is replaced.
+        """Return pointers to the experts and the scratch memory, cached until one of the two is replaced.
 
-        A better Hessian that is unlikely to come into use is None, so that loops are not compiled for it.
+        The pointer to a better Hessian that is unlikely to be used is None, so that no loops are compiled for it.
         """
         held = self._held
         if held is None or held.experts is not self.experts or held.work is not self.work or held.sparse != sparse:
@@ -135,23 +135,23 @@ class ExpertState:
         return held.pointers
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_held": None}  # the addresses are wrong for a copy, which has its own arrays
+        return vars(self) | {"_held": None}  # a copy has its own arrays, so the addresses would be wrong
 
     def memories(self, form: Form) -> int:
-        """Return the number of memories, slow and fast, in which experts have this form."""
+        """Return the number of memories of experts with this form: 1 is slow only, 2 is slow and fast."""
         return {"diagonal": 0, "sketch": 1, "exact": 2 if self.d <= TWO_MEMORIES else 1}[form]
 
     def diagonal_weights(self) -> Floats:
-        """Return the weights (features, outputs, 2 L) of the diagonal experts, of features in their units."""
+        """Return the weights (features, outputs, 2 L) of the diagonal experts, for scaled features."""
         w, half = self.experts.weights.astype(np.float64), self.experts.weights.shape[1] // 2
         used = self.outputs * self.count
         parts = [w[:, m * half : m * half + used].reshape(len(w), self.outputs, self.count) for m in (0, 1)]
         return np.concatenate(parts, axis=2)
 
     def set_diagonal_weights(self, out: Any, weights: Floats) -> Floats:
-        """Fill `out` with those of weights (features, outputs, experts) that are of diagonal experts; return the rest.
+        """Fill `out` with the diagonal experts' part of weights (features, outputs, experts); return the other part.
 
-        The rest is (features, memories outputs L), as exact and sketched Hessians have it.
+        The other part has shape (features, memories outputs L), as in the exact and the sketched Hessian.
         """
         n, half, used = len(weights), out.shape[1] // 2, self.outputs * self.count
         parts = weights.reshape(n, self.outputs, -1, self.count).transpose(0, 2, 1, 3)
@@ -160,7 +160,7 @@ class ExpertState:
         return np.ascontiguousarray(parts[:, 2:].reshape(n, -1))
 
     def all_weights(self) -> Floats:
-        """Return the weights (features, outputs, experts) of all experts, of features in their units."""
+        """Return the weights (features, outputs, experts) of all experts, for scaled features."""
         e, w = self.experts, self.diagonal_weights()
         if self.form == "diagonal":
             return w

@@ -1,11 +1,11 @@
-"""What two learners with nothing to tune have learnt, in the same units: scales, centres, offset and unit of targets.
+"""Conversion of two untuned learners to common units: scales and centres of features, offset and unit of targets.
 
-Weights are of zeta = (x - centre)/S. In other units and about other centres the same model has other numbers, and so
-has its Hessian. With ratio = S/S_i, t_j = f (centre - centre_i)_j / S_j and f the usual factor of rows
+Weights multiply zeta = (x - centre)/S, so a change of units or centres changes the weights and the Hessian of a model.
+With ratio = S/S_i, t_j = f (centre - centre_i)_j / S_j and f the typical factor of rows, the conversion is
 
-    w_j *= ratio_j,   w_0 += 4 t'w,   x_j = x_j / ratio_j - 4 t_j x_0   for the rows x that the Hessian is a sum over
+    w_j *= ratio_j,   w_0 += 4 t'w,   x_j = x_j / ratio_j - 4 t_j x_0   for the rows x whose x x' add up to the Hessian
 
-which is exact if all rows have the same factor.
+and is exact if all rows have the same factor.
 """
 
 from typing import Any, NamedTuple
@@ -23,31 +23,32 @@ Floats = NDArray[np.float64]
 
 
 class Part(NamedTuple):
-    """What a state knows of some features, the intercept first, in common units."""
+    """Weights and statistics of some features in common units, the intercept first."""
 
     weights: Floats  # (features, outputs, experts)
-    prior: Floats  # (features,): P, 0 for a feature that this part has not seen
-    slow: Floats  # (features,): the diagonal of the sum of c^2 x x'
-    fast: Floats  # (features,): and of recent rows
-    past: Floats  # (memories, features, features): the sums themselves, if the Hessian is exact
-    rows: Floats  # (m - 1, features): the sketch of the former, if there is one
-    follow: Floats  # (outputs, 2, 4): intercepts that forget, and their shares
+    prior: Floats  # (features,): P, 0 for features that have not occurred in this part
+    slow: Floats  # (features,): the diagonal of the sum of c^2 x x' over all rows
+    fast: Floats  # (features,): the same over recent rows
+    past: Floats  # (memories, features, features): the full sums, if the Hessian is exact
+    rows: Floats  # (m - 1, features): the sketch of the slow sum, if there is one
+    follow: Floats  # (outputs, 2, 4): forgetting intercepts and their shares
 
 
 def stride_for(rows: int) -> int:
-    """Return how many rows a window of the trace has after so many rows: a power of two."""
+    """Return the number of rows in a window of the trace after `rows` rows, a power of two."""
     return 1 << max(-(-rows // WINDOWS) - 1, 0).bit_length()
 
 
 def common_features(parts: list[Features], times: Floats) -> Features:
-    """Return what two parts know of their features; curvatures are left out.
+    """Return the merged statistics of features, without curvatures.
 
-    A feature that is centred in one part is centred. Scales are means by counts, the prior of part i counts `times[i]`.
+    A feature is centred if it is centred in one of the parts. Scales are averaged, weighted by counts. The prior of
+    part i is multiplied by `times[i]`.
     """
     tables = np.array([part.table for part in parts])
     centred = np.any(tables["number"] > 0, axis=0)
     known = (tables["inverse"] > 0) | (tables["number"] > 0)
-    knows = known & ((tables["number"] > 0) | ~centred)  # its own centre, if there is to be one
+    knows = known & ((tables["number"] > 0) | ~centred)  # has a centre if one is needed
     rows = np.array([part.totals["rows"][0] for part in parts])
     weight = np.where(knows, np.maximum(tables["count"], 1e-300), 0.0)
     new = aligned(tables.shape[1], FEATURE)
@@ -71,21 +72,21 @@ def common_features(parts: list[Features], times: Floats) -> Features:
 
 
 def _mean(values: Floats, weight: Floats) -> Floats:
-    """Return the means over the first axis; 0 where there is no weight."""
+    """Return weighted means over the first axis; 0 where the total weight is 0."""
     total = weight.sum(axis=0)
     part = np.divide(weight, total, out=np.zeros(np.broadcast_shapes(weight.shape)), where=total > 0)
     return np.asarray((part * values).sum(axis=0))
 
 
 def _centres(part: Features, which: NDArray[np.int64]) -> Floats:
-    """Return the centres (2, n) of features, 0 for those that are not centred here."""
+    """Return the centres (2, n) of features, 0 for features that are not centred in this part."""
     number = part.table["number"][which]
     known = np.append(part.centre, np.zeros((2, 1)), axis=1)
     return known[:, number - 1]
 
 
 def common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
-    """Return what two parts know of their targets."""
+    """Return the merged statistics of the targets."""
     old, vote = np.concatenate(parts), progress.vote(n)
     new = parts[0].copy()
     for name in ("loss", "plain_loss", "spread", "spread_weight"):
@@ -100,14 +101,14 @@ def common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
 
 
 def _of_targets(old: Any, new: Any) -> tuple[Floats, Floats]:
-    """Return by which unit and offset a prediction of an old part becomes one of the new."""
-    if new["counts"][0]:  # of logarithms
+    """Return the units and offsets that convert predictions of old parts to the new units."""
+    if new["counts"][0]:  # predictions are logarithms
         return np.ones(len(old)), np.log(old["unit"] / new["unit"])
     return old["unit"] / new["unit"], (old["offset"] - new["offset"]) / new["unit"]
 
 
 def in_common_units(state: UntunedState, features: Features, targets: Any, which: NDArray[np.int64]) -> Part:
-    """Return what a settled state knows of features `which`, in the units of `features` and `targets`."""
+    """Return the part of a settled state with features `which`, in the units of `features` and `targets`."""
     e = state.experts
     old, new, mix = e.features.table[which], features.table[which], e.mix
     (unit,), (offset,) = _of_targets(mix.targets, targets)
@@ -116,7 +117,7 @@ def in_common_units(state: UntunedState, features: Features, targets: Any, which
     length = float(e.features.totals["length"][0] / features.totals["length"][0])
     numbers, usual = bool(targets["numbers"][0]), float(e.features.totals["norm"][0])
     after = float(features.totals["length"][0])
-    # Features that are centred now: how far the centre is from that of this part, in the new unit.
+    # For centred features: the distance of the new centre from that of this part, in the new unit.
     here = np.flatnonzero(new["number"] > 0)
     away = np.zeros(len(which))
     away[here] = (features.centre[0, new["number"][here] - 1] - _centres(e.features, which[here])[0]) * new["inverse"][
@@ -128,17 +129,17 @@ def in_common_units(state: UntunedState, features: Features, targets: Any, which
     weights[0] += offset / INTERCEPT
     follow = mix.follow.copy()
     follow[:, 0] *= unit
-    # The rows that the Hessian is a sum over.
+    # The factor of the rows whose outer products add up to the Hessian.
     scale = np.where(which > 0, 1.0 / (ratio * (length if numbers else 1.0)), 1.0)
     if targets["counts"][0]:
-        scale = scale * np.exp(offset / 2)  # their curvature is in proportion to the unit
+        scale = scale * np.exp(offset / 2)  # the curvature is proportional to the unit
     move = away * (after if numbers else usual) / INTERCEPT
     past = e.exact.past * (scale[:, None] * scale) if len(e.exact.past) else e.exact.past
     rows = _moved(e.low_rank.sketch[:, which] * scale, move) if len(e.low_rank.sketch) else np.zeros((0, len(which)))
     curvatures = []
     for memory, name in enumerate(("slow", "fast")):
         diagonal = old[name] * scale**2
-        # The sum of products of a centred feature with the intercept is 0; the mean of one that was not is now known.
+        # A centred feature and the intercept have a product sum of 0. For other features the new centre is the mean.
         cross = past[memory, 0] if memory < len(past) else np.where(old["number"] > 0, 0.0, move * diagonal[0])
         curvatures.append(np.maximum(diagonal - 2.0 * move * cross + move**2 * diagonal[0], 0.0))
     past = _moved(_moved(past, move).transpose(0, 2, 1), move) if len(past) else past
@@ -149,5 +150,5 @@ def in_common_units(state: UntunedState, features: Features, targets: Any, which
 
 
 def _moved(rows: Floats, move: Floats) -> Floats:
-    """Return rows (..., features) about other centres."""
+    """Return rows (..., features) after a move of the centres."""
     return np.asarray(rows - rows[..., :1] * move)
