@@ -1,4 +1,4 @@
-"""Learners and streams that the tests of snapshots share, and what it means that two learners are the same."""
+"""Learners, streams and the equality check that the tests of snapshots share."""
 
 import itertools
 
@@ -23,12 +23,12 @@ LEARNERS = {
     "descent": rf.OnlineGradientDescent(0.1),
     "descent-ball": rf.OnlineGradientDescent(domain="ball", bound=0.2),
 }
-FORMS = ("dense", "sparse", "wide")  # wide: above the width up to which sparse rows are made dense
+FORMS = ("dense", "sparse", "wide")  # wide: more features than the limit below which sparse rows become dense
 MANY = 400
 
 
 def stream(form, n=MANY, seed=0):
-    """Rows and labels: 9 features, or 700 of which rows have few, and only some ever."""
+    """Return rows and labels: 9 features, or 700 of which a row has few and some never occur."""
     rng = np.random.default_rng(seed)
     d = 700 if form == "wide" else 9
     X = rng.standard_normal((n, d)) / 3
@@ -44,7 +44,7 @@ def make(name):
 
 
 def pairs():
-    """Learners with the forms of rows that make sense: the full matrix of 700 features is too much for a test."""
+    """Return pairs of learner and form of rows, except for the full matrix of 700 features, which is too slow."""
     return [pair for pair in itertools.product(LEARNERS, FORMS) if pair != ("full", "wide")]
 
 
@@ -53,9 +53,9 @@ def again(learner):
 
 
 def assert_same(one, two):
-    """Nothing tells the two apart, not even a last bit."""
+    """Assert that two learners are equal to the last bit."""
     assert type(one) is type(two) and one.get_params() == two.get_params()
-    assert vars(one).keys() - {"_quick"} == vars(two).keys() - {"_quick"}  # only a short cut
+    assert vars(one).keys() - {"_quick"} == vars(two).keys() - {"_quick"}  # only enables the fast path
     assert vars(one._state).keys() == vars(two._state).keys()
     assert one._frozen == two._frozen and one._numbers == two._numbers
     assert one.weights_.tobytes() == two.weights_.tobytes()

@@ -1,4 +1,4 @@
-"""The compiled first-order learners do what their transcriptions do, for dense and CSR rows and any batching."""
+"""The compiled first-order learners equal their transcriptions, for dense and CSR rows and any batch size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROJECTIONS = {"current": fo.CURRENT, "next": fo.NEXT}
 
 
 def settings(**chosen: Any) -> fo.Settings:
-    """The settings a transcription has by default, those chosen apart."""
+    """Return the default settings of a transcription, updated by the chosen ones."""
     loss, domain, projection = (
         chosen.pop(k, v) for k, v in [("loss", "squared"), ("domain", "slab"), ("projection", "current")]
     )
@@ -32,7 +32,7 @@ def settings(**chosen: Any) -> fo.Settings:
 
 
 def stream(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") -> tuple[Array, Array]:
-    """Sparse rows of different lengths, some of them zero or repeated, and noisy labels."""
+    """Return sparse rows of different lengths, some of them zero or repeated, and noisy labels."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3) * rng.choice([0.3, 1.0, 3.0], (n, 1))
     X[5], X[6:9] = 0.0, X[4]
@@ -41,7 +41,7 @@ def stream(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") ->
 
 
 def arrays(X: Array, form: str) -> CsrRows:
-    """The rows as compiled loops take them, dense or sparse."""
+    """Return the rows in the format of compiled loops, dense or sparse."""
     if form == "dense":
         return CsrRows(X.ravel(), np.arange(X.shape[1], dtype=np.int32), np.zeros(0, np.int32))
     S = sparse.csr_array(X)
@@ -104,7 +104,7 @@ def test_gradient_descent_is_its_transcription(form: str, domain: str, loss: str
 @pytest.mark.parametrize("domain", ["none", "slab", "ball"])
 def test_batches_do_not_matter(learner: Any, domain: str) -> None:
     if learner is adagrad and domain == "ball":
-        pytest.skip("AdaGrad has no ball")
+        pytest.skip("AdaGrad does not support a ball")
     X, y = stream()
     w, margins = learner(X, y, domain=domain)
     for batch in (1, 7):
@@ -112,7 +112,7 @@ def test_batches_do_not_matter(learner: Any, domain: str) -> None:
         assert np.array_equal(again[0], w) and np.array_equal(again[1], margins)
 
 
-def test_weights_in_a_ball_stay_there_for_long() -> None:
+def test_weights_stay_in_the_ball_on_long_streams() -> None:
     rng = np.random.default_rng(2)
     X = rng.standard_normal((20_000, 3))
     w, margins = descent(X, rng.choice([-1.0, 1.0], len(X)), domain="ball", bound=0.05, rate=10.0, power=0.25)
@@ -127,19 +127,19 @@ def test_adagrad_refuses_a_ball() -> None:
 
 
 @pytest.mark.parametrize("learner", ["learn_adagrad", "learn_gradient_descent"])
-def test_numbers_that_cease_to_be_finite_are_told(learner: str) -> None:
+def test_overflow_is_reported(learner: str) -> None:
     X, y = np.full((50, 2), 1e160), np.ones(50)
     rules = fo.as_array(settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)), np.zeros(1, np.int64)
     model = DescentModel(*rules, np.zeros(2), np.array([1.0, 0.0]))
     if "ada" in learner:
-        X = X / 1e10  # its steps are at most 1, so it needs more
+        X = X / 1e10  # its steps are at most 1, so the weights start from large values
         model = AdaGradModel(*rules, np.full(2, 1e200), np.zeros(2))
     kernel = learn_adagrad if "ada" in learner else learn_gradient_descent
     assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model, True) == 1
 
 
 def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
-    """Luo et al. 2019, the table of accuracies: 83.4783 % for ADAGRAD on a9a."""
+    """Luo et al. 2019, Table 2: 83.4783 % for ADAGRAD on a9a."""
     X, y = a9a
     n = int(0.7 * X.shape[0])
     w, S, margins = np.zeros(123), np.zeros(123), np.zeros(n)

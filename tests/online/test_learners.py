@@ -1,4 +1,4 @@
-"""What holds for every online learner: when rows are judged, how they may come, what weights mean, what is refused."""
+"""Properties of every online learner: margins, batches, formats of rows, sample weights, input errors, regret."""
 
 import itertools
 
@@ -17,7 +17,7 @@ ALPHA0 = {"rfd": 0.0, "fd": 1.0, "pfd": 1.0, "rp": 10.0, "oja": 10.0, "full": 0.
 
 
 def newtons():
-    """Return every sketch with every projection, and the ball where it is possible."""
+    """Yield every sketch with every projection, and with the ball where it is supported."""
     for sketch, projection in itertools.product(ALPHA0, ("current", "next", None)):
         learner = OnlineNewton(sketch, M, alpha0=ALPHA0[sketch], projection=projection, random_state=3)
         yield f"{sketch}-{projection}", learner
@@ -38,7 +38,7 @@ LEARNERS = {
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 every_width = pytest.mark.parametrize(
     "name, d", [(name, d) for name in LEARNERS for d in (9, 600) if d == 9 or not name.startswith("full")]
-)  # a full matrix of 600 features is too much
+)  # a full matrix of 600 features is too slow
 
 
 def make(name):
@@ -58,19 +58,19 @@ def assert_close(found, expected, tolerance=1e-8):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * (1 + np.abs(expected).max(initial=0.0)))
 
 
-def assert_learnt_alike(one, other, tolerance=1e-8):
-    """Two learners hold the same weights and have had the same progress."""
+def assert_equal_models(one, other, tolerance=1e-8):
+    """Assert that two learners have the same weights and the same progress."""
     assert one.n_samples_seen_ == other.n_samples_seen_
     assert_close(one.weights_, other.weights_, tolerance)
     for name, column in one.progressive_.items():
         assert_close(column, other.progressive_[name], tolerance)
 
 
-# -- each row is judged before it is learnt
+# -- each row is predicted before it is learned
 
 
 @every_learner
-def test_margins_are_those_before_the_row_was_learnt(name):
+def test_margins_are_computed_before_the_row_is_learned(name):
     X, y = stream()
     learner, bound = make(name), LEARNERS[name].bound
     for i in range(len(y)):
@@ -78,9 +78,9 @@ def test_margins_are_those_before_the_row_was_learnt(name):
         margin = learner.learn(X[i : i + 1], y[i : i + 1])[0]
         if learner.projection != "next":
             assert margin == pytest.approx(before, abs=1e-9)
-        elif "ball" in name:  # before the row is judged w is brought into the ball
+        elif "ball" in name:  # w is projected onto the ball before the prediction
             assert abs(margin) <= bound * np.linalg.norm(X[i]) * (1 + 1e-9)
-        else:  # or into the slab of the row
+        else:  # w is projected onto the slab of the row
             assert margin == pytest.approx(np.clip(before, -bound, bound), abs=1e-9)
     assert_close(learner.decision_function(X), X @ learner.weights_, 1e-12)
 
@@ -107,7 +107,7 @@ def test_progress_and_regret_are_sums_over_the_margins(name):
         assert error == pytest.approx(weight[first] @ wrong[first] / weight[first].sum())
 
 
-# -- how rows may come
+# -- batches and formats of rows
 
 
 @every_width
@@ -122,11 +122,11 @@ def test_batches_make_no_difference(name, d):
         learner = make(name)
         parts = [learner.learn(X[a:b], y[a:b]) for a, b in itertools.pairwise((0, *cuts, 70)) if a < b]
         assert_close(np.concatenate(parts), margins)
-        assert_learnt_alike(learner, whole)
+        assert_equal_models(learner, whole)
 
 
-def untidy(X):
-    """Return rows in compressed form with explicit zeros, entries in two halves, and columns in falling order."""
+def unsorted(X):
+    """Return rows in CSR format with explicit zeros, entries split in two halves, and columns in descending order."""
     data, indices, indptr = [], [], [0]
     for row in X:
         where = np.append(np.flatnonzero(row), [0, len(row) - 1])[::-1]
@@ -143,11 +143,11 @@ def test_sparse_rows_are_the_same_rows(name, d):
     X[7] = 0.0
     dense = make(name)
     margins = dense.learn(X, y)
-    for rows in (sp.csr_array(X), untidy(X), sp.coo_array(X), sp.csc_matrix(X)):
+    for rows in (sp.csr_array(X), unsorted(X), sp.coo_array(X), sp.csc_matrix(X)):
         stored = [part.copy() for part in (rows.data, rows.nonzero()[0])]
         sparse = make(name)
         assert_close(sparse.learn(rows, y), margins)
-        assert_learnt_alike(sparse, dense)
+        assert_equal_models(sparse, dense)
         assert_close(sparse.decision_function(rows), dense.decision_function(X))
         for before, after in zip(stored, (rows.data, rows.nonzero()[0]), strict=True):
             np.testing.assert_array_equal(before, after)
@@ -156,7 +156,7 @@ def test_sparse_rows_are_the_same_rows(name, d):
 @every_learner
 def test_rows_of_every_type(name, tmp_path):
     X, y = stream(40)
-    X = np.round(3 * X)  # whole numbers: every type holds them
+    X = np.round(3 * X)  # integers, which every type can represent
     X[0] = 0
     expected = make(name).learn(X, y)
     locked = np.memmap(tmp_path / "rows", dtype=np.float64, mode="w+", shape=X.shape)
@@ -174,7 +174,7 @@ def test_rows_of_every_type(name, tmp_path):
 
 
 @every_learner
-def test_a_learner_from_memory_maps_goes_on(name, tmp_path):
+def test_a_learner_from_memory_maps_continues(name, tmp_path):
     X, y = stream(40)
     learner = make(name)
     learner.learn(X[:25], y[:25])
@@ -202,13 +202,13 @@ def test_a_weight_is_a_factor_of_the_loss(name):
 
 
 @every_learner
-def test_rows_of_weight_zero_are_judged_and_not_there(name):
+def test_rows_of_weight_zero_get_margins_but_are_not_learned(name):
     X, y = stream()
     absent = np.isin(np.arange(len(y)), [0, 1, 20, 21, 22, 50, 89])
     learner, without = make(name), make(name)
     margins = learner.learn(X, y, np.where(absent, 0.0, 1.0))
     assert_close(margins[~absent], without.learn(X[~absent], y[~absent]))
-    assert_learnt_alike(learner, without)
+    assert_equal_models(learner, without)
     before = make(name)
     before.learn(X[2:20], y[2:20])
     assert_close(margins[20:23], before.decision_function(X[20:23]))
@@ -218,7 +218,7 @@ def test_rows_of_weight_zero_are_judged_and_not_there(name):
     assert learner.to_bytes() == stored
 
 
-# -- what is refused
+# -- input errors
 
 
 X0, Y0 = stream(3)
@@ -266,7 +266,7 @@ def test_bad_rows_change_nothing(name):
 @every_learner
 @pytest.mark.parametrize("what", ["NaN", "infinity", "squares overflow", "labels are NaN", "labels overflow"])
 def test_bad_numbers_in_a_single_row_change_nothing(name, what):
-    # The way of single rows is short, and asks less on it.
+    # Single rows take a fast path with fewer checks.
     X, y = stream(20)
     learner = make(name)
     learner.learn(X, y)
@@ -298,7 +298,7 @@ def test_reading_is_checked_too(name):
         learner.learn(X, y)
 
 
-# -- rows at the edge
+# -- edge cases
 
 
 @every_learner
@@ -314,7 +314,7 @@ def test_few_rows_and_few_features(name, n, d):
 
 
 @every_learner
-def test_rows_of_zeros_say_nothing(name):
+def test_zero_rows_do_not_change_the_weights(name):
     X, y = stream(40)
     learner = make(name)
     assert np.all(learner.learn(np.zeros((30, 9)), np.ones(30)) == 0)
@@ -322,12 +322,12 @@ def test_rows_of_zeros_say_nothing(name):
     learner.learn(X, y)
     before = learner.weights_
     assert np.all(learner.learn(np.zeros((30, 9)), np.ones(30)) == 0)
-    if learner.projection != "next":  # else the ball of a later row is still to come
+    if learner.projection != "next":  # otherwise the projection happens before the next row
         assert_close(learner.weights_, before)
     assert learner.n_samples_seen_ == 100
 
 
-@pytest.mark.parametrize("name", [name for name in LEARNERS if "oja" not in name])  # whose directions begin at random
+@pytest.mark.parametrize("name", [name for name in LEARNERS if "oja" not in name])  # its initial directions are random
 def test_rows_of_rank_one_are_a_problem_of_one_feature(name):
     rng = np.random.default_rng(5)
     z, y, u = rng.standard_normal((80, 1)), np.where(rng.random(80) < 0.7, 1.0, -1.0), np.eye(1, 9)
@@ -350,7 +350,7 @@ def test_the_scale_of_the_rows_does_not_matter_without_alpha0(sketch, projection
 
 @every_learner
 @pytest.mark.parametrize("scale", [1e-150, 1e149])
-def test_rows_of_extreme_scale_are_learnt_or_said_to_overflow(name, scale):
+def test_rows_of_extreme_scale_are_learned_or_raise_overflow(name, scale):
     X, y = stream(60)
     learner = make(name)
     try:
@@ -370,7 +370,7 @@ CURVED = {"C": C, "L": 4 * C, "mu": 1 / (8 * C**2)}
 
 
 def linear_stream(n, d, *, noise, seed):
-    """Return rows, targets and weights u, all targets and u'x at most 1 in size; targets are u'x but for noise."""
+    """Return rows, targets and weights u; targets are u'x plus noise, and both are at most 1 in absolute value."""
     rng = np.random.default_rng(seed)
     X, u = rng.standard_normal((n, d)), rng.standard_normal(d)
     u *= (C - noise) / np.abs(X @ u).max()
@@ -380,7 +380,7 @@ def linear_stream(n, d, *, noise, seed):
 @pytest.mark.parametrize("alpha0", [0.0, 1e-3, 1.0])
 @pytest.mark.parametrize("m, noise, scale", [(2, 0.0, 1.0), (4, 0.0, 0.1), (2, 0.3, 10.0), (4, 0.3, 1.0)])
 def test_regret_is_below_the_bounds(m, noise, scale, alpha0):
-    """Luo et al. 2019, Theorem 5, and 7 for alpha0 = 0, as mended in tests/reference_regret.py."""
+    """Luo et al. 2019, Theorem 5, and Theorem 7 for alpha0 = 0, as corrected in tests/reference_regret.py."""
     X, y, u = linear_stream(150, 6, noise=noise, seed=m)
     X, u = scale * X, u / scale
     learner = OnlineNewton("rfd", m, alpha0=alpha0, projection="next", buffer_size=m, shrink_first=True)
@@ -392,11 +392,11 @@ def test_regret_is_below_the_bounds(m, noise, scale, alpha0):
     for w in (u, 0 * u, 0.5 * u[::-1]):
         w = w / max(1.0, np.abs(X @ w).max())
         assert learner.regret(w, X, y) <= theorem(run, w, mended=True, **CURVED)
-    assert learner.regret(u, X, y) > 1.0  # there is something to bound
+    assert learner.regret(u, X, y) > 1.0  # the bound is not trivial
 
 
 def test_regret_grows_like_a_logarithm():
-    """The order of Theorem 5 for a curved loss; like a square root, 512 times the rows would have 22 times as much."""
+    """Theorem 5 for a curved loss. With square-root growth, 512 times the rows would have 22 times the regret."""
     X, y, u = linear_stream(2**14, 6, noise=0.3, seed=0)
     learner, few = OnlineNewton("rfd", 4, alpha0=1e-3), 2**5
     learner.learn(X[:few], y[:few])

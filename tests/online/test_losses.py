@@ -47,7 +47,7 @@ def test_slope_is_the_derivative(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_loss_is_convex_and_lies_above_its_tangents(name: str) -> None:
     loss = LOSSES[name]
-    p = np.linspace(-3, 3, 49)  # 1, -1 and 0, the kinks, are on the grid
+    p = np.linspace(-3, 3, 49)  # the grid contains the kinks 1, -1 and 0
     for y in labels(loss, 2.0, 5):
         value, slope = values(loss, p, y), slopes(loss, p, y)
         assert np.all(value >= 0)
@@ -62,8 +62,8 @@ def test_subgradient_at_a_kink_is_zero(name: str) -> None:
     assert loss_slope(LOSSES[name].code, p, y, DELTA) == 0
 
 
-def room(loss: Loss, bound: float, labels_bound: float, delta: float) -> float:
-    """The least of 2 (l(q) - l(p) - l'(p)(q - p)) / (l'(p)(q - p))^2 on a grid."""
+def smallest_ratio(loss: Loss, bound: float, labels_bound: float, delta: float) -> float:
+    """Return the minimum of 2 (l(q) - l(p) - l'(p)(q - p)) / (l'(p)(q - p))^2 on a grid."""
     grid = np.linspace(-bound, bound, 81)
     least = np.inf
     for y in labels(loss, labels_bound, 9):
@@ -82,11 +82,11 @@ def test_curvature_is_valid_and_nearly_the_largest(name: str, bound: float) -> N
     for labels_bound in (bound, 0.5):
         for delta in (0.2, 10.0):
             mu = loss.curvature(bound, labels_bound=labels_bound, delta=delta)
-            least = room(loss, bound, labels_bound, delta)
+            least = smallest_ratio(loss, bound, labels_bound, delta)
             assert mu <= least + 1e-9  # valid
             assert (
                 mu >= least / (1 + bound / 10) - 1e-9
-            )  # the worst pair of the logistic loss is p = q: a grid misses it
+            )  # the worst pair of the logistic loss is p = q, which is not on the grid
 
 
 def test_curvature_of_the_paper() -> None:
@@ -103,7 +103,7 @@ def test_nothing_overflows(name: str) -> None:
             slope = loss_slope(loss.code, p, y, 1.0)
             value = loss_value(loss.code, p, y, 1.0)
             assert np.isfinite(slope) and not np.isnan(value)
-            # a square of 1e300 is beyond float64, every other value is not
+            # the square of 1e300 overflows float64, every other value is finite
             assert np.isfinite(value) or (abs(p) == 1e300 and name in ("squared", "squared_hinge"))
     assert 0 <= loss.curvature(1e300) < 1e-300
     assert loss.curvature(np.inf) == 0

@@ -1,4 +1,4 @@
-"""The paper's learners merge: weights are means by numbers of rows, Hessians are of the rows of both."""
+"""Merging of the paper's learners: weights are averaged by numbers of rows, Hessians cover the rows of both."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def rows(n, d=12, seed=0):
 
 
 def hessian(learner, d):
-    """Return the rows that H sums, as one matrix, and alpha: for the methods with blocks."""
+    """Return the rows whose outer products add up to H, and alpha; for the methods with blocks."""
     from robustfd.online.newton_merging import _rows
 
     b = _rows(learner._state)[:, :d]
@@ -54,7 +54,7 @@ def test_merged_parts_of_a_split_are_the_learner(name, n, k, wide):
     more, labels = rows(8, seed=1)
     if wide and name != "full":
         more = sp.csr_array(np.hstack([more, np.zeros((8, 700))]))
-    if name in ("full", "adagrad", "descent", "descent in a ball", "rp"):  # the others have ended their block
+    if name in ("full", "adagrad", "descent", "descent in a ball", "rp"):  # merging shrinks the block of the others
         np.testing.assert_allclose(merged.learn(more, labels), m.learn(more, labels), rtol=1e-6, atol=1e-8)
     assert np.isfinite(merged.learn(more, labels)).all()
 
@@ -85,7 +85,7 @@ def test_two_learners_become_one(name, wide, tmp_path):
 @pytest.mark.parametrize("name", ["rfd", "rfd, alpha0 = 0", "fd", "pfd", "full"])
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_hessian_is_the_shrink_of_both(name, wide):
-    """By eigenvalues: m - 1 of them are left, each less delta (of "pfd" only some), and alpha grows by delta/2."""
+    """A shrink keeps m - 1 eigenvalues, minus delta each (only some for "pfd"), and alpha grows by delta/2."""
     X, y = rows(100)
     d = X.shape[1]
     if wide and name != "full":

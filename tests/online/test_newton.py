@@ -16,7 +16,7 @@ LOSSES = ("squared", "logistic", "squared_hinge", "hinge", "absolute", "huber")
 
 
 def stream(seed, n, d, *, rank=None, density=1.0, decay=0.0):
-    """Rows and labels; of low rank, sparse, or with falling column scales."""
+    """Return rows and labels; optionally of low rank, sparse, or with decreasing column scales."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     if rank is not None:
@@ -27,7 +27,7 @@ def stream(seed, n, d, *, rank=None, density=1.0, decay=0.0):
 
 
 def transcribed(learner, X, y, weight=None):
-    """The same by the transcription."""
+    """Return the run of the transcription with the parameters of a learner."""
     rates = {"1/t": ref.inverse_time, "1/sqrt(t)": lambda t: t**-0.5}
     options = dict(  # noqa: C408
         loss=learner.loss if learner.loss != "huber" else ref.huber(learner.huber_delta),
@@ -133,7 +133,7 @@ def test_wide_sparse_rows(m, alpha0, shrink_first):
     assert learner._state.sparse
 
 
-def test_features_that_rest_for_many_runs_catch_up(monkeypatch):
+def test_features_absent_for_many_runs_are_updated(monkeypatch):
     monkeypatch.setattr("robustfd.online.sparse_basis.RUN_ROWS", 1)
     X, y = stream(8, 1500, NARROW + 8, density=0.01)
     X[:, 5] = 0
@@ -161,7 +161,7 @@ def test_any_shape_scale_and_batching(data):
 
 @pytest.mark.parametrize("as_sparse", [False, True])
 def test_without_any_curvature_it_is_gradient_descent(as_sparse):
-    # mu = eta = 0: nothing ever enters H = alpha0 I.
+    # With mu = eta = 0, H stays alpha0 I.
     X, y = stream(3, 60, NARROW + 1 if as_sparse else 9, density=0.02 if as_sparse else 1.0)
     X = sp.csr_array(X) if as_sparse else X
     newton = OnlineNewton("fd", 3, alpha0=20.0, curvature=0.0, rate=0.0, projection=None)

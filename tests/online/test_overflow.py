@@ -1,4 +1,4 @@
-"""After an error there is the model as it was before the call, and it goes on learning."""
+"""After an overflow error the model is as it was before the call, and can continue to learn."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 
 import robustfd as rf
 
-NARROW, WIDE = 4, 600  # more than 512 features are kept sparse
+NARROW, WIDE = 4, 600  # with more than 512 features, sparse rows stay sparse
 
 LEARNERS = {
     **{
@@ -35,11 +35,11 @@ LEARNERS = {
     "SketchedNewtonRegressor": rf.SketchedNewtonRegressor(shuffle=False),
     "SketchedNewtonRegressor, sketch": rf.SketchedNewtonRegressor(4, loss="huber", shuffle=False),
 }
-DENSE_ONLY = {"full 0 current", "full 1 None", "full 0 next"}  # of 600 features it would take long
+DENSE_ONLY = {"full 0 current", "full 1 None", "full 0 next"}  # too slow with 600 features
 
 
 def batch(rng, n, *, sparse):
-    """Return rows, labels and weights, all of them usual."""
+    """Return ordinary rows, labels and weights."""
     x, y = rng.standard_normal((n, NARROW)), np.where(rng.random(n) < 0.5, 1.0, -1.0)
     if sparse:
         columns = np.sort(np.array([rng.permutation(30)[:NARROW] for _ in range(n)]), axis=1) * (WIDE // 30)
@@ -47,8 +47,8 @@ def batch(rng, n, *, sparse):
     return x, y, np.ones(n)
 
 
-def hand_over(model, x, y, weight):
-    """Let the model learn rows."""
+def learn_rows(model, x, y, weight):
+    """Let the model learn from rows."""
     if hasattr(model, "learn"):
         model.learn(x, y, weight)
     elif is_classifier(model):
@@ -57,8 +57,8 @@ def hand_over(model, x, y, weight):
         model.partial_fit(x, y, sample_weight=weight)
 
 
-def say(model, x):
-    """Return what the model says of rows."""
+def predictions(model, x):
+    """Return the predictions of the model."""
     return (model.decision_function if hasattr(model, "decision_function") else model.predict)(x)
 
 
@@ -74,10 +74,10 @@ CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_
 @given(calls=CALLS, seed=st.integers(0, 2**32 - 1))
 @example(calls=[(1, []), (1, [("weight", 308, 0)]), (5, [("weight", 308, 0)])], seed=0)
 @example(calls=[(11, []), (16, []), (1, [("x", 149, 1)]), (1, []), (9, [])], seed=625547)
-def test_a_call_is_learnt_or_changes_nothing(name, sparse, calls, seed):
+def test_a_call_is_learned_or_changes_nothing(name, sparse, calls, seed):
     rng, model = np.random.default_rng(seed), clone(LEARNERS[name])
-    stays = not name.startswith(("rp", "oja"))  # those may diverge on usual rows, too
-    hand_over(model, *batch(rng, 9, sparse=sparse))
+    stays = not name.startswith(("rp", "oja"))  # these may diverge on ordinary rows
+    learn_rows(model, *batch(rng, 9, sparse=sparse))
     for n, wild in calls:
         x, y, weight = batch(rng, n, sparse=sparse)
         for what, exponent, place in wild:
@@ -89,7 +89,7 @@ def test_a_call_is_learnt_or_changes_nothing(name, sparse, calls, seed):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                hand_over(model, x, y, weight)
+                learn_rows(model, x, y, weight)
                 stays = stays and not wild
             except (OverflowError, ValueError) as error:
                 refusal = str(error)
@@ -98,33 +98,33 @@ def test_a_call_is_learnt_or_changes_nothing(name, sparse, calls, seed):
         if refusal:
             assert "overflow" in refusal or "cannot be squared" in refusal
             assert model.to_bytes() == before
-        assert np.isfinite(say(model, batch(rng, 3, sparse=sparse)[0])).all()
+        assert np.isfinite(predictions(model, batch(rng, 3, sparse=sparse)[0])).all()
         assert type(model).from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
     if stays:
         rows = model.n_samples_seen_
-        hand_over(model, *batch(rng, 5, sparse=sparse))
+        learn_rows(model, *batch(rng, 5, sparse=sparse))
         assert model.n_samples_seen_ == rows + 5
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if "e" in name])
-def test_rows_before_the_one_that_overflows_are_not_learnt_either(name):
+def test_rows_before_the_one_that_overflows_are_not_learned_either(name):
     rng, model = np.random.default_rng(0), clone(LEARNERS[name])
     twin = clone(model)
     for _ in range(4):
         usual = batch(rng, 7, sparse=False)
-        hand_over(model, *usual)
-        hand_over(twin, *usual)
+        learn_rows(model, *usual)
+        learn_rows(twin, *usual)
         x, y, weight = batch(rng, 30, sparse=False)
         x[20:] *= 1e149
         weight[25:] = 1e149
         before = model.to_bytes()
         try:
-            hand_over(model, x, y, weight)
+            learn_rows(model, x, y, weight)
         except OverflowError:
             assert model.to_bytes() == before == twin.to_bytes()
         else:
-            return  # it can learn even that
-    assert np.array_equal(say(model, x[:20]), say(twin, x[:20]))
+            return  # no overflow: the model can learn from these rows
+    assert np.array_equal(predictions(model, x[:20]), predictions(twin, x[:20]))
 
 
 @pytest.mark.parametrize("kind", [rf.RFDSONClassifier, rf.SketchedNewtonClassifier])
@@ -148,7 +148,7 @@ def test_a_single_row_that_overflows_leaves_the_model_without_its_features_and_c
     model.predict_one({"a": 1.0})
 
 
-def test_a_first_call_that_overflows_leaves_a_learner_that_has_learnt_nothing():
+def test_a_first_call_that_overflows_leaves_the_learner_unfitted():
     model = rf.AdaGrad(projection=None)
     x = np.full((3, 2), 1e149)
     with pytest.raises(OverflowError, match="AdaGrad would overflow"):
@@ -159,27 +159,27 @@ def test_a_first_call_that_overflows_leaves_a_learner_that_has_learnt_nothing():
 
 @pytest.mark.parametrize("exponent", [30, 60, 80, 100, 149])
 @pytest.mark.parametrize("name", [name for name in LEARNERS if not name.startswith(("rp", "oja", "free descent"))])
-def test_usual_rows_are_learnt_after_a_huge_one(name, exponent):
+def test_ordinary_rows_are_learned_after_a_huge_one(name, exponent):
     rng, model = np.random.default_rng(0), clone(LEARNERS[name])
-    hand_over(model, *batch(rng, 20, sparse=False))
+    learn_rows(model, *batch(rng, 20, sparse=False))
     x, y, weight = batch(rng, 3, sparse=False)
     x[1] *= 10.0**exponent
     try:
-        hand_over(model, sp.csr_array(x * [1, 1, 0, 1]), y, weight)
+        learn_rows(model, sp.csr_array(x * [1, 1, 0, 1]), y, weight)
     except OverflowError:
         assert model.n_samples_seen_ == 20
     seen = model.n_samples_seen_
     for _ in range(5):
-        hand_over(model, *batch(rng, 10, sparse=False))
+        learn_rows(model, *batch(rng, 10, sparse=False))
     assert model.n_samples_seen_ == seen + 50
-    assert np.isfinite(say(model, batch(rng, 3, sparse=False)[0])).all()
+    assert np.isfinite(predictions(model, batch(rng, 3, sparse=False)[0])).all()
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if not hasattr(LEARNERS[name], "partial_fit")])
 @pytest.mark.parametrize("exponent", [-150, -100, 72, 100, 149])
-def test_single_rows_are_learnt_as_with_a_copy_of_the_model_or_change_nothing(name, exponent):
+def test_single_rows_are_learned_as_with_a_copy_of_the_model_or_change_nothing(name, exponent):
     rng, model = np.random.default_rng(0), clone(LEARNERS[name])
-    hand_over(model, *batch(rng, 9, sparse=False))
+    learn_rows(model, *batch(rng, 9, sparse=False))
     for i in range(30):
         x, y, weight = batch(rng, 1, sparse=False)
         if i % 3 == 2:
@@ -187,7 +187,7 @@ def test_single_rows_are_learnt_as_with_a_copy_of_the_model_or_change_nothing(na
         before = model.to_bytes()
         twin = type(model).from_bytes(before)
         try:
-            margin = model.learn(x, y)  # the short way, without a copy
+            margin = model.learn(x, y)  # the fast path, without a copy
         except OverflowError:
             assert model.to_bytes() == before
             with pytest.raises(OverflowError):
@@ -197,25 +197,25 @@ def test_single_rows_are_learnt_as_with_a_copy_of_the_model_or_change_nothing(na
             assert model.to_bytes() == twin.to_bytes()
 
 
-# An exact H is as badly conditioned as the rows: with alpha0=0, which the docs advise against, it loses all digits.
+# An exact H is as ill-conditioned as the rows. With alpha0=0, which the docs advise against, it loses all digits.
 GO_ON = [name for name in LEARNERS if not name.startswith(("rp", "oja", "free descent", "full 0"))]
 
 
 @pytest.mark.parametrize("exponent", [-30, -60, -100])
 @pytest.mark.parametrize("usual_first", [False, True])
 @pytest.mark.parametrize("name", GO_ON)
-def test_usual_rows_are_learnt_after_tiny_ones(name, usual_first, exponent):
+def test_ordinary_rows_are_learned_after_tiny_ones(name, usual_first, exponent):
     rng, model = np.random.default_rng(0), clone(LEARNERS[name])
     if usual_first:
-        hand_over(model, *batch(rng, 3, sparse=False))
+        learn_rows(model, *batch(rng, 3, sparse=False))
     x, y, weight = batch(rng, 1 if usual_first else 20, sparse=False)
     try:
-        hand_over(model, x * 10.0**exponent, y, weight)
+        learn_rows(model, x * 10.0**exponent, y, weight)
     except OverflowError:
-        assert usual_first or name == "ball"  # whose projection overflows
+        assert usual_first or name == "ball"  # its projection overflows
     seen = model.n_samples_seen_ if usual_first or vars(model).get("_progress") is not None else 0
     for _ in range(10):
-        hand_over(model, *batch(rng, 3, sparse=False))
+        learn_rows(model, *batch(rng, 3, sparse=False))
     assert model.n_samples_seen_ == seen + 30
-    assert np.isfinite(say(model, batch(rng, 3, sparse=False)[0])).all()
+    assert np.isfinite(predictions(model, batch(rng, 3, sparse=False)[0])).all()
     assert type(model).from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()

@@ -1,11 +1,11 @@
-"""The paper's accuracy table, and alpha0 = 0 over many orders (real data; skipped where it is not at hand)."""
+"""The paper's accuracy table, and alpha0 = 0 over many orders of rows. Skipped without the real data."""
 
 import numpy as np
 import pytest
 
 from robustfd import AdaGrad, OnlineNewton
 
-# Luo et al. 2019, Table 2: (data, method, m, alpha0, accuracy in per cent)
+# Luo et al. 2019, Table 2: (data, method, m, alpha0, accuracy in percent)
 CELLS = [
     ("a9a", "adagrad", 0, 1e6, 83.4783),
     ("a9a", "fd", 5, 1e3, 83.6524),
@@ -29,7 +29,7 @@ CELLS = [
 
 
 def accuracy(learner, X, y, order=None):
-    """Per cent of the last 30 % of the rows that are right after one pass over the first 70 %."""
+    """Return the accuracy in percent on the last 30 % of the rows after one pass over the first 70 %."""
     order = np.arange(len(y)) if order is None else order
     n = int(0.7 * len(y))
     train, test = order[:n], order[n:]
@@ -56,8 +56,8 @@ def test_rfd0_in_every_order_of_a9a(a9a, m, printed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_round_off_never_ends_the_phase_of_alpha_zero(seed):
-    """Streams nearly of rank 3, or with repeated rows, in any order: alpha is 0, or not of the size of round-off."""
+def test_rounding_error_never_ends_the_phase_of_alpha_zero(seed):
+    """For streams of nearly rank 3, or with repeated rows, alpha is 0 or well above rounding error."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 20)) / 8
     X += 10.0 ** -rng.integers(4, 17) * rng.standard_normal(X.shape)

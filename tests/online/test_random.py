@@ -1,4 +1,4 @@
-"""The compiled RP-SON and Oja-SON do what their transcriptions do, for dense and CSR rows and any batching."""
+"""The compiled RP-SON and Oja-SON equal their transcriptions, for dense and CSR rows and any batch size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.reference import Array
 M = 4
 
 
-class Learnt(NamedTuple):
+class Trained(NamedTuple):
     w: Array
     margins: Array
     B: Array
@@ -35,7 +35,7 @@ def start(d: int, seed: int = 7, m: int = M) -> Array:
 
 def projection(
     X: Array, y: Array, *, form: str = "sparse", weight: Any = None, batch: int = 10**6, **chosen: Any
-) -> Learnt:
+) -> Trained:
     n, d = X.shape
     v, bt, c, gram, seen, margins = (
         np.zeros(d),
@@ -50,12 +50,12 @@ def projection(
         j = slice(i, i + batch)
         model = ProjectionModel(as_array(settings(**chosen)), seen, v, bt, c, gram)
         assert learn_projection(tuple(arrays(X[j], form)), y[j], weight[j], margins[j], R[j], model, True) == 0
-    return Learnt(v + bt @ c, margins, bt.T)
+    return Trained(v + bt @ c, margins, bt.T)
 
 
 def oja(
     X: Array, y: Array, *, form: str = "sparse", weight: Any = None, batch: int = 10**6, m: int = M, **chosen: Any
-) -> Learnt:
+) -> Trained:
     n, d = X.shape
     yt, f = np.ascontiguousarray(start(d, m=m).T), np.eye(m)
     v, energy, c, seen, margins = np.zeros(d), np.zeros(m), np.zeros(m), np.zeros(1, np.int64), np.zeros(n)
@@ -64,7 +64,7 @@ def oja(
         j = slice(i, i + batch)
         model = OjaModel(as_array(settings(**chosen)), seen, v, yt, c, energy, f)
         assert learn_oja(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
-    return Learnt(v + yt @ c, margins, np.sqrt(energy)[:, None] * (f @ yt.T))
+    return Trained(v + yt @ c, margins, np.sqrt(energy)[:, None] * (f @ yt.T))
 
 
 def transcription(learner: Any, X: Array, y: Array, **options: Any) -> ro.Run:
@@ -73,8 +73,8 @@ def transcription(learner: Any, X: Array, y: Array, **options: Any) -> ro.Run:
     return ro.oja_son(X, y, start(X.shape[1]), **options)
 
 
-def assert_equal(learnt: Learnt, run: ro.Run) -> None:
-    for mine, its in [(learnt.margins, run.margins), (learnt.w, run.w), (learnt.B, run.B)]:
+def assert_equal(trained: Trained, run: ro.Run) -> None:
+    for mine, its in [(trained.margins, run.margins), (trained.w, run.w), (trained.B, run.B)]:
         atol = 1e-13 * max(run.condition, 1e3) * max(1.0, np.abs(its).max())
         np.testing.assert_allclose(mine, its, rtol=1e-9, atol=atol)
 
@@ -83,7 +83,7 @@ LEARNERS = pytest.mark.parametrize("learner", [projection, oja])
 
 
 def rows(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") -> tuple[Array, Array]:
-    """The stream with rows of about unit length: with longer ones and a small alpha0 these learners diverge."""
+    """Return the stream with rows of about unit length; with longer rows and a small alpha0 the learners diverge."""
     X, y = stream(n, d, seed, labels)
     length = np.linalg.norm(X, axis=1, keepdims=True)
     return X / np.sqrt(np.maximum(length, 1e-300)) / np.sqrt(length.max()), y
@@ -107,7 +107,7 @@ def test_compiled_is_the_transcription(learner: Any, form: str, domain: str, los
 @LEARNERS
 @pytest.mark.parametrize("seed", range(4))
 def test_pseudo_inverse_when_alpha0_is_zero(learner: Any, seed: int) -> None:
-    """With every margin projected: otherwise nothing holds these learners back when alpha0 = 0."""
+    """Every margin is projected, since these learners diverge without projection when alpha0 = 0."""
     X, y = rows(40, seed=seed)
     run = transcription(learner, X, y, projection="next")
     assert_equal(learner(X, y, projection="next"), run)
@@ -159,10 +159,10 @@ def test_long_streams_do_not_drift(learner: Any) -> None:
 def test_directions_of_oja_stay_orthonormal_at_any_scale(scale: float) -> None:
     X, y = rows(300, seed=2)
     run = ro.oja_son(scale * X, y, start(20), alpha0=10 * scale**2)
-    learnt = oja(scale * X, y, alpha0=10 * scale**2)
-    gram, energy = learnt.B @ learnt.B.T, (learnt.B**2).sum(1)
+    trained = oja(scale * X, y, alpha0=10 * scale**2)
+    gram, energy = trained.B @ trained.B.T, (trained.B**2).sum(1)
     assert np.abs(gram / np.sqrt(np.outer(energy, energy)) - np.eye(M)).max() < 1e-11
-    np.testing.assert_allclose(learnt.margins, run.margins, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(trained.margins, run.margins, rtol=1e-6, atol=1e-8)
 
 
 @LEARNERS
@@ -181,7 +181,7 @@ def test_as_many_directions_as_columns() -> None:
     assert_equal(oja(X, y, m=3, alpha0=1.0), ro.oja_son(X, y, start(3, m=3), alpha0=1.0))
 
 
-def test_numbers_that_cease_to_be_finite_are_told() -> None:
+def test_overflow_is_reported() -> None:
     X, y, rules = np.full((50, 2), 1e200), np.ones(50), as_array(settings(domain="none", alpha0=1.0))
     stacked, counts = (*arrays(X, "dense"), y, np.ones(50), np.zeros(50)), np.zeros(1, np.int64)
     model = ProjectionModel(rules, counts, np.zeros(2), np.zeros((2, M)), np.zeros(M), np.zeros((M, M)))

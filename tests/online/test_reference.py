@@ -1,4 +1,4 @@
-"""The transcriptions of the online learners obey the mathematics: projections, equal algorithms, regret bounds."""
+"""The transcriptions of the online learners agree with the paper: projections, equal algorithms, regret bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ C = 1.0
 
 
 def stream(n: int = 60, d: int = 6, seed: int = 0, rank: int | None = None, scale: float = 1.0) -> tuple[Array, Array]:
-    """Rows with a decaying spectrum, a repeated and a zero row, and noisy labels -1 and +1."""
+    """Return rows with a decaying spectrum, a repeated row and a zero row, and noisy labels -1 and +1."""
     rng = np.random.default_rng(seed)
     rank = d if rank is None else rank
     X = rng.standard_normal((n, rank)) * 0.8 ** np.arange(rank) @ rng.standard_normal((rank, d))
@@ -106,7 +106,7 @@ def test_full_on_is_a_sketch_with_more_rows_than_columns(alpha0: float, options:
     for m, L in [(7, 7), (7, 14), (9, 12)]:
         sketched = ro.rfd_son(X, y, m, L=L, alpha0=alpha0, **options)
         assert_same(sketched, full)
-        assert sketched.alpha == alpha0  # nothing was lost, to the last bit
+        assert sketched.alpha == alpha0  # the sketch lost nothing
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -139,8 +139,8 @@ def test_without_a_domain_both_projections_are_none() -> None:
 
 
 @pytest.mark.parametrize("alpha0", [0.0, 0.3])
-def test_one_fixed_domain_is_projected_onto_now_or_later(alpha0: float) -> None:
-    """The ball does not depend on the row, so K_t and K_{t+1} are the same, if H is (shrink first)."""
+def test_a_fixed_domain_gives_the_same_result_for_both_projections(alpha0: float) -> None:
+    """The ball does not depend on the row, so K_t and K_{t+1} give the same result if H is the same (shrink first)."""
     X, y = stream()
     now, later = (
         ro.rfd_son(X, y, 3, domain="ball", bound=0.4, shrink_first=True, alpha0=alpha0, projection=projection)
@@ -149,7 +149,7 @@ def test_one_fixed_domain_is_projected_onto_now_or_later(alpha0: float) -> None:
     np.testing.assert_allclose(now.margins, later.margins, rtol=1e-9, atol=1e-12)
 
 
-def test_listings_project_as_they_say() -> None:
+def test_listings_project_as_printed() -> None:
     X, y = stream(scale=3.0)
     w = ro.algorithm_3(X, y, 3, alpha0=0.1)
     assert np.abs(w.margins).max() == pytest.approx(C)  # onto K_{t+1}: every margin is inside
@@ -192,18 +192,18 @@ def test_row_of_weight_zero_is_no_row(learner: Any) -> None:
     assert np.array_equal(all_rows.w, rows.w) and np.array_equal(all_rows.margins[weight > 0], rows.margins)
 
 
-# ---------------------------------------------------------------- traps
+# ----------------------------------------------------------- edge cases
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("L", [4, 8])
-def test_round_off_is_no_delta(scale: float, L: int) -> None:
+def test_rounding_error_is_not_a_delta(scale: float, L: int) -> None:
     for seed in range(5):
         X, y = stream(rank=3, seed=seed, scale=scale)
         run = ro.rfd_son(X, y, 4, L=L)
         assert run.alpha == 0 and not any(run.deltas)
         assert np.isfinite(run.margins).all()
-        assert ro.rfd_son(X[:L], y[:L], 4, L=L).B.shape == (3, 6)  # m - 1 rows after a shrink, whatever the rank
+        assert ro.rfd_son(X[:L], y[:L], 4, L=L).B.shape == (3, 6)  # m - 1 rows after a shrink, for any rank
 
 
 def test_repeated_one_hot_rows_stay_inside() -> None:
@@ -239,7 +239,7 @@ def test_adagrad_and_gradient_descent_are_their_formulas() -> None:
     assert ro.ogd(X, y, domain="ball").w == pytest.approx(v)
 
 
-def test_random_sketches_are_those_of_the_rows_that_enter() -> None:
+def test_random_sketches_are_those_of_the_added_rows() -> None:
     X, y = stream()
     rng = np.random.default_rng(5)
     R, V0 = rng.standard_normal((len(X), 3)), np.linalg.qr(rng.standard_normal((6, 3)))[0].T
@@ -254,7 +254,7 @@ def test_random_sketches_are_those_of_the_rows_that_enter() -> None:
 
 
 def comparators(X: Array, y: Array, seed: int) -> list[Array]:
-    """0, random weights and least squares, scaled into every slab."""
+    """Return 0, random weights and least squares, scaled into every slab."""
     rng = np.random.default_rng(seed)
     several = [np.zeros(X.shape[1]), *rng.standard_normal((3, X.shape[1])), np.linalg.lstsq(X, y, rcond=None)[0]]
     return [w * min(1.0, C / max(np.abs(X @ w).max(), 1e-300)) for w in several]
@@ -304,9 +304,9 @@ def test_regret_without_alpha0_is_below_theorems_6_and_7(m: int, seed: int, scal
 
 
 def test_theorem_5_as_printed_does_not_hold_for_slabs() -> None:
-    """Two strong directions that say nothing and a weak one that says all: alpha drowns the weak one.
+    """Two strong directions carry no information and a weak one carries it all: alpha hides the weak one.
 
-    In slabs the weights are as long as the rows are short, and C^2 sum delta_t knows nothing of that.
+    In slabs, short rows allow long weights, and the term C^2 sum delta_t does not account for this.
     """
     rng = np.random.default_rng(0)
     X = 1e-4 * np.column_stack([100 * rng.standard_normal((1000, 2)), rng.choice([-1.0, 1.0], 1000)])
@@ -318,7 +318,7 @@ def test_theorem_5_as_printed_does_not_hold_for_slabs() -> None:
 
 
 def test_theorem_6_as_printed_does_not_hold() -> None:
-    """One direction, labels against the sign of w: the regret grows like log T, the printed bound does not grow."""
+    """With one direction and labels opposite to sign(w), the regret grows like log T, the printed bound does not."""
     w, h, labels = 0.0, 0.0, []
     for _ in range(100):
         labels.append(-1.0 if w > 0 else 1.0)
@@ -332,7 +332,7 @@ def test_theorem_6_as_printed_does_not_hold() -> None:
 
 
 def test_theorem_7_as_printed_depends_on_the_scale_of_the_rows() -> None:
-    """Without alpha0 neither the margins nor the regret know the scale of the rows; the printed bound does."""
+    """Without alpha0, the margins and the regret do not depend on the scale of the rows; the printed bound does."""
     printed, mended = [], []
     for scale in (1e-3, 1.0, 1e3):
         X, y = stream(150, scale=scale)

@@ -1,4 +1,4 @@
-"""Snapshots of online learners: going on after a load is bit for bit the same, and files of the past still load."""
+"""Snapshots of online learners: a loaded learner continues bit for bit the same, and old files still load."""
 
 import copy
 import hashlib
@@ -21,18 +21,18 @@ from robustfd.online.learner import OnlineLearner
 from tests.damage import opened
 from tests.online.saved_learners import FORMS, LEARNERS, MANY, M, again, assert_same, make, pairs, stream
 
-# -- what goes in comes out
+# -- round trips
 
 
 @pytest.mark.parametrize("name, form", pairs())
-def test_a_restored_learner_goes_on_bit_for_bit(name, form):
+def test_a_restored_learner_continues_bit_for_bit(name, form):
     X, y = stream(form)
     learner = make(name)
     moments = [1, 2, 3, 5, 7, 8, 9, 12, 13, 14, 15, 40, 41, 42, 43, 44, 45, 150, 151, 280, 400]
     followers = []
     for start, stop in itertools.pairwise([0, *moments]):
         margins = learner.learn(X[start:stop], y[start:stop])
-        for follower in followers:  # each was restored at another moment, and has gone on since
+        for follower in followers:  # each was restored at a different row, and has learned since
             assert follower.learn(X[start:stop], y[start:stop]).tobytes() == margins.tobytes()
         followers.append(again(learner))
         assert_same(learner, followers[-1])
@@ -48,7 +48,7 @@ def test_single_rows_and_reading_in_between_make_no_difference(name, form):
     learner.learn(X[:21], y[:21])
     restored = again(learner)
     for i in range(21, 60):
-        restored.decision_function(X[:3])  # fills what is remembered of runs
+        restored.decision_function(X[:3])  # fills Columns.reach
         restored = again(restored)
         assert (
             restored.learn(X[i : i + 1], y[i : i + 1]).tobytes() == learner.learn(X[i : i + 1], y[i : i + 1]).tobytes()
@@ -56,11 +56,11 @@ def test_single_rows_and_reading_in_between_make_no_difference(name, form):
     assert_same(learner, restored)
 
 
-def test_many_runs_and_the_catching_up_of_all_features():
+def test_many_runs_and_the_update_of_all_features():
     X, y = stream("wide", 2000)
     learner = rf.OnlineNewton("rfd", 2, buffer_size=2)
     blocks = 0
-    for _ in range(18):  # a run has 256 rows, and after 128 of them all features catch up
+    for _ in range(18):  # a run has 256 rows, and all features are updated after 128 runs
         learner.learn(X, y)
         restored = again(learner)
         blocks = max(blocks, int(learner._state.basis.columns.run[0].number))
@@ -70,8 +70,8 @@ def test_many_runs_and_the_catching_up_of_all_features():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_ball_whose_factor_is_put_into_the_weights(form, monkeypatch):
-    monkeypatch.setattr(ball, "SMALLEST", 0.9)  # often, not once in a thousand rows
+def test_a_ball_whose_factor_is_multiplied_into_the_weights(form, monkeypatch):
+    monkeypatch.setattr(ball, "SMALLEST", 0.9)  # often instead of once in a thousand rows
     X, y = stream(form)
     learner = rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01)
     for start in range(0, MANY, 25):
@@ -85,7 +85,7 @@ def test_a_ball_whose_factor_is_put_into_the_weights(form, monkeypatch):
 
 
 def test_weights_do_not_depend_on_when_they_were_read(monkeypatch):
-    # What is remembered of past runs is made again after the factor of a ball went into them.
+    # Columns.reach is recomputed after the weights are multiplied by the factor of the ball.
     monkeypatch.setattr(ball, "SMALLEST", 0.9)
     monkeypatch.setattr(sparse_basis, "RUN_ROWS", 8)
     X, y = stream("wide")
@@ -119,8 +119,8 @@ def test_weights_and_float32_rows_and_zero_weights():
     assert_same(learner, restored)
 
 
-def test_what_was_learnt_is_there_after_a_reload(tmp_path):
-    # Vowpal Wabbit's sketched Newton predicts zero after it.
+def test_the_model_is_the_same_after_a_reload(tmp_path):
+    # Vowpal Wabbit's sketched Newton predicts zero after a reload.
     for name, form in pairs():
         X, y = stream(form)
         learner = make(name)
@@ -155,7 +155,7 @@ for name in sys.argv[2:]:
 """
 
 
-def test_going_on_in_a_fresh_process(tmp_path):
+def test_continuing_in_a_new_process(tmp_path):
     expected = []
     for form in FORMS:
         X, y = stream(form, 200, seed=5)
@@ -175,7 +175,7 @@ def test_going_on_in_a_fresh_process(tmp_path):
     assert found == expected
 
 
-# -- what is and what is not saved
+# -- contents of files
 
 
 def test_names_parameters_and_classes():
@@ -200,7 +200,7 @@ def test_names_parameters_and_classes():
     assert isinstance(OnlineLearner.from_bytes(learner.to_bytes()), rf.OnlineNewton)
 
 
-def test_what_cannot_be_saved():
+def test_invalid_states_cannot_be_saved():
     for name in LEARNERS:
         with pytest.raises(NotFittedError):
             make(name).to_bytes()
@@ -244,7 +244,7 @@ def test_a_sparse_file_holds_the_basis_and_little_else():
     assert len(learner.to_bytes()) < 1.25 * 8 * 10 * 20_000
 
 
-# -- files of the past
+# -- old files
 
 
 V1 = Path(__file__).parent.parent / "data" / "v1-learners"
@@ -270,14 +270,14 @@ def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
     found = json.loads(json.dumps(make_v1["numbers_of_learner"](name, learner)))
     if not name.startswith("untuned"):
         if found["kind"] == "RFDSONClassifier":
-            assert found["params"].pop("normalize_rows") is False  # which came later
+            assert found["params"].pop("normalize_rows") is False  # added later
         assert_close(found, RECORDED[name])
         return
-    # The second edition of that learner predicts what the first did, in float32, and goes on in its own way.
+    # The second edition of this learner makes the same predictions in float32, but learns differently.
     before = RECORDED[name]
     for part in ("kind", "feature_names", "classes", "vocabulary"):
         assert found[part] == before[part]
-    assert before["params"].items() <= found["params"].items()  # others have come since
+    assert before["params"].items() <= found["params"].items()  # parameters may have been added
     for part in ("n_samples_seen", "progressive_loss", "loss_by_rows"):
         assert_close(found["now"][part], before["now"][part])
     (predicted,) = {"margins", "predictions", "chances"} & found["now"].keys()

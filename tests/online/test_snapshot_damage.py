@@ -1,4 +1,4 @@
-"""Snapshots of online learners that somebody has damaged or made up: refused, or harmless, and never expensive."""
+"""Damaged or forged snapshots of online learners: they raise an error or are harmless, and never use much memory."""
 
 import itertools
 import tracemalloc
@@ -28,7 +28,7 @@ NONSENSE = [
     ("rfd", {"tensors": {S + "basis": lambda a: a.astype(np.float32)}}),
     ("rfd", {"tensors": {S + "lam": put(0, -1.0)}}),
     ("rfd", {"tensors": {S + "scalars": put(0, -1.0)}}),
-    ("rfd", {"tensors": {S + "scalars": put(0, 0.0)}}),  # then there should be a K
+    ("rfd", {"tensors": {S + "scalars": put(0, 0.0)}}),  # then K is required
     ("rfd", {"tensors": {S + "ball": put(0, 0.0)}}),
     ("rfd", {"tensors": {S + "gram": lambda a: a[:, :-1]}}),
     ("early", {"tensors": {S + "k": put((0, 0), np.inf)}}),
@@ -61,7 +61,7 @@ NONSENSE = [
     ("rfd", {"document": {"params/sketch_size": 5}}),
     ("rfd", {"document": {"params/sketch_size": 10**6}}),
     ("rfd", {"document": {"params/sketch_size": "4"}}),
-    ("rfd", {"document": {"params/buffer_size": 4}}),  # the block has more rows than that
+    ("rfd", {"document": {"params/buffer_size": 4}}),  # the block has more rows
     ("rfd", {"document": {"params/buffer_size": 10**9}}),
     ("rfd", {"document": {"params/buffer_size": 10**30}}),
     ("rfd", {"document": {"params/sketch": "full"}}),
@@ -83,7 +83,7 @@ NONSENSE = [
     ("rfd", {"meta": {"kind": "__class__"}}),
     ("rfd", {"meta": {"kind": "RobustFrequentDirections"}}),
     ("rfd", {"meta": {"kind": "SketchedNewtonClassifier"}}),
-    # the progress, whose number of rows is a place in a table
+    # the progress, whose number of rows is used as an index
     ("rfd", {"tensors": {"progress": put((0, 3), 1e300)}}),
     ("rfd", {"tensors": {"progress": put((0, 3), -1.0)}}),
     ("rfd", {"tensors": {"progress": put((0, 3), np.nan)}}),
@@ -119,7 +119,7 @@ NONSENSE = [
     ("wide", {"tensors": {S + name: lambda a: a[:0] for name in ("run.value", "run.row", "run.where")}}),
     ("wide", {"document": {"states/0/sparse": False}}),
     ("wide", {"document": {"params/buffer_size": 10**9}}),
-    # states of single rows
+    # states of methods without blocks
     ("adagrad", {"tensors": {S + "w": lambda a: a[:-1]}}),
     ("adagrad", {"tensors": {S + "w": lambda a: a[:, None]}}),
     ("adagrad", {"tensors": {S + "squares": put(0, -1.0)}}),
@@ -155,7 +155,7 @@ def named(case):
 
 
 @pytest.mark.parametrize("which, change", NONSENSE, ids=map(named, NONSENSE))
-def test_senseless_content_is_refused(which, change):
+def test_invalid_content_is_refused(which, change):
     data = rewritten(victim(which).to_bytes(), **change)
     with pytest.raises(rf.SnapshotError, match=r"does not make sense|does not have|not a OnlineLearner"):
         OnlineLearner.from_bytes(data)
@@ -189,7 +189,7 @@ def test_rewriting_nothing_is_accepted():
     assert wide.run[0].features > 10 and wide.run[0].reach == 0
 
 
-def test_every_truncation_and_changed_byte_is_noticed():
+def test_every_truncation_and_changed_byte_is_detected():
     data = healthy("rfd", "wide").to_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(0, len(data), 300):
@@ -200,7 +200,7 @@ def test_every_truncation_and_changed_byte_is_noticed():
 
 
 def use(learner, form):
-    """Do with a learner what users do; numbers may be absurd, but compiled loops must stay where they belong."""
+    """Use a learner as users do; numbers may be absurd, but compiled loops must stay within their arrays."""
     X, y = stream(form, 40, seed=9)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -217,7 +217,7 @@ def use(learner, form):
 @pytest.mark.parametrize(
     "name, form", [("rfd", "dense"), ("rfd", "wide"), ("rfd-ball", "wide"), ("rp", "dense"), ("oja", "wide")]
 )
-def test_made_up_files_are_refused_or_harmless(name, form):
+def test_forged_files_are_refused_or_harmless(name, form):
     kinds = ("OnlineNewton", "AdaGrad", "OnlineGradientDescent", "RFDSONClassifier", "OjaSketch", "Nothing")
     data, accepted = healthy(name, form, 30).to_bytes(), 0
     for _, bad in itertools.islice(damaged(data, 0, kinds), 150):
@@ -227,4 +227,4 @@ def test_made_up_files_are_refused_or_harmless(name, form):
             continue
         accepted += 1
         use(learner, form)
-    assert 5 <= accepted <= 75  # a number that is another number cannot be told
+    assert 5 <= accepted <= 75  # a changed value cannot always be detected

@@ -1,4 +1,4 @@
-"""What the source of the learners keeps to, so that it stays legible: read, not run."""
+"""Limits on the size of functions, checked by parsing the source of the learners."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ LINES, PARAMETERS = 60, 8
 
 
 def too_large(source):
-    """Return the functions of a source that have too many lines or, unless they are constructors, parameters."""
+    """Return the functions that have too many lines or, except for constructors, too many parameters."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):

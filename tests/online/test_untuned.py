@@ -1,4 +1,4 @@
-"""The learner with nothing to tune against its transcription, and what it promises."""
+"""The untuned learner: comparison with its transcription, and its guarantees."""
 
 import copy
 import itertools
@@ -20,7 +20,7 @@ from tests import reference_untuned as ref
 
 
 def stream(seed, n, d, *, density=1.0, constant=False):
-    """Return rows with columns of different scales and means, classes 0 and 1, and targets that are numbers."""
+    """Return rows with columns of different scales and means, classes 0 and 1, and numeric targets."""
     rng = np.random.default_rng(seed)
     X = (rng.standard_normal((n, d)) + 2 * rng.standard_normal(d)) * 10.0 ** rng.integers(-3, 4, d)
     if density < 1:
@@ -43,8 +43,8 @@ def learn(state, X, y, *, batches=(1000,), weight=None, sparse=False):
             return out
 
 
-def apart(found, expected):
-    """Return the largest difference, relative where numbers are large."""
+def largest_difference(found, expected):
+    """Return the largest difference, relative for large numbers."""
     return np.abs((found - expected) / (1 + np.abs(expected))).max()
 
 
@@ -65,8 +65,8 @@ def test_classes_equal_the_transcription(sparse, exact, density, constant):
     state, other = UntunedState(6, 1, sketch=None if exact else 0), ref.Learner(6, exact=exact)
     margins, expected = learn(state, X, y, batches=(7, 1, 40), sparse=sparse)[:, 0], other.learn(X, y)
     assert state.form == ("exact" if exact else "diagonal")
-    assert apart(margins, expected) < 1e-3
-    assert apart(state.margins(as_rows(X, sparse=sparse))[:, 0], other.decision(X)) < 1e-3
+    assert largest_difference(margins, expected) < 1e-3
+    assert largest_difference(state.margins(as_rows(X, sparse=sparse))[:, 0], other.decision(X)) < 1e-3
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -79,8 +79,8 @@ def test_several_classes_equal_the_transcription(exact, classes):
         ref.SeveralClasses(6, classes, exact=exact),
     )
     margins, expected = learn(state, X, y, batches=(7, 1, 40)), other.learn(X, y)
-    assert apart(margins, expected) < 3e-3
-    assert apart(state.margins(X), other.decision(X)) < 3e-3
+    assert largest_difference(margins, expected) < 3e-3
+    assert largest_difference(state.margins(X), other.decision(X)) < 3e-3
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -94,8 +94,8 @@ def test_numbers_equal_the_transcription(exact, huber, density):
         ref.Learner(6, exact=exact, huber=huber),
     )
     predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
-    assert apart(predictions, expected) < 1e-5
-    assert apart(state.margins(X)[:, 0], other.decision(X)) < 1e-5
+    assert largest_difference(predictions, expected) < 1e-5
+    assert largest_difference(state.margins(X)[:, 0], other.decision(X)) < 1e-5
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -109,8 +109,8 @@ def test_other_losses_equal_the_transcription(exact, loss):
         ref.Learner(6, exact=exact, **loss._asdict()),
     )
     predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
-    assert apart(predictions, expected) < 1e-4
-    assert apart(state.margins(X)[:, 0], other.decision(X)) < 1e-4
+    assert largest_difference(predictions, expected) < 1e-4
+    assert largest_difference(state.margins(X)[:, 0], other.decision(X)) < 1e-4
 
 
 def test_units_that_change_equal_the_transcription():
@@ -118,7 +118,7 @@ def test_units_that_change_equal_the_transcription():
     X[300:, 1] *= 1e4
     X[400:, 2] += 50 * X[:, 2].std()
     state, other = UntunedState(4, 1, sketch=0), ref.Learner(4)
-    assert apart(learn(state, X, y)[:, 0], other.learn(X, y)) < 1e-3
+    assert largest_difference(learn(state, X, y)[:, 0], other.learn(X, y)) < 1e-3
 
 
 @settings(max_examples=25, deadline=None)
@@ -130,7 +130,7 @@ def test_any_shape_and_batching(data):
     state, other = UntunedState(d, 1, sketch=None if exact else 0), ref.Learner(d, exact=exact)
     batches = data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=4))
     margins = learn(state, X, y, batches=batches, sparse=data.draw(st.booleans()))
-    assert apart(margins[:, 0], other.learn(X, y)) < 3e-3
+    assert largest_difference(margins[:, 0], other.learn(X, y)) < 3e-3
 
 
 @pytest.mark.parametrize("sketch", [None, 0, 2, 5, 12])
@@ -164,7 +164,7 @@ implicit_steps = entry(lanes.implicit_steps)
 
 
 def test_no_step_overshoots():
-    """After its step a row's margin is no further on the wrong side than it was."""
+    """A step never moves the margin of its row further to the wrong side."""
     X, y, _ = stream(6, 60, 5)
     state = UntunedState(5, 1)
     learn(state, X[:40], y[:40])
@@ -213,7 +213,7 @@ def test_a_better_hessian_is_kept_where_it_pays_and_dropped_where_not():
     assert dropped.form == "diagonal"
 
 
-def test_an_exact_hessian_that_begins_late_knows_the_diagonal_and_is_renewed_soon():
+def test_a_late_exact_hessian_starts_from_the_diagonal_and_is_updated_soon():
     X, y = rotated(3000, 100)
     state = UntunedState(100, 1, sketch=0)
     learn(state, X, y)
@@ -221,7 +221,7 @@ def test_an_exact_hessian_that_begins_late_knows_the_diagonal_and_is_renewed_soo
     hessian_choice.set_form(state, "exact", rows=state.seen)
     table = state.experts.features.table
     np.testing.assert_allclose(np.diag(state.experts.exact.inverse[0]), 1 / (table["prior"] + table["slow"]))
-    assert apart(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
+    assert largest_difference(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
 
 
 def test_a_sketch_grows_while_it_gains():
@@ -240,10 +240,10 @@ def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
         assert state.form == form and state.size == (sketch or 0)
 
 
-# -- change
+# -- drift
 
 
-def test_the_experts_that_forget_take_over_when_the_stream_changes():
+def test_forgetting_experts_take_over_when_the_stream_changes():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((12000, 10))
     w = rng.standard_normal((2, 10))
@@ -268,7 +268,7 @@ def test_files_hold_only_features_that_were_seen():
     assert held <= 128 * (2**20 + 1)
 
 
-def test_many_threads_may_read_at_a_time():
+def test_many_threads_may_predict_at_the_same_time():
     X, y, _ = stream(9, 2000, 40)
     state = UntunedState(40, 1)
     learn(state, X[:1000], y[:1000])
@@ -278,7 +278,7 @@ def test_many_threads_may_read_at_a_time():
             np.testing.assert_array_equal(found, expected)
 
 
-# -- anything
+# -- arbitrary input
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_it_stays_finite(case, scale, sketch):
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
 def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
-    """A state keeps the addresses of its arrays for compiled loops: those of a copy are other ones."""
+    """A state caches the addresses of its arrays for compiled loops, and a copy has different addresses."""
     X, y, _ = stream(3, 300, 4)
     state = UntunedState(4, 1)
     learn(state, X[:150], y[:150])

@@ -13,7 +13,7 @@ from robustfd.online.untuned import UntunedState
 from robustfd.online.untuned_state import FIRST
 from tests import reference_merging
 
-# Few features (exact in two memories and in one), a sketch of fixed size, none; classes, numbers, counts.
+# Few features (exact with two memories and with one), a sketch of fixed size, none; classes, numbers, counts.
 KINDS = {
     "exact, two memories": ({}, 6, 1, None),
     "exact, one memory": ({}, 70, 1, None),
@@ -28,7 +28,7 @@ KINDS = {
 
 
 def rows_for(kind, n, *, seed=0, density=0.8, shift=0.0):
-    """Return rows, of which some columns are near the limit of being centred, and targets."""
+    """Return rows and targets; the density of some columns is near the limit for centring."""
     _, d, outputs, loss = KINDS[kind]
     rng = np.random.default_rng(seed)
     X = (rng.standard_normal((n, d)) + rng.uniform(-2, 2, d) + shift) * (rng.random((n, d)) < density)
@@ -43,7 +43,7 @@ def rows_for(kind, n, *, seed=0, density=0.8, shift=0.0):
     return X, y
 
 
-def learnt(kind, X, y, *, share=1.0, sparse=False):
+def trained(kind, X, y, *, share=1.0, sparse=False):
     options, d, outputs, loss = KINDS[kind]
     return learn(UntunedState(d, outputs, loss=loss, share=share, **options), X, y, sparse=sparse)
 
@@ -63,7 +63,7 @@ def assert_close(one, two, X, tolerance=1e-9):
 @pytest.mark.parametrize("kind", KINDS)
 def test_merge_is_its_transcription(kind, sparse):
     X, y = rows_for(kind, 700)
-    parts = [learnt(kind, X[i], y[i], share=0.25, sparse=sparse) for i in (slice(0, 300), slice(300, 700))]
+    parts = [trained(kind, X[i], y[i], share=0.25, sparse=sparse) for i in (slice(0, 300), slice(300, 700))]
     settled = [untuned_merging._copy(part) for part in parts]
     untuned_merging._agree_on_form(*settled)
     for part in settled:
@@ -93,7 +93,7 @@ def test_merge_is_its_transcription(kind, sparse):
 @given(kind=st.sampled_from(sorted(KINDS)), n=st.integers(1, 400), k=st.integers(1, 5), aside=st.booleans())
 def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
     X, y = rows_for(kind, n + 200)
-    m = learnt(kind, X[:n], y[:n], share=0.5 if aside else 1.0)
+    m = trained(kind, X[:n], y[:n], share=0.5 if aside else 1.0)
     parts = untuned_merging.split(m, k, range(k))
     assert sum(part.share for part in parts) == pytest.approx(m.share)
     assert sum(part.seen for part in parts) == m.seen
@@ -112,7 +112,7 @@ def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
         np.testing.assert_allclose(
             getattr(merged.experts.mix, name), getattr(m.experts.mix, name), rtol=1e-9, atol=1e-15
         )
-    # Both go on alike, though that of the parts has its better Hessian renewed.
+    # Both learn the same afterwards, although a merge updates the better Hessian.
     if merged.form == "diagonal" and not aside:
         assert_close(learn(merged, X[n:], y[n:]), learn(m, X[n:], y[n:]), X, 1e-4)
 
@@ -127,8 +127,8 @@ def test_merging_is_commutative_and_changes_neither(kind, sizes, whole, sparse):
     n, more = sizes
     X, y = rows_for(kind, n + more + 10, seed=n)
     shares = (0.5, 0.5) if whole else (0.25, 0.5)
-    one = learnt(kind, X[:n], y[:n], share=shares[0], sparse=sparse)
-    two = learnt(kind, X[n : n + more], y[n : n + more], share=shares[1])
+    one = trained(kind, X[:n], y[:n], share=shares[0], sparse=sparse)
+    two = trained(kind, X[n : n + more], y[n : n + more], share=shares[1])
     before = one.pack()[1], two.pack()[1]
     both, other = untuned_merging.merge(one, two), untuned_merging.merge(two, one)
     assert_close(both, other, X, 1e-5)
@@ -138,9 +138,9 @@ def test_merging_is_commutative_and_changes_neither(kind, sizes, whole, sparse):
             np.testing.assert_array_equal(array, arrays[name], err_msg=name)
 
 
-def test_rows_that_were_set_aside_are_learnt_when_all_parts_are_merged():
+def test_rows_set_aside_are_learned_when_all_parts_are_merged():
     X, y = rows_for("diagonal", 2000)
-    parts = [learnt("diagonal", X[i::4], y[i::4], share=0.25) for i in range(4)]
+    parts = [trained("diagonal", X[i::4], y[i::4], share=0.25) for i in range(4)]
     aside = [sum(len(y) for _, y, _ in part.aside) for part in parts]
     assert all(n > 0 for n in aside)
     assert [part.seen + n for part, n in zip(parts, aside, strict=True)] == [500] * 4
@@ -151,10 +151,10 @@ def test_rows_that_were_set_aside_are_learnt_when_all_parts_are_merged():
     assert not whole.aside
 
 
-def test_how_rows_are_cut_into_batches_does_not_matter_to_a_part():
+def test_the_batch_size_does_not_matter_to_a_part():
     X, y = rows_for("diagonal", 900)
-    one = learnt("diagonal", X, y, share=0.1)
-    two = learnt("diagonal", X[:0], y[:0], share=0.1)
+    one = trained("diagonal", X, y, share=0.1)
+    two = trained("diagonal", X[:0], y[:0], share=0.1)
     for batch in np.split(np.arange(900), [1, 3, 64, 70, 200, 201, 640]):
         learn(two, X[batch], y[batch])
     for name, array in one.pack()[1].items():
@@ -164,13 +164,13 @@ def test_how_rows_are_cut_into_batches_does_not_matter_to_a_part():
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n", [20, 500])
 @pytest.mark.parametrize("kind", ["sketch", "diagonal", "exact, two memories"])
-def test_features_may_be_at_other_places(kind, n, sparse):
+def test_features_may_be_reordered(kind, n, sparse):
     X, y = rows_for(kind, 600)
     d = X.shape[1]
     places = np.append(np.arange(1, d)[::-1], d + 1)
     wide = np.zeros((600, d + 2))
     wide[:, places] = X
-    state = learnt(kind, X[:n], y[:n], share=0.5, sparse=sparse)
+    state = trained(kind, X[:n], y[:n], share=0.5, sparse=sparse)
     moved = untuned_merging.with_features_at(state, places, d + 2)
     np.testing.assert_allclose(moved.margins(wide), state.margins(X), rtol=1e-5, atol=1e-5)
     learn(moved, wide[n:], y[n:], sparse=sparse)
@@ -198,7 +198,7 @@ def test_a_part_that_grows_past_two_memories_is_saved_and_merged():
 @pytest.mark.parametrize("few", [1, FIRST - 1, FIRST, 5 * FIRST])
 def test_rows_set_aside_are_learned_once(kind, few):
     X, y = rows_for(kind, 40 * FIRST + few)
-    large, small = (learnt(kind, X[i], y[i], share=0.5) for i in (slice(few, None), slice(few)))
+    large, small = (trained(kind, X[i], y[i], share=0.5) for i in (slice(few, None), slice(few)))
     assert large._rows_aside()
     for merged in (untuned_merging.merge(large, small), untuned_merging.merge(small, large)):
         assert merged.seen == len(y) and not merged.aside
@@ -207,7 +207,7 @@ def test_rows_set_aside_are_learned_once(kind, few):
 def test_rows_set_aside_stay_with_parts_that_are_not_whole():
     kind = "diagonal"
     X, y = rows_for(kind, 50 * FIRST)
-    parts = [learnt(kind, X[i], y[i], share=0.25) for i in (slice(0, 30 * FIRST), slice(30 * FIRST, 30 * FIRST + 3))]
+    parts = [trained(kind, X[i], y[i], share=0.25) for i in (slice(0, 30 * FIRST), slice(30 * FIRST, 30 * FIRST + 3))]
     merged = untuned_merging.merge(*parts)
     assert merged.seen + merged._rows_aside() == 30 * FIRST + 3
     before = [rows[0].copy() for rows in parts[0].aside]

@@ -145,26 +145,26 @@ def open_block(memory: Any) -> Block:
     state = view_as(memory, SIZE_OF_SETTINGS, (1,), STATE)
     rows, q = state[0].buffer, state[0].width
     first = SIZE_OF_SETTINGS + SIZE_OF_STATE
-    square, a = rows * rows, first + 3
-    b = a + rows * q
-    c = b + 3 * square
-    e = c + PLACES * rows
-    f = e + 3 * q - 2
-    g = f + state[0].scratch
+    square, products = rows * rows, first + 3
+    gram = products + rows * q
+    records = gram + 3 * square
+    lam = records + PLACES * rows
+    scratch = lam + 3 * q - 2
+    extra = scratch + state[0].scratch
     return Block(
         view_as(memory, 0, (1,), SETTINGS),
         state,
         view_as(memory, first, (3,), INTEGER),
-        view(memory, a, (rows, q)),
-        view(memory, b, (rows, rows)),
-        view(memory, b + square, (rows, rows)),
-        view(memory, b + 2 * square, (rows, rows)),
-        view_as(memory, c, (rows,), ROW),
-        view(memory, e, (q - 1,)),
-        view(memory, e + q - 1, (q - 1,)),
-        view(memory, e + 2 * q - 2, (q,)),
-        view(memory, f, (g - f,)),
-        view(memory, g, (len(memory) - g,)),
+        view(memory, products, (rows, q)),
+        view(memory, gram, (rows, rows)),
+        view(memory, gram + square, (rows, rows)),
+        view(memory, gram + 2 * square, (rows, rows)),
+        view_as(memory, records, (rows,), ROW),
+        view(memory, lam, (q - 1,)),
+        view(memory, lam + q - 1, (q - 1,)),
+        view(memory, lam + 2 * q - 2, (q,)),
+        view(memory, scratch, (extra - scratch,)),
+        view(memory, extra, (len(memory) - extra,)),
     )
 
 

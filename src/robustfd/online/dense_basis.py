@@ -45,7 +45,7 @@ class DenseBasis:
     def learn(
         self, routines: Any, memory: Floats, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats
     ) -> int:
-        """Learn from rows; return how many came before an overflow, or -1 if a value is not finite."""
+        """Learn from rows; return the number of rows before an overflow, or -1 if a value is not finite."""
         return learn_dense(routines, memory, self.shrink_first, x, y, weight, margins, progress)
 
     def keep(self, extent: Extent, ends_block: bool) -> None:
@@ -186,7 +186,7 @@ def change_dense(routines: Any, block: Block, basis: Any, rows: Any, change: Cha
 def learn_dense(
     routines: Any, memory: Any, shrink_first: Any, x: Any, y: Any, weight: Any, margins: Any, progress: Any
 ) -> int:
-    """Learn from the rows of x; return how many came before an overflow, or -1 if a value is not finite.
+    """Learn from the rows of x; return the number of rows before an overflow, or -1 if a value is not finite.
 
     Without a copy of the state, the loop only makes changes that it can undo. Until the block ends, rows are only
     appended, so it is enough to reset the counts. The end of a block cannot be undone. It is reached only by rows

@@ -1,4 +1,4 @@
-"""The experts of the learner without tuning, and the compiled loops over rows.
+"""The experts of the untuned learner, and the compiled loops over rows.
 
 An expert is a linear model. Experts differ in
 

@@ -1,4 +1,4 @@
-"""Reader for model files of the first version of the learner without tuning.
+"""Reader for model files of the first version of the untuned learner.
 
 The first version had five learning rates, one Hessian D + B'B, and blocks of 4 m rows. Its model is one linear model
 for each output, for rows divided by their own length. Every expert starts from this model: predictions are the same,

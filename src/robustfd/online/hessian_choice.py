@@ -1,4 +1,4 @@
-"""The choice of the second Hessian of an untuned learner: when to try it, update it, enlarge it and drop it.
+"""The choice of the better Hessian of an untuned learner: when to try it, update it, enlarge it and drop it.
 
 The diagonal Hessian is always in use. A better one, exact or with a sketch, stays while it lowers the loss enough.
 """

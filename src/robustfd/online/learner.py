@@ -57,7 +57,7 @@ class State(Protocol):
         """Prepare for this number of rows, which may follow in several calls of `learn`."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn from rows and record their losses; return how many came before an overflow.
+        """Learn from rows and record their losses; return the number of rows before an overflow.
 
         A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
         first.
@@ -91,8 +91,8 @@ class State(Protocol):
         """Return the numbers and arrays of the state, for a snapshot."""
 
     @classmethod
-    def unpack(cls, parts: Parts, *begun_with: Any, sparse: bool) -> "State":
-        """Return the state in a snapshot; `begun_with` are the arguments of the constructor."""
+    def unpack(cls, parts: Parts, *arguments: Any, sparse: bool) -> "State":
+        """Return the state in a snapshot; `arguments` are those of the constructor."""
 
 
 class AllOrNothing:
@@ -264,8 +264,8 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _begin(self, x: Any) -> None:
         """Create the state before the first rows x."""
-        kind, begin_with = self._plan(x.shape[1])
-        self._state: State = kind(*begin_with, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
+        kind, arguments = self._plan(x.shape[1])
+        self._state: State = kind(*arguments, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
         self._progress = progress.start()
         self._frozen = self._parameters()
         self._numbers = LOSSES[self.loss].kind != "classification"
@@ -342,8 +342,8 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         d, sparse = self.n_features_in_, parts.flag("sparse")
         if sparse and not self._keeps_sparse(d):
             raise ValueError(f"sparse rows of {d} features would have been made dense")
-        kind, begun_with = self._plan(d)
-        self._state = kind.unpack(parts, *begun_with, sparse=sparse)
+        kind, arguments = self._plan(d)
+        self._state = kind.unpack(parts, *arguments, sparse=sparse)
         if tensors:
             raise ValueError(f"unknown tensors {sorted(tensors)}")
         self._frozen, self._numbers = self._parameters(), LOSSES[self.loss].kind != "classification"
@@ -364,7 +364,17 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call learn with some first.")
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the margins w'x of rows, without learning from them."""
+        """Return the margins w'x of rows, without learning from them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        margins : array of shape (n,)
+        """
         self._require_rows()
         x = check_rows(self, X, reset=False)
         check_numbers(x)
@@ -407,11 +417,35 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         return progress.table(self._progress)
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
-        """Plot `progressive_` and return the matplotlib axes."""
+        """Plot `progressive_`.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Axes to draw on. Default is a new figure.
+        label : str, optional
+            Name of the learner in the legend.
+
+        Returns
+        -------
+        ax : matplotlib axes
+        """
         return plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
 
     def regret(self, w: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the loss of all rows so far minus the loss of the fixed weights w on the same rows X, y."""
+        """Return the loss of all rows so far minus the loss of fixed weights on the same rows.
+
+        Parameters
+        ----------
+        w : array of shape (d,)
+            Weights to compare with.
+        X, y, sample_weight
+            All rows learned so far, as passed to `learn`.
+
+        Returns
+        -------
+        regret : float
+        """
         self._require_rows()
         x = check_rows(self, X, reset=False)
         check_numbers(x)

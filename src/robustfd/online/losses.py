@@ -101,6 +101,19 @@ class Loss:
         for classification, |y| <= labels_bound (default: bound) for regression. The result is 0 if the loss has linear
         pieces in this range, or if the range is unbounded.
 
+        Parameters
+        ----------
+        bound : float
+            Largest absolute margin, above 0.
+        labels_bound : float, optional
+            Largest absolute label in regression. Default is `bound`.
+        delta : float, default=1.0
+            Threshold of the Huber loss.
+
+        Returns
+        -------
+        mu : float
+
         Examples
         --------
         >>> LOSSES["squared"].curvature(1.0)

@@ -19,6 +19,15 @@ class MergingLearner:
 
         The weights are averaged, weighted by numbers of rows. The Hessians are added. The shrink rule of the sketch is
         applied to the sum.
+
+        Parameters
+        ----------
+        other : learner
+            A learner of the same class with the same parameters and features. It does not change.
+
+        Returns
+        -------
+        self : learner
         """
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
@@ -47,7 +56,19 @@ class MergingLearner:
         return copy.copy(self).merge(other)
 
     def split(self: Any, k: int) -> list[Any]:
-        """Return k learners with the same weights, each with a k-th of the rows. Merging them restores this learner."""
+        """Return k learners with the same weights, each with a k-th of the rows.
+
+        Merging them restores this learner.
+
+        Parameters
+        ----------
+        k : int
+            Number of parts, at least 1.
+
+        Returns
+        -------
+        parts : list of learners
+        """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
     def _some_parts(self: Any, k: int, which: Sequence[int]) -> list[Any]:

@@ -1,6 +1,6 @@
 """Merging of sketched Newton states: w is the mean weighted by numbers of rows, and H covers the rows of both.
 
-Unlike in the learner without tuning, H sums squared gradients, so the worse of two learners has the larger Hessian. For
+Unlike in the untuned learner, H sums squared gradients, so the worse of two learners has the larger Hessian. For
 this reason H does not weight the mean of w. The rows of both sketches and of both blocks are shrunk once.
 """
 

@@ -80,7 +80,7 @@ class NewtonState:
         self.long_stream = self.long_stream or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn from rows and record their losses; return how many came before an overflow.
+        """Learn from rows and record their losses; return the number of rows before an overflow.
 
         A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
         first.

@@ -46,8 +46,11 @@ class Row(NamedTuple):
     fast: float  # x'H^-1 x for the fast diagonal Hessian
 
 
-def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
-    """Return scratch memory for rows of `entries` entries; `width` and `wide` are sizes of the Hessians."""
+def work_for(mix: Mixture, entries: int, width: int, direction_size: int) -> Work:
+    """Return scratch memory for rows of at most `entries` entries.
+
+    `width` is the number of diagonal weights of a feature, `direction_size` the length of a direction of a better form.
+    """
     outputs, n = mix.share.shape
     return Work(
         feature=np.zeros(entries, np.int64),
@@ -63,7 +66,7 @@ def work_for(mix: Mixture, entries: int, width: int, wide: int) -> Work:
         margin=np.zeros((outputs, n)),
         step=np.zeros((outputs, n)),
         better=np.zeros((3, outputs * (n - mix.plain.shape[1]))),
-        direction=np.zeros((3, wide)),
+        direction=np.zeros((3, direction_size)),
         output=np.zeros(outputs),
         plain=np.zeros(outputs),
         softmax=np.zeros((outputs, n), np.float32),

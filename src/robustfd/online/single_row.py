@@ -90,7 +90,7 @@ class RowState:
         """Do nothing: these methods need no preparation."""
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn from rows and record their losses; return how many came before an overflow.
+        """Learn from rows and record their losses; return the number of rows before an overflow.
 
         A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
         first.

@@ -49,7 +49,7 @@ class SparseBasis:
     def learn(
         self, routines: Any, memory: Floats, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats
     ) -> int:
-        """Learn from rows; return how many came before an overflow."""
+        """Learn from rows; return the number of rows before an overflow."""
         state, done, n = state_of(memory), 0, len(y)
         while done < n and state.status != OVERFLOW:
             self._reserve(x, done, min(done + int(state.buffer), n))
@@ -136,7 +136,7 @@ def learn_sparse(
     batch: Batch,
     progress: Any,
 ) -> int:
-    """Learn from rows; return how many came before the memory was full or the numbers overflowed."""
+    """Learn from rows; return the number of rows before the memory is full or the numbers overflow."""
     block = open_block(memory)
     state, n = block.state[0], len(batch.y)
     done: Any = np.int64(0)  # a literal 0 has its own numba type, and would compile callees twice

@@ -1,4 +1,4 @@
-"""The state of the learner without tuning: how it processes rows, and the events between rows."""
+"""The state of the untuned learner: how it processes rows, and the events between rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ class UntunedState(ExpertState):
             if self.seen < self.first:
                 until = 1 << self.seen.bit_length()
                 part = slice(done, min(done + until - self.seen, n))
-                self.kept.append(_taken(x, y, weight, part))
+                self.kept.append(_copied(x, y, weight, part))
                 self._learn(x, Batch(y, weight, margins), part)
                 self.seen += part.stop - done
                 if self.seen == until:
@@ -79,7 +79,7 @@ class UntunedState(ExpertState):
 
     def _set_aside(self, x: Any, batch: Batch, part: slice) -> None:
         """Store rows until all parts are merged, and fill their predictions now."""
-        rows, y, weight = _taken(x, batch.y, batch.weight, part)
+        rows, y, weight = _copied(x, batch.y, batch.weight, part)
         batch.margins[part] = untuned_reading.margins(self, rows, len(y))
         self.aside.append((rows, y, weight))
 
@@ -181,7 +181,7 @@ class UntunedState(ExpertState):
         return untuned_snapshot.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
 
 
-def _taken(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats, Floats]:
+def _copied(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats, Floats]:
     """Return copies of some rows, their targets and their weights."""
     return part_of(x, part) if isinstance(x, CsrRows) else x[part].copy(), y[part].copy(), weight[part].copy()
 

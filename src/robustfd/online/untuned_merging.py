@@ -1,4 +1,4 @@
-"""Merging of learners without tuning that learned from different rows, and splitting of one into several.
+"""Merging of untuned learners that learned from different rows, and splitting of one into several.
 
 A part has a share of the prior, 1/k for one of k parts. Otherwise it learns like any other learner. A merge first
 converts both parts to the same units, centres and offset (untuned_units.py). Then for the experts of every memory and

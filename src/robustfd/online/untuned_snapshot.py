@@ -1,4 +1,4 @@
-"""Packing and unpacking of the learner without tuning (docs/snapshot-format.md).
+"""Packing and unpacking of the untuned learner (docs/snapshot-format.md).
 
 Unpacking checks every number that compiled loops use as an index, since files are untrusted.
 """

@@ -114,8 +114,8 @@ class ExpertState:
     def work_for(self, entries: int) -> Work:
         """Return scratch memory for rows of at most `entries` entries."""
         e = self.experts
-        wide = max(len(e.exact.block), len(e.low_rank.lam))
-        return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], wide)
+        direction_size = max(len(e.exact.block), len(e.low_rank.lam))
+        return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], direction_size)
 
     def pointers(self, *, sparse: bool) -> Pointers:
         """Return pointers to the experts and the scratch memory, cached until one of the two is replaced.
