@@ -146,6 +146,7 @@ def _long_streams() -> None:
             if columns == 80:
                 RobustFrequentDirections(20).fit(rows[:100]).partial_fit(rows)
                 OnlineNewton("rfd", 20).learn(rows, np.sign(x[:, 0]))
+    RobustFrequentDirections(120).fit(x)  # Gram matrices of 200 rows or more have a loop of their own
 
 
 def _single_rows() -> None:
