@@ -14,7 +14,7 @@ import pytest
 import robustfd
 from robustfd.estimators import _analysis, pca, ridge
 from robustfd.linalg import threads
-from robustfd.sketch import _base, _engine, _entering, exact, oja, random_projection
+from robustfd.sketch import _base, _engine, _prepared, exact, oja, random_projection
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 Y = X[:, 0]
@@ -54,8 +54,8 @@ def blas(monkeypatch):
     blas = Blas()
     pool = threads._Pool(lambda: blas.count, blas.set)
     monkeypatch.setattr(threads, "_pools", lambda: ([pool], []))
-    for module in (_entering, exact, oja, random_projection):
-        blas.watch(monkeypatch, module, "enter")
+    for module in (_prepared, exact, oja, random_projection):
+        blas.watch(monkeypatch, module, "prepare")
     blas.watch(monkeypatch, _engine, "shrink_stack", "shrink_columns", "shrink_gram")
     blas.watch(monkeypatch, _base, "unit_rows")
     for module in (pca, ridge):
@@ -120,7 +120,7 @@ def test_threads_are_as_before_after_an_error(blas, monkeypatch):
         assert blas.count == 1
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(_entering, "enter", fails)
+    monkeypatch.setattr(_prepared, "prepare", fails)
     with pytest.raises(RuntimeError, match="in the middle"):
         robustfd.FrequentDirections(4).fit(X)
     assert blas.count == 4

@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: shrink rules, the decomposition of a buffer, the operator, the batch optimum."""
+"""Dense and sparse linear algebra on plain arrays: shrink rules, eigensolvers, linear operators, batch optima."""
 
 from typing import TYPE_CHECKING
 

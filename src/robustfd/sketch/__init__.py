@@ -1,4 +1,4 @@
-"""Streaming summaries of A'A: one engine with a rule, random projection, Oja, exact; merging; snapshots."""
+"""Streaming sketches of A'A: the frequent-directions family, random projection, Oja, exact; merging; snapshots."""
 
 from typing import TYPE_CHECKING
 
