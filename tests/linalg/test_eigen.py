@@ -1,4 +1,4 @@
-"""The largest eigenpairs are as good as LAPACK's, by whichever of the two ways they come."""
+"""The largest eigenpairs are as accurate as LAPACK's, from every implementation."""
 
 import numba
 import numpy as np

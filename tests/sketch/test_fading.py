@@ -1,4 +1,4 @@
-"""What old rows are multiplied by is right to a few units of rounding for each row that came since."""
+"""The decay of an old row is accurate to a few ulps per newer row."""
 
 from fractions import Fraction
 
