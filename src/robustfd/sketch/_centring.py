@@ -54,7 +54,7 @@ class Centring:
     def apply(self, y: Floats, mean_products: Floats | None = None) -> Floats:
         """Return the centred rows, given rows y (or products with them) and the mean (or its products, default 0)."""
         centred = self.scale[:, None] * y
-        centred[1:] -= self._of_rows_before(y)
+        centred[1:] -= self._sums_before(y)
         if mean_products is not None:
             centred += np.outer(self.mean_coef, mean_products)
         return centred
@@ -66,14 +66,14 @@ class Centring:
         raw[:-1] -= self.share[:-1, None] * sums
         return np.asarray(raw)
 
-    def terms(self, row_lengths: Floats, mean_products: float = 0.0) -> Floats:
+    def terms(self, row_lengths: Floats, mean_length: float = 0.0) -> Floats:
         """Return, for each centred row, the sum of the lengths of its terms. Rounding errors are relative to this."""
-        terms = self.scale * row_lengths - self.mean_coef * mean_products
-        terms[1:] += self._of_rows_before(row_lengths[:, None])[:, 0]
+        terms = self.scale * row_lengths - self.mean_coef * mean_length
+        terms[1:] += self._sums_before(row_lengths[:, None])[:, 0]
         # The contribution of a row to the mean is rounded in proportion to the weight of the row.
-        return np.maximum(terms, self.root * (row_lengths + mean_products))
+        return np.maximum(terms, self.root * (row_lengths + mean_length))
 
-    def _of_rows_before(self, y: Floats) -> Floats:
+    def _sums_before(self, y: Floats) -> Floats:
         sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)
         sums *= self.rows_coef[1:, None]
         return np.asarray(sums)

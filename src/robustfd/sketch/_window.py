@@ -273,8 +273,7 @@ class WindowEngine:
             length = new[CLOCK] - (marks[CLOCK, -2] if marks.shape[1] > 1 else last[FIRST])
             is_short = not last[DUMPED] and length < self.window / (MARKS_PER_DUMP * TARGET_DUMPS * self.m)
             if is_short or last[CLOCK] == new[CLOCK]:  # two marks at the same clock would be ambiguous
-                # P + X_1'X_1 + X_2'X_2 is the start of the second step plus the mass that the first one removed or
-                # dumped.
+                # P + X_1'X_1 + X_2'X_2 is the start of the second step plus the mass that the first removed or dumped.
                 new[WHOLE] += last[WHOLE] if last[DUMPED] else last[DELTA]
                 new[FIRST], new[DUMPED] = last[FIRST], max(last[DUMPED], new[DUMPED])
                 new[SUMS] += last[SUMS]
