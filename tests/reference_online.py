@@ -75,7 +75,7 @@ def inverse_time(t: int) -> float:
 
 @dataclass(frozen=True)
 class Hessian:
-    """H = V diag(h) V', with orthonormal columns V and h > 0; zero on what V does not span."""
+    """H = V diag(h) V', with orthonormal columns V and h > 0; zero on the complement of the span of V."""
 
     V: Array
     h: Array

@@ -40,17 +40,17 @@ sketch = getattr(robustfd, name)(10, center=center)
 for _ in range(2):  # the first round loads and compiles code, which must not count
     sketch.partial_fit(block())
 sketch.error_bound_
-room = int(sys.argv[4]) * 2**20
-limit = address_space() + room
+budget = int(sys.argv[4]) * 2**20
+limit = address_space() + budget
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
-    np.ones(room // 8 + 2**20)
+    np.ones(budget // 8 + 2**20)
 except MemoryError:
     pass
 else:
     sys.exit("the limit does not hold")
 seen = 0
-while seen < 10 * room:
+while seen < 10 * budget:
     x = block()
     seen += size(x)
     sketch.partial_fit(x)

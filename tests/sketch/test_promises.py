@@ -258,8 +258,8 @@ def test_forgetting_everything_leaves_a_usable_sketch(name, factors, center):
 def test_centred_sparse_rows_with_a_large_constant_column_keep_their_promises(name):
     """A constant column of 1e7 has no variance. Its contribution to A'A - B'B must not exceed rounding errors.
 
-    Rounding a row of length 1e7 moves it by 1e-9, its square by about 1e-8 next to entries of 1; the squares of
-    the raw rows (1e14) would leave 1e-2.
+    Rounding moves a row of length 1e7 by 1e-9, and its product with entries of 1 by about 1e-8. Squares of the raw rows
+    (1e14) would have errors of 1e-2.
     """
     rng = np.random.default_rng(7)
     X = rng.standard_normal((400, 100)) * (rng.random((400, 100)) < 0.05)

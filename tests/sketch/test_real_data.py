@@ -26,7 +26,7 @@ def data(request) -> tuple[str, Any]:
 def extreme_errors(X: Any, M: Any) -> tuple[float, float]:
     """Return the smallest and the largest eigenvalue of A'A - M.
 
-    When d is large the d x d matrix is never formed, and of the two the larger in size is returned twice.
+    For large d, the d x d matrix is never formed, and the eigenvalue of larger magnitude is returned twice.
     """
     d = X.shape[1]
     if d <= 1000:

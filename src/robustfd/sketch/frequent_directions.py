@@ -123,20 +123,20 @@ _PARAMETERS = """
     Notes
     -----
     Attributes can be read at any time, and reading does not change the sketch. Several threads may use one sketch.
-    Their
-    calls run one at a time. If n_features is below buffer_size, `ExactSecondMoment` costs no more and has no error."""
+    Their calls run one at a time. If n_features is below buffer_size, `ExactSecondMoment` costs no more and has no
+    error."""
 
 
 def documented(extra: str = "", attributes: str = "") -> Any:
     """Return a class decorator that inserts the common sections into the docstring."""
 
-    def finish(cls: type) -> type:
+    def decorate(cls: type) -> type:
         if cls.__doc__ is not None:  # it is None with `python -OO`
             shared = _PARAMETERS.strip().format(extra=extra, attributes=attributes)
             cls.__doc__ = cls.__doc__.replace("{parameters}", shared)
         return cls
 
-    return finish
+    return decorate
 
 
 @documented()
