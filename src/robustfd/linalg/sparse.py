@@ -29,7 +29,10 @@ def gram(x: Any) -> Floats:
 
 
 def add_product(out: NDArray[np.floating], x: Any, c: Floats) -> None:
-    """Add x' c to `out` in place. x is CSR with k rows, c is k x r, out is d x r in C order."""
+    """Add x' c to `out` in place, with 2 r flops per stored value of x.
+
+    x is CSR with k rows, c is k x r, out is d x r in C order.
+    """
     _add_product(x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, np.ascontiguousarray(c), out)
 
 
