@@ -144,9 +144,9 @@ def squared_norms(rows: Array) -> Floats:
 def sparse_distances(v: Array, X: Any, mean: Array | None, top: Floats, tail: float) -> Floats:
     """Return the squared lengths of sparse rows minus the mean, after a scaling.
 
-    The coordinates along the rows of v are divided by `top`, the residual is divided by `tail`. The rows stay sparse, so
-    the squared residual is ||x||^2 - ||V x||^2, floored at 0. Its absolute error is O(eps (||x||^2 + ||mean||^2)). Costs
-    2 r flops per stored value, for r rows of v.
+    The coordinates along the rows of v are divided by `top`, the residual is divided by `tail`. The rows stay sparse,
+    so the squared residual is ||x||^2 - ||V x||^2, floored at 0. Its absolute error is O(eps (||x||^2 + ||mean||^2)).
+    Costs 2 r flops per stored value, for r rows of v.
     """
     X = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
     X.sum_duplicates()
