@@ -185,7 +185,7 @@ def test_parameterized_with_one_fifth_of_five_is_greedy_and_with_all_is_fd() -> 
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("decay", [None, 0.5])
-def test_entering_rows_sum_to_the_target(rows: str, decay: float | None) -> None:
+def test_prepared_rows_sum_to_the_target(rows: str, decay: float | None) -> None:
     A = decaying(50) + 100.0
     opts = options(rows, len(A)) | ({} if decay is None else {"decay": decay})
     S = np.zeros((A.shape[1],) * 2)
@@ -251,9 +251,9 @@ def test_random_projection_is_a_product(rows: str) -> None:
     A, opts = decaying(), options(rows, 80)
     R = np.random.default_rng(1).standard_normal((80, M))
     B = ref.random_projection(A, R, **opts)
-    entered = list(ref.prepared_rows(A, **opts))
-    power = [f ** (len(entered) - 1 - t) for t, (f, _) in enumerate(entered)]
-    X = np.array([np.sqrt(p) * a for p, (_, a) in zip(power, entered, strict=True)])
+    prepared = list(ref.prepared_rows(A, **opts))
+    power = [f ** (len(prepared) - 1 - t) for t, (f, _) in enumerate(prepared)]
+    X = np.array([np.sqrt(p) * a for p, (_, a) in zip(power, prepared, strict=True)])
     assert np.allclose(B, R[: len(X)].T @ X / np.sqrt(M))
     assert np.allclose(X.T @ X, ref.target(A, **opts))
 
