@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv. You need make and Python 3.11 or later.
+# Every target installs its requirements into .venv. You need make and Python 3.11 or later.
 #   make test ARGS="-k merge"        passes ARGS to pytest (and to the demo and the benchmarks)
 #   make test PYTHON=python3.13      builds .venv with that interpreter (after make clean)
 
@@ -8,12 +8,12 @@ SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 
-# The tests run in several processes, with one BLAS thread each; benchmarks have as many as users have.
+# Tests run in several processes with one BLAS thread each. Benchmarks use the default number of threads.
 test test-all: export OPENBLAS_NUM_THREADS ?= 1
 test test-all: export OMP_NUM_THREADS ?= 1
 test test-all: export MKL_NUM_THREADS ?= 1
 
-# Real data sets, where tests and benchmarks look for them; without them those tests are skipped.
+# The directory of real data sets. Without it, the tests that need them are skipped.
 ifndef ROBUSTFD_DATA
 ifneq ($(wildcard ../shared/data/.),)
 export ROBUSTFD_DATA := $(abspath ../shared/data)
@@ -26,15 +26,15 @@ endif
 .PHONY: help demo test test-all check bench fuzz docs docs-test pictures clean
 
 help:
-	@echo "make demo       a sketch with its certificate and a learner with its peers, on one stream (demo.png)"
+	@echo "make demo       draw a sketch with its certificate and a learner next to its peers (demo.png)"
 	@echo "make test       run the tests and doctests"
-	@echo "make test-all   run these and the slow ones"
+	@echo "make test-all   also run the slow tests"
 	@echo "make check      run ruff, mypy and import-linter"
 	@echo "make bench      measure speed against peers, as ratios"
-	@echo "make fuzz       misuse the library at random, for SECONDS=60"
+	@echo "make fuzz       fuzz the library for SECONDS=60"
 	@echo "make docs       build the site in docs/_build/html"
 	@echo "make docs-test  open every page of the built site in Chromium"
-	@echo "make pictures   draw the pictures of README and site again"
+	@echo "make pictures   redraw the pictures of the README and the site"
 	@echo "make clean      remove .venv, caches and built files"
 
 demo: $(VENV)/.stamp-plot
@@ -76,7 +76,7 @@ clean:
 	rm -rf $(VENV) build dist demo.png .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks examples fuzz -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# One stamp for each extra of pyproject.toml, renewed when that file changes.
+# One stamp file per extra of pyproject.toml, rebuilt when that file changes.
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "setting up $(VENV) for robustfd[$*] ..."
 	@$(BIN)/python -m pip --disable-pip-version-check -qq install -e ".[$*]"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robustfd import RobustFrequentDirections, SlidingFrequentDirections
 from robustfd.sketch._engine import Engine, State
-from robustfd.sketch._rows import Queue, Rows, Unread
+from robustfd.sketch._rows import Contents, Queue, Rows
 
 Floats = NDArray[np.float64]
 Reading = tuple[Floats, float, float]
@@ -141,7 +141,7 @@ class LogarithmicFD:
         if len(blocks) > self.b:
             one, two = blocks[:2]
             self.levels[level] = blocks[2:]
-            merged = engine(self.m).merge(Unread(one.state, Queue(), 1.0), Unread(two.state, Queue(), 1.0))
+            merged = engine(self.m).merge(Contents(one.state, Queue(), 1.0), Contents(two.state, Queue(), 1.0))
             self._put(level + 1, _Block(one.first, two.last, merged))
 
     @property

@@ -1,14 +1,13 @@
-"""Slow, literal transcriptions of the algorithms, for the tests to compare the library with.
+"""Slow, literal transcriptions of the algorithms, as references for the tests.
 
-Everything is float64, dense, one row at a time, with an SVD of the explicit buffer: no speed, no cleverness.
-"Luo et al. 2019" is the paper (Robust Frequent Directions with Application in Online Learning); its letters
-are the names here: A the rows, m the sketch size, B the sketch, delta a shrink's sigma_m^2, Delta their
-(decayed) sum, alpha the scalar of Alg. 2. L is the buffer size: L = m gives Alg. 1 and 2, L = 2 m the fast
-ones of Appendix A.
+Everything is dense float64 and processes one row at a time, with an SVD of the explicit buffer.
+"Luo et al. 2019" is the paper (Robust Frequent Directions with Application in Online Learning). Names follow it: A the
+rows, m the sketch size, B the sketch, delta the sigma_m^2 of a shrink step, Delta their (decayed) sum, alpha the scalar
+of Alg. 2. L is the buffer size: L = m gives Alg. 1 and 2, L = 2 m the fast algorithms of Appendix A.
 
-A `Result` is the whole state after the last row, B being the raw buffer (up to L - 1 rows). `final` shrinks
-it to the m - 1 rows that are handed out; `compensate` is the read-out of compensative FD. No delta is rounded
-to zero here, so compare Delta and alpha with an absolute tolerance of about L * eps * lambda_1.
+A `Result` is the state after the last row, where B is the raw buffer (up to L - 1 rows). `final` shrinks it to at most
+m - 1 rows, and `compensate` is the read-out of compensative FD. No delta is rounded to zero here, so compare Delta and
+alpha with an absolute tolerance of about L * eps * lambda_1.
 """
 
 from __future__ import annotations
@@ -23,35 +22,35 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 # ---------------------------------------------------------- shrink rules
-# A rule takes the singular values s of the buffer (at least m of them, zeros appended) and m, and returns the
-# new squared singular values of the m - 1 kept rows, what Delta gains, and what alpha gains.
+# A rule maps the singular values s of the buffer (at least m of them, padded with zeros) and m to the new squared
+# singular values of the m - 1 kept rows, the increment of Delta and the increment of alpha.
 
 Rule = Callable[[Array, int], tuple[Array, float, float]]
 
 
 def fd_rule(s: Array, m: int) -> tuple[Array, float, float]:
-    """Luo et al. 2019, Alg. 1, line 5: Sigma_{m-1}^2 - sigma_m^2 I (as a product, so never below zero)."""
+    """Luo et al. 2019, Alg. 1, line 5: Sigma_{m-1}^2 - sigma_m^2 I (as a product, so that it is never negative)."""
     return (s[: m - 1] - s[m - 1]) * (s[: m - 1] + s[m - 1]), float(s[m - 1] ** 2), 0.0
 
 
 def rfd_rule(s: Array, m: int) -> tuple[Array, float, float]:
-    """Luo et al. 2019, Alg. 2, lines 5 and 6: B as in Alg. 1, alpha gains sigma_m^2 / 2."""
+    """Luo et al. 2019, Alg. 2, lines 5 and 6: B as in Alg. 1, alpha increases by sigma_m^2 / 2."""
     kept, delta, _ = fd_rule(s, m)
     return kept, delta, delta / 2
 
 
 def greedy_rule(s: Array, m: int) -> tuple[Array, float, float]:
-    """Luo et al. 2019, the appendix's greedy low-rank approximation, line 5: Sigma_{m-1}^2 unchanged."""
+    """Luo et al. 2019, Alg. 8 (greedy low-rank approximation), line 5: Sigma_{m-1}^2 unchanged."""
     return s[: m - 1] ** 2, float(s[m - 1] ** 2), 0.0
 
 
 def n_shrunk(beta: float, m: int) -> int:
-    """How many of the m squared singular values lose delta in PFD-beta: max(1, floor(beta m))."""
+    """The number of squared singular values that PFD-beta reduces by delta: max(1, floor(beta m))."""
     return max(1, int(np.floor(beta * m + 1e-9)))
 
 
 def pfd_rule(beta: float) -> Rule:
-    """Parameterised FD (Desai et al. 2016): of the first m values only the last floor(beta m) lose delta."""
+    """Parameterised FD (Desai et al. 2016): of the first m values, only the last floor(beta m) are reduced."""
 
     def rule(s: Array, m: int) -> tuple[Array, float, float]:
         kept = s[: m - 1] ** 2
@@ -67,7 +66,7 @@ def pfd_rule(beta: float) -> Rule:
 
 @dataclass(frozen=True)
 class Result:
-    """The state of a sketch: the raw buffer B, the scalars, and what it was made with."""
+    """The state of a sketch: the raw buffer B, the scalars and the parameters."""
 
     B: Array
     Delta: float
@@ -76,15 +75,15 @@ class Result:
     m: int
     L: int
     rule: Rule
-    squared_norm: float = 0.0  # ||A||_F^2 of what entered, decayed
+    squared_norm: float = 0.0  # ||A||_F^2 of the prepared rows, decayed
     weight: float = 0.0  # sum of decayed weights
     mean: Array | None = None  # weighted mean, when centred
     n_shrinks: int = 0
-    R: Array | float = 0.0  # what the shrinks took from the diagonal of A'A, for `diagonal_frequent_directions`
+    R: Array | float = 0.0  # mass removed from the diagonal of A'A, for `diagonal_frequent_directions`
 
 
 def shrink(x: Result) -> Result:
-    """B = sqrt(rule(Sigma)) V_{m-1}' for the SVD of the buffer; always m - 1 rows, zero ones included."""
+    """B = sqrt(rule(Sigma)) V_{m-1}' for the SVD of the buffer; always m - 1 rows, including zero rows."""
     _, s, vt = np.linalg.svd(x.B, full_matrices=False)
     missing = max(0, x.m - len(s))
     s = np.concatenate([s, np.zeros(missing)])
@@ -96,7 +95,7 @@ def shrink(x: Result) -> Result:
 
 
 def forget(x: Result, factor: float) -> Result:
-    """Everything multiplied by factor (maths section 4); alpha0 and the mean stay."""
+    """Multiply everything by factor, except alpha0 and the mean."""
     return replace(
         x,
         B=np.sqrt(factor) * x.B,
@@ -109,15 +108,15 @@ def forget(x: Result, factor: float) -> Result:
 
 
 def final(x: Result) -> Result:
-    """The read-out: at most m - 1 orthogonal rows, this last shrink's delta counted (maths section 9)."""
+    """The read-out: at most m - 1 orthogonal rows; the delta of this last shrink step counts."""
     return shrink(x)
 
 
 def compensate(x: Result) -> Result:
-    """Compensative FD's read-out (maths section 2): lambda_i + Delta on the kept directions of `final`.
+    """Compensative FD's read-out: lambda_i + Delta on the kept directions of `final`.
 
-    A direction is kept when its value is above the round-off of the SVD; the certificate
-    ||A'A - C'C||_2 <= Delta holds whichever directions are taken.
+    A direction is kept if its value is above the rounding error of the SVD. The certificate ||A'A - C'C||_2 <= Delta
+    holds for any choice of directions.
     """
     x = final(x)
     _, s, vt = np.linalg.svd(x.B, full_matrices=False)
@@ -127,7 +126,7 @@ def compensate(x: Result) -> Result:
 
 
 def merge(x: Result, y: Result) -> Result:
-    """Stack the two buffers, add the Deltas (alpha0 once), shrink once to m - 1 rows (maths section 4).
+    """Stack the two buffers, add the Deltas (alpha0 once), shrink once to m - 1 rows.
 
     Two centred sketches of weights n, k > 0 add the row sqrt(n k / (n + k)) (mean_x - mean_y).
     """
@@ -152,10 +151,10 @@ def merge(x: Result, y: Result) -> Result:
     return shrink(stacked)
 
 
-# --------------------------------------------------- the rows that enter
+# --------------------------------------------------- prepared rows
 
 
-def entering_rows(
+def prepared_rows(
     A: ArrayLike,
     weights: ArrayLike | None = None,
     decay: float = 1.0,
@@ -163,12 +162,12 @@ def entering_rows(
     *,
     before: tuple[float, Array] | None = None,
 ) -> Iterator[tuple[float, Array]]:
-    """Yield, for each row of positive weight, the factor on everything before it and the row that enters.
+    """Yield, for each row of positive weight, the factor on everything before it and the prepared row.
 
-    Maths section 4: a_t of weight w enters as sqrt(w) a_t, centred as sqrt(w n / (n + w)) (a_t - mean), with
-    n the weight before it, already decayed, and mean the mean before it. A row of weight 0 yields nothing: no
-    slot, no decay. The first centred row yields zeros: it takes a slot. `before` is (weight, mean) of an
-    earlier part.
+    A row a_t of weight w becomes sqrt(w) a_t or, with centring, sqrt(w n / (n + w)) (a_t - mean),
+    where n is the weight before it, already decayed, and mean the mean before it. A row of weight 0 is skipped: it
+    takes no slot in the buffer and causes no decay. The first centred row is zero but takes a slot. `before` is
+    (weight, mean) of an earlier part.
     """
     A = np.asarray(A, dtype=float)
     n, mean = before if before is not None else (0.0, np.zeros(A.shape[1]))
@@ -199,12 +198,12 @@ def weighted_mean(A: ArrayLike, weights: ArrayLike | None = None, decay: float =
 
 
 def target(A: ArrayLike, weights: ArrayLike | None = None, decay: float = 1.0, center: bool = False) -> Array:
-    """The d x d matrix P1 to P4 are about, by its definition and not by the entering rows.
+    """The d x d matrix of P1 to P4, computed from its definition and not from the prepared rows.
 
-    sum u_t a_t a_t', or sum u_t (a_t - mean)(a_t - mean)' with mean the u-weighted mean. The entering rows
-    sum to it exactly, with weights, decay and centring together: decay scales all weights alike, so it scales
-    the scatter and leaves the mean, and a point of weight w added to weight n moves the scatter by w n / (n +
-    w) times its square.
+    It is sum u_t a_t a_t', or sum u_t (a_t - mean)(a_t - mean)' with the u-weighted mean. The outer products of the
+    prepared rows sum to it exactly, for any combination of weights, decay and centring: decay scales all weights by the
+    same factor, so it scales the scatter and keeps the mean, and adding a point of weight w to a total weight n adds
+    w n / (n + w) times the outer product of its distance from the mean.
     """
     A, u = np.asarray(A, dtype=float), decayed_weights(A, weights, decay)
     X = A - weighted_mean(A, weights, decay) if center else A
@@ -233,8 +232,8 @@ def run(
 ) -> Result:
     """Luo et al. 2019, the loop of Alg. 1, 2 and Appendix A: append the row, shrink at L rows (default m).
 
-    B starts empty, so the first shrink comes at row L and the others every L - (m - 1) rows. `start` goes on
-    from an earlier state (its m, L, rule and alpha0 are then used).
+    B starts empty, so the first shrink step comes at row L and the others every L - (m - 1) rows. `start` continues
+    from an earlier state and uses its m, L, rule and alpha0.
     """
     A = np.asarray(A, dtype=float)
     L = m if L is None else L
@@ -245,7 +244,7 @@ def run(
         x = Result(np.zeros((0, A.shape[1])), 0.0, alpha0, alpha0, m, L, rule, mean=mean)
     n0, mean0 = x.weight, x.mean
     before = (n0, mean0) if mean0 is not None else None
-    for factor, a in entering_rows(A, weights, decay, center, before=before):
+    for factor, a in prepared_rows(A, weights, decay, center, before=before):
         x = forget(x, factor)
         x = replace(x, B=np.vstack([x.B, a]), squared_norm=x.squared_norm + float(a @ a))
         if len(x.B) == x.L:
@@ -282,7 +281,7 @@ def fast_robust_frequent_directions(A: ArrayLike, m: int, **options: Any) -> Res
 
 
 def greedy(A: ArrayLike, m: int, L: int | None = None, **options: Any) -> Result:
-    """Greedy low-rank approximation (iSVD): Luo et al. 2019, the appendix on greedy (L = m), any L >= m."""
+    """Greedy low-rank approximation (iSVD): Luo et al. 2019, Alg. 8 (L = m), with any buffer of L >= m rows."""
     return run(A, m, L, greedy_rule, **options)
 
 
@@ -294,20 +293,20 @@ def parameterized_frequent_directions(
 
 
 def compensative_frequent_directions(A: ArrayLike, m: int, L: int | None = None, **options: Any) -> Result:
-    """CFD, already read out (maths section 2): its state is FD's, so merge and go on with that one."""
+    """CFD, already read out. To merge or continue, use the state of FD."""
     return compensate(run(A, m, L, fd_rule, **options))
 
 
 def diagonal_frequent_directions(A: ArrayLike, m: int, L: int | None = None, **options: Any) -> Result:
-    """FD with a diagonal: at every shrink of a buffer Ahat to B, R_ii += (Ahat'Ahat - B'B)_ii; read as B'B + R."""
+    """FD with a diagonal: a shrink step from Ahat to B adds (Ahat'Ahat - B'B)_ii to R_ii; the read-out is B'B + R."""
     return run(A, m, L, fd_rule, **options)
 
 
 def diagonal_error_bound(R: ArrayLike, Delta: float) -> float:
-    """min(max(Delta - min R_ii, max R_ii), (1 - 1/d) Delta): what ||A'A - B'B - R||_2 is at most.
+    """min(max(Delta - min R_ii, max R_ii), (1 - 1/d) Delta), a bound on ||A'A - B'B - R||_2.
 
     0 <= E <= Delta I gives -max R_ii <= E - R <= Delta - min R_ii. And R = diag(E) is the mean of U_k E U_k^* over
-    k < d, U_k = diag(1, w^k, w^2k, ...) and w = exp(2 pi i / d). One of them is E itself, so that E - R is (1 - 1/d)
+    k < d, where U_k = diag(1, w^k, w^2k, ...) and w = exp(2 pi i / d). One of them is E itself, so E - R is (1 - 1/d)
     times a difference of two matrices between 0 and Delta I.
     """
     R = np.asarray(R)
@@ -320,14 +319,14 @@ def diagonal_error_bound(R: ArrayLike, Delta: float) -> float:
 def random_projection(
     A: ArrayLike, R: ArrayLike, weights: ArrayLike | None = None, decay: float = 1.0, center: bool = False
 ) -> Array:
-    """B (m x d) of the random projection sketch (maths section 8): B += r_t a_t' / sqrt(m), from B = 0.
+    """B (m x d) of the random projection sketch: B += r_t a_t' / sqrt(m), from B = 0.
 
-    Row t of R, of length m, is the r of the t-th row that enters (a row of weight 0 uses none).
+    Row t of R, of length m, is the r of the t-th row of positive weight.
     """
     A, R = np.asarray(A, dtype=float), np.asarray(R, dtype=float)
     m = R.shape[1]
     B = np.zeros((m, A.shape[1]))
-    for (factor, a), r in zip(entering_rows(A, weights, decay, center), R, strict=False):
+    for (factor, a), r in zip(prepared_rows(A, weights, decay, center), R, strict=False):
         B = np.sqrt(factor) * B
         B = B + np.outer(r, a) / np.sqrt(m)
     return B
@@ -355,14 +354,14 @@ class OjaResult(NamedTuple):
 def oja(
     A: ArrayLike, V0: ArrayLike, weights: ArrayLike | None = None, decay: float = 1.0, center: bool = False
 ) -> OjaResult:
-    """Oja's sketch (maths section 8), from orthonormal rows V0 and Lambda = 0; t counts the rows that enter.
+    """Oja's sketch, from orthonormal rows V0 and Lambda = 0; t counts rows of positive weight.
 
-    V_t = orth(V + (1/t) (V g) g') and Lambda_t = (1 - 1/t) Lambda + (1/t) diag(V g)^2, with V the old one in
-    both. Forgetting multiplies Lambda (so B'B) by the factor; the step 1/t and V do not change.
+    V_t = orth(V + (1/t) (V g) g') and Lambda_t = (1 - 1/t) Lambda + (1/t) diag(V g)^2, where V is the old one in
+    both. Forgetting multiplies Lambda, and so B'B, by the factor. The step 1/t and V do not change.
     """
     V = np.array(V0, dtype=float)
     Lambda, t = np.zeros(len(V)), 0
-    for factor, g in entering_rows(A, weights, decay, center):
+    for factor, g in prepared_rows(A, weights, decay, center):
         t = t + 1
         Lambda = factor * Lambda
         Vg = V @ g
@@ -371,7 +370,7 @@ def oja(
     return OjaResult(np.sqrt(t * Lambda)[:, None] * V, V, Lambda, t)
 
 
-# ---------------------------------------------------- what tests measure
+# ---------------------------------------------------- quantities that tests check
 
 
 def spectral_error(A_target: Array, B: Array, alpha: float = 0.0, alpha0: float = 0.0) -> float:
@@ -393,7 +392,7 @@ def a_priori_bound(A_target: Array, m: int) -> float:
 def greedy_adversary(
     m: int, L: int | None = None, *, rounds: int = 500, smallest: float = 2.0, ratio: float = 0.999
 ) -> Array:
-    """The appendix's stream that defeats greedy, for a buffer of L rows (maths section 2).
+    """The stream of Appendix F that defeats greedy, for a buffer of L rows.
 
     A_1 has m - 1 orthogonal rows of norm `smallest` (the lambda of the appendix); then s = rounds (L - m + 1)
     copies of an a orthogonal to them with ||a||^2 = ratio lambda^2 / (L - m + 1). Every buffer of greedy

@@ -1,4 +1,4 @@
-"""The merge of two untuned learners, feature by feature and with whole Hessians (docs/online-mathematics.md)."""
+"""Merging two untuned learners, feature by feature and with full Hessians (docs/online-mathematics.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 A0, A0_OF_NUMBERS = 3 / 16, 1 / 2
 
 
-def known(state):
-    """Return what a state knows, as plain numbers: of features, of all rows, of targets."""
+def statistics(state):
+    """Return the statistics of a state as plain numbers: of features, rows and targets."""
     e = state.experts
     table = [dict(zip(row.dtype.names, (float(v) for v in row.tolist()))) for row in e.features.table]
     for row in table:
@@ -38,11 +38,11 @@ def merged_features(a, b, share):
             out.append(None)
             continue
         centred = any(row["centre"] is not None for row in rows)
-        # Only a part that has centred a feature knows its centre and its variance.
-        say = [i for i in (0, 1) if seen[i] and (rows[i]["centre"] is not None or not centred)]
-        counts = [rows[i]["count"] for i in say]
-        new = {"square": mean([rows[i]["square"] for i in say], counts)}
-        scaled = [i for i in say if rows[i]["inverse"] > 0]
+        # Only a part that has centred a feature has its centre and its variance.
+        informed = [i for i in (0, 1) if seen[i] and (rows[i]["centre"] is not None or not centred)]
+        counts = [rows[i]["count"] for i in informed]
+        new = {"square": mean([rows[i]["square"] for i in informed], counts)}
+        scaled = [i for i in informed if rows[i]["inverse"] > 0]
         if scaled:
             counts = [rows[i]["count"] for i in scaled]
             new["S"] = math.exp(mean([-math.log(rows[i]["inverse"]) for i in scaled], counts))
@@ -50,15 +50,15 @@ def merged_features(a, b, share):
         else:
             new["S"], new["P"] = math.inf, 0.0
         if centred:
-            counts = [rows[i]["count"] for i in say]
-            new["centre"] = mean([rows[i]["centre"] for i in say], counts)
-            new["mean"] = mean([rows[i]["mean"] for i in say], counts)
+            counts = [rows[i]["count"] for i in informed]
+            new["centre"] = mean([rows[i]["centre"] for i in informed], counts)
+            new["mean"] = mean([rows[i]["mean"] for i in informed], counts)
         out.append(new)
     return out
 
 
 def in_new_units(state, part, new, totals, targets):
-    """Return weights (features, outputs, experts), priors of features, and the sums: slow and fast, exact, B."""
+    """Return weights (features, outputs, experts), priors of features, and the sums: slow, fast, exact and B."""
     e, mix = state.experts, state.experts.mix
     w = state.all_weights().copy()
     d, numbers, counts = len(w), targets["numbers"] > 0, targets["counts"] > 0
@@ -98,7 +98,7 @@ def in_new_units(state, part, new, totals, targets):
         diagonal = []
         for j in range(d):
             row = part["table"][j]
-            # About its own centre a feature sums to 0 with the intercept; else to what the new centre says.
+            # A feature has a zero product with the intercept about its own centre, but not about a new one.
             cross = 0.0 if row["centre"] is not None else 4.0 * t[j] * own
             if memory < len(past):
                 cross = scaled[memory][0, j]
@@ -109,8 +109,8 @@ def in_new_units(state, part, new, totals, targets):
 
 
 def merge(one, two):
-    """Return features, weights and shares of two settled states of the same width and form, merged."""
-    a, b = known(one), known(two)
+    """Return the merged features, weights and shares of two settled states of the same width and form."""
+    a, b = statistics(one), statistics(two)
     share = min(a["share"] + b["share"], 1.0)
     new = merged_features(a, b, share)
     n = [a["n"], b["n"]]
@@ -121,7 +121,7 @@ def merge(one, two):
     parts = [in_new_units(s, p, new, totals, targets) for s, p in ((one, a), (two, b))]
     count = one.count
     w = np.zeros_like(parts[0][0])
-    priors = [p[1] * known_part["share"] / share for p, known_part in zip(parts, (a, b))]
+    priors = [p[1] * part["share"] / share for p, part in zip(parts, (a, b))]
     for k in range(w.shape[2]):
         group = k // count
         hessians = []

@@ -1,19 +1,19 @@
-"""Slow, literal transcriptions of the online learners, for the tests to compare the library with.
+"""Slow, literal transcriptions of the online learners, as references for the tests.
 
-Dense float64, one row at a time, explicit d x d algebra: no speed, no cleverness. "Luo et al. 2019" is the paper
-(Robust Frequent Directions with Application in Online Learning), "maths" the notes; their letters are the names
-here: w the weights, H = B'B + alpha I, C the bound, t counts rows of positive weight from 1.
+Dense float64, one row at a time, explicit d x d algebra. "Luo et al. 2019" is the paper (Robust Frequent Directions
+with Application in Online Learning). Names follow it and docs/online-mathematics.md: w the weights, H = B'B + alpha I,
+C the bound; t counts rows of positive weight from 1.
 
-Every learner is one loop, `learn`, over a model that takes the rows and hands out its matrix H:
+Every learner is one loop, `learn`, over a model that adds rows and returns its matrix H:
 
-    p = w'x,  g = l'(p)                          the margin, then the slope
-    H takes the row c x, c^2 = s (mu + eta_t) g^2    s the weight of the row
-    u = w - H^+ (s g x)                          the step
-    w = argmin ||w - u||_H over the domain       the projection
+    p = w'x,  g = l'(p)                              the margin, then the slope
+    add the row c x to H, c^2 = s (mu + eta_t) g^2   s is the weight of the row
+    u = w - H^+ (s g x)                              the step
+    w = argmin ||w - u||_H over the domain           the projection
 
-Common to all: |g| <= FLAT max(1, |y|) is exactly 0 (maths section 7); a row of weight 0 only gets a margin; every
-other row counts and takes a slot, also one of gradient 0. A direction counts as outside the row space when the
-squared length of that part is above OUTSIDE times the squared length of the whole.
+Common to all: a slope of |g| <= FLAT max(1, |y|) is set to 0. A row of weight 0 only gets a margin.
+Every other row counts and takes a slot, even with gradient 0. A vector has a part outside the row space if the squared
+length of that part is above OUTSIDE times its squared length.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def inverse_time(t: int) -> float:
 
 @dataclass(frozen=True)
 class Hessian:
-    """H = V diag(h) V', with orthonormal columns V and h > 0; zero on what V does not span."""
+    """H = V diag(h) V', with orthonormal columns V and h > 0; zero on the complement of the span of V."""
 
     V: Array
     h: Array
@@ -85,7 +85,7 @@ class Hessian:
         return np.asarray(self.V @ ((self.V.T @ v) / self.h))
 
     def outside(self, v: Array) -> Array:
-        """The part of v outside the range of H (taken off twice, for rounding)."""
+        """The part of v outside the range of H (projected twice, against rounding errors)."""
         if self.V.shape[1] == len(v):
             return np.zeros(len(v))
         v = v - self.V @ (self.V.T @ v)
@@ -101,10 +101,10 @@ class Hessian:
 
 
 def project_slab(u: Array, x: Array, H: Hessian, C: float) -> Array:
-    """argmin ||w - u||_H over |w'x| <= C (Luo et al. 2019, Appendix A, w_2 mended as in maths section 7).
+    """argmin ||w - u||_H over |w'x| <= C (Luo et al. 2019, Appendix A, w_2 corrected, see docs/online-mathematics.md).
 
-    Where H is singular and x has a part outside its range, moving along that part is free; of the minimisers
-    this is the one nearest to u.
+    If H is singular and x has a part outside its range, moving along that part costs nothing. Of the minimisers this
+    returns the one nearest to u.
     """
     z = u @ x
     tau = np.sign(z) * max(abs(z) - C, 0.0)
@@ -120,8 +120,8 @@ def project_slab(u: Array, x: Array, H: Hessian, C: float) -> Array:
 def project_ball(u: Array, H: Hessian, C: float) -> Array:
     """argmin ||w - u||_H over ||w||_2 <= C: w = (H + nu I)^-1 H u with nu from the secular equation.
 
-    Where H is singular the part of u outside its range is shortened first, which is free and just as far as
-    needed: the minimiser nearest to u, and the limit of a small alpha.
+    If H is singular, the part of u outside its range is shortened first, as far as needed, which costs nothing. The
+    result is the minimiser nearest to u, and the limit for alpha -> 0.
     """
     if np.linalg.norm(u) <= C:
         return u
@@ -141,24 +141,24 @@ def project_ball(u: Array, H: Hessian, C: float) -> Array:
 
 
 class Model:
-    """What `learn` asks of a learner's matrix; alpha and delta are those after the row."""
+    """The interface between `learn` and the matrix of a learner; alpha and delta are those after the row."""
 
     alpha: float
     delta: float = 0.0
 
-    def enter(self, x: Array, g: float, c: float) -> None:
-        """Take the row: x its features, g x its gradient (weight counted), c x what a sketch takes."""
+    def add_row(self, x: Array, g: float, c: float) -> None:
+        """Add a row: x are its features, g x is its gradient including the weight, c x is the row for a sketch."""
         raise NotImplementedError
 
     def hessian(self) -> Hessian:
-        """H as it stands."""
+        """The current H."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """The row is learnt."""
+    def finish_row(self) -> None:
+        """Called after the step and the projection."""
 
 
-def _extended(Q: Array, x: Array) -> Array:
+def _extend_basis(Q: Array, x: Array) -> Array:
     """Q with a column for the part of x outside its span, if there is one."""
     x0 = Hessian(Q, np.ones(Q.shape[1])).outside(x)
     return np.column_stack([Q, x0 / np.linalg.norm(x0)]) if x0 @ x0 > OUTSIDE * (x @ x) else Q
@@ -168,9 +168,10 @@ def _extended(Q: Array, x: Array) -> Array:
 class Sketched(Model):
     """The buffer of Luo et al. 2019, Alg. 3 (L = m) and Alg. 6 (L = 2 m), with any rule of `reference`.
 
-    B starts empty and has m - 1 rows after a shrink, zero rows included. While alpha is 0 the row space is kept
-    as orthonormal columns Q, decided row by row and relative to the row: then H^+ = Q (Q'B'B Q)^-1 Q', a shrink
-    of rank r < m has a delta of exactly 0, and what rounding leaves beyond rank r is dropped (trap T1).
+    B starts empty and has m - 1 rows after a shrink step, including zero rows. While alpha is 0, the row space is
+    stored as orthonormal columns Q, extended row by row with a tolerance relative to the row. Then H^+ = Q (Q'B'B Q)^-1
+    Q', a shrink step of rank r < m has a delta of exactly 0, and rounding errors above rank r are dropped (trap T1 of
+    tests/sketch/test_traps.py).
     """
 
     m: int
@@ -181,23 +182,23 @@ class Sketched(Model):
     B: Array
     Q: Array
 
-    def enter(self, x: Array, g: float, c: float) -> None:
-        """Append c x; with `shrink_first` (the printed order) the row that fills the buffer shrinks it now."""
+    def add_row(self, x: Array, g: float, c: float) -> None:
+        """Append c x. With `shrink_first` (the printed order), a full buffer is shrunk at once."""
         self.B = np.vstack([self.B, c * x])
         self.delta = 0.0
         if c != 0 and self.alpha == 0:
-            self.Q = _extended(self.Q, x)
+            self.Q = _extend_basis(self.Q, x)
         if self.shrink_first:
             self._shrink_if_full()
 
-    def close(self) -> None:
-        """In the default order the shrink comes after the step and the projection."""
+    def finish_row(self) -> None:
+        """Shrink a full buffer here in the default order, after the step and the projection."""
         if not self.shrink_first:
             self._shrink_if_full()
 
     def hessian(self) -> Hessian:
         """B'B + alpha I by an SVD of B; with alpha = 0, within the row space."""
-        B = np.vstack([self.B, np.zeros((1, self.B.shape[1]))])  # an SVD wants at least one row
+        B = np.vstack([self.B, np.zeros((1, self.B.shape[1]))])  # SVD needs at least one row
         if self.alpha > 0:
             _, s, vt = np.linalg.svd(B, full_matrices=True)
             return Hessian(vt.T, self.alpha + np.concatenate([s**2, np.zeros(len(vt) - len(s))]))
@@ -230,14 +231,14 @@ class Full(Model):
     H: Array
     Q: Array
 
-    def enter(self, x: Array, g: float, c: float) -> None:
+    def add_row(self, x: Array, g: float, c: float) -> None:
         """H += c^2 x x'."""
         self.H = self.H + c**2 * np.outer(x, x)
         if c != 0 and self.alpha == 0:
-            self.Q = _extended(self.Q, x)
+            self.Q = _extend_basis(self.Q, x)
 
     def hessian(self) -> Hessian:
-        """The eigenvectors of H, within the row space when alpha0 = 0."""
+        """The eigenpairs of H, within the row space if alpha0 = 0."""
         Q = self.Q if self.alpha == 0 else np.eye(len(self.H))
         h, v = np.linalg.eigh(Q.T @ self.H @ Q)
         return Hessian(Q @ v, h)
@@ -250,12 +251,12 @@ class Diagonal(Model):
     alpha: float
     S: Array
 
-    def enter(self, x: Array, g: float, c: float) -> None:
+    def add_row(self, x: Array, g: float, c: float) -> None:
         """S += (g x)^2."""
         self.S = self.S + (g * x) ** 2
 
     def hessian(self) -> Hessian:
-        """Unit vectors; features that never had a gradient are outside the range when alpha0 = 0."""
+        """Unit vectors. If alpha0 = 0, features that never had a gradient are outside the range."""
         h = np.sqrt(self.alpha + self.S)
         return Hessian(np.eye(len(h))[:, h > 0], h[h > 0])
 
@@ -269,7 +270,7 @@ class Gradient(Model):
     t: int = 0
     alpha: float = 0.0
 
-    def enter(self, x: Array, g: float, c: float) -> None:
+    def add_row(self, x: Array, g: float, c: float) -> None:
         """Count the row."""
         self.t += 1
 
@@ -280,20 +281,20 @@ class Gradient(Model):
 
 @dataclass
 class Projected(Model):
-    """RP-SON: B += r (c x)'/sqrt(m), row t of R being the r of row t; H = B'B + alpha0 I."""
+    """RP-SON: B += r (c x)'/sqrt(m), where r is row t of R; H = B'B + alpha0 I."""
 
     alpha: float
     R: Array
     B: Array
     t: int = 0
 
-    def enter(self, x: Array, g: float, c: float) -> None:
+    def add_row(self, x: Array, g: float, c: float) -> None:
         """Add the row to all m rows."""
         self.B = self.B + np.outer(self.R[self.t], c * x) / np.sqrt(len(self.B))
         self.t += 1
 
     def hessian(self) -> Hessian:
-        """By an SVD of B; with alpha0 = 0 the eigenvalues above RANK times the largest."""
+        """From an SVD of B. If alpha0 = 0, only eigenvalues above RANK times the largest count."""
         return _dense_hessian(self.B, self.alpha)
 
 
@@ -306,8 +307,8 @@ class Oja(Model):
     Lambda: Array
     t: int = 0
 
-    def enter(self, x: Array, g: float, c: float) -> None:
-        """One step of Oja's algorithm, V on the right being the old one."""
+    def add_row(self, x: Array, g: float, c: float) -> None:
+        """One step of Oja's algorithm, with the old V on the right-hand sides."""
         self.t += 1
         Va = self.V @ (c * x)
         self.V = ref.orth(self.V + np.outer(Va, c * x) / self.t)
@@ -337,12 +338,12 @@ def _dense_hessian(B: Array, alpha: float) -> Hessian:
 
 @dataclass
 class Run:
-    """What a run leaves: for every row what it met, and the state at the end."""
+    """The record of a run: values for each row, and the final state."""
 
     margins: Array  # w'x before the row was learnt; with projection="next" after that projection
     w: Array  # the weights at the end
     model: Any
-    condition: float = 1.0  # the largest condition number of H met
+    condition: float = 1.0  # the largest condition number of H
     path: list[Array] = field(default_factory=list)  # w at the margin, for each row of positive weight
     gradients: list[Array] = field(default_factory=list)  # s l'(p) x
     etas: list[float] = field(default_factory=list)
@@ -352,7 +353,7 @@ class Run:
 
     @property
     def B(self) -> Array:
-        """The sketch as it stands, up to L - 1 rows."""
+        """The current sketch, up to L - 1 rows."""
         return np.asarray(self.model.B)
 
     @property
@@ -376,8 +377,8 @@ def learn(
 ) -> Run:
     """Luo et al. 2019, the loop of Alg. 3 (projection="next", onto K_{t+1}) and Alg. 6 ("current", onto K_t).
 
-    With "next" the projection before row t + 1 is in the norm of H as it then stands, after the shrink if there
-    was one. The domain is "slab" (|w'x_t| <= bound), "ball" (||w||_2 <= bound) or "none".
+    With "next", the projection before row t + 1 uses the norm of the current H, after the shrink step if there was one.
+    The domain is "slab" (|w'x_t| <= bound), "ball" (||w||_2 <= bound) or "none".
     """
     X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
     weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
@@ -404,12 +405,12 @@ def learn(
         g = float(slope(run.margins[i], y[i]))
         if abs(g) <= FLAT * max(1.0, abs(y[i])):
             g = 0.0
-        model.enter(x, s * g, np.sqrt(s * (mu + rate(t))) * g)
+        model.add_row(x, s * g, np.sqrt(s * (mu + rate(t))) * g)
         H = model.hessian()
         run.w = run.w - H.solve(s * g * x)
         if projection == "current":
             run.w = projected(run.w, x)
-        model.close()
+        model.finish_row()
         run.condition = max(run.condition, H.condition())
         run.gradients.append(s * g * x)
         run.etas.append(rate(t))

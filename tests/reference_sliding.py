@@ -1,7 +1,7 @@
-"""The sliding window, line by line and row by row; slow on purpose, shares no code with src.
+"""A slow, literal transcription of the sliding window, which shares no code with src.
 
-One pool, directions that leave it with a date, rows that never enter it, a mark for each step. `read` returns F with
-lo and hi: truth - F is between -lo I and hi I.
+It has one pool, dumps (directions that left the pool, and rows too long for it) and a mark for each step. `read`
+returns F, lo and hi with -lo I <= A'A - F <= hi I.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Dump:
 
 
 @dataclass
-class Reading:
+class Approximation:
     F: np.ndarray
     lo: float
     hi: float
@@ -66,7 +66,7 @@ class SlidingReference:
         return 3 * self.m
 
     def row(self, clock: float, a: np.ndarray) -> None:
-        """Take in one row; steps happen as soon as there are enough rows."""
+        """Add one row. A step follows as soon as there are enough rows."""
         self.now = clock
         self.queue.append((clock, np.asarray(a, dtype=float)))
         while self.queue:
@@ -95,7 +95,7 @@ class SlidingReference:
         return int(min(max(rows / self.q, m / 4, 1), m + 1))
 
     def recent_mass(self, mass: float, first: float, end: float, length: float) -> float:
-        """The mass in `length` of the clock: newest steps until they cover it, scaled to it."""
+        """The mass in `length` units of the clock: the newest steps that cover it, scaled to that length."""
         since = self.marks[-1].clock if self.marks else first
         for i in reversed(range(len(self.marks))):
             if end - since >= length:
@@ -120,35 +120,35 @@ class SlidingReference:
             whole = mass + sum(mark.mass for mark in self.marks if mark.clock > start)
             dumped = sum(float(each.row @ each.row) for each in self.dumps)
             theta *= min(1.0, 1.1 * max(dumped / whole if whole > 0 else 0.0, 0.05))
-        long = [i for i in range(len(rows)) if theta > 0 and rows[i][1] @ rows[i][1] >= theta]
-        long = sorted(long, key=lambda i: -(rows[i][1] @ rows[i][1]))[: 4 * m - len(self.dumps)]
-        self.dumps += [Dump(rows[i][1], rows[i][0], True) for i in sorted(long)]
-        through = [a for i, (_, a) in enumerate(rows) if i not in long]
-        taken, inside = 0.0, sum(float(a @ a) for a in through)
-        for i in range(0, len(through), m + 1):
-            _, sigma, vt = np.linalg.svd(np.vstack([self.pool, *through[i : i + m + 1]]), full_matrices=False)
+        long_rows = [i for i in range(len(rows)) if theta > 0 and rows[i][1] @ rows[i][1] >= theta]
+        long_rows = sorted(long_rows, key=lambda i: -(rows[i][1] @ rows[i][1]))[: 4 * m - len(self.dumps)]
+        self.dumps += [Dump(rows[i][1], rows[i][0], True) for i in sorted(long_rows)]
+        pooled = [a for i, (_, a) in enumerate(rows) if i not in long_rows]
+        removed, inside = 0.0, sum(float(a @ a) for a in pooled)
+        for i in range(0, len(pooled), m + 1):
+            _, sigma, vt = np.linalg.svd(np.vstack([self.pool, *pooled[i : i + m + 1]]), full_matrices=False)
             lam = sigma**2
             delta = lam[m - 1] if len(lam) >= m else 0.0
             lam = np.maximum(lam[: m - 1] - delta, 0.0)
             self.pool = np.sqrt(lam)[:, None] * vt[: len(lam)]
             self.pool = self.pool[lam > 0]
-            taken += delta
+            removed += delta
         lam = (self.pool**2).sum(axis=1)
-        whole = (lam[0] if len(lam) else 0.0) + taken
-        leave = 0
-        while leave < len(lam) and 0 < theta <= lam[leave] and len(self.dumps) < 4 * m:
-            self.dumps.append(Dump(self.pool[leave], end, False))
-            leave += 1
-        self.pool = self.pool[leave:]
-        top = lam[leave] if leave < len(lam) else 0.0
-        self.mark(Mark(end, first, len(rows), top, whole, taken, inside, mass, leave > 0))
+        whole = (lam[0] if len(lam) else 0.0) + removed
+        leaving = 0
+        while leaving < len(lam) and 0 < theta <= lam[leaving] and len(self.dumps) < 4 * m:
+            self.dumps.append(Dump(self.pool[leaving], end, False))
+            leaving += 1
+        self.pool = self.pool[leaving:]
+        top = lam[leaving] if leaving < len(lam) else 0.0
+        self.mark(Mark(end, first, len(rows), top, whole, removed, inside, mass, leaving > 0))
 
     def mark(self, new: Mark) -> None:
         if self.marks:
             last = self.marks[-1]
             since = self.marks[-2].clock if len(self.marks) > 1 else last.first
-            short = not last.dumped and new.clock - since < self.window / (8 * self.q)
-            if short or last.clock == new.clock:
+            is_short = not last.dumped and new.clock - since < self.window / (8 * self.q)
+            if is_short or last.clock == new.clock:
                 new.whole += last.whole if last.dumped else last.delta
                 new.first, new.dumped = last.first, last.dumped or new.dumped
                 new.rows, new.mass, new.delta, new.inside = (
@@ -157,30 +157,30 @@ class SlidingReference:
                 self.marks.pop()
         self.marks.append(new)
 
-    def read(self, window: float | None = None) -> Reading:
+    def read(self, window: float | None = None) -> Approximation:
         start = self.now - (self.window if window is None else window)
         kept = [a for c, a in self.queue if c > start]
         kept += [each.row for each in self.dumps if each.exact and each.clock > start]
-        known = np.array(kept).reshape(-1, self.d)
+        exact_rows = np.array(kept).reshape(-1, self.d)
         later = [mark for mark in self.marks if mark.clock > start]
         if not later:
-            return Reading(known.T @ known, 0.0, 0.0)
+            return Approximation(exact_rows.T @ exact_rows, 0.0, 0.0)
         earlier = [mark for mark in self.marks if mark.clock <= start]
         c1, top = (earlier[-1].clock, earlier[-1].top) if earlier else (-np.inf, 0.0)
         k, hi = later[0], sum(mark.delta for mark in later)
 
-        def approximation(after: float) -> np.ndarray:
+        def second_moment(after: float) -> np.ndarray:
             left = [each.row for each in self.dumps if not each.exact and each.clock > after]
-            rows = np.vstack([self.pool, known, *left])
+            rows = np.vstack([self.pool, exact_rows, *left])
             return rows.T @ rows
 
         if k.first > start:
-            return self._clipped(Reading(approximation(c1), top, hi))
-        one = Reading(approximation(c1), min(top + k.inside, k.whole), hi)
-        two = Reading(approximation(k.clock), k.top, hi - k.delta + min(k.inside, k.whole))
-        return self._clipped(min(one, two, key=lambda reading: reading.error_bound))
+            return self._clip(Approximation(second_moment(c1), top, hi))
+        one = Approximation(second_moment(c1), min(top + k.inside, k.whole), hi)
+        two = Approximation(second_moment(k.clock), k.top, hi - k.delta + min(k.inside, k.whole))
+        return self._clip(min(one, two, key=lambda each: each.error_bound))
 
     @staticmethod
-    def _clipped(reading: Reading) -> Reading:
-        """As the truth is at least 0, lo is at most lambda_1(F)."""
-        return Reading(reading.F, min(reading.lo, float(np.linalg.eigvalsh(reading.F)[-1])), reading.hi)
+    def _clip(each: Approximation) -> Approximation:
+        """Limit lo to lambda_1(F), because A'A >= 0."""
+        return Approximation(each.F, min(each.lo, float(np.linalg.eigvalsh(each.F)[-1])), each.hi)

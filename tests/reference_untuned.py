@@ -1,6 +1,6 @@
-"""A slow transcription of the learner with nothing to tune: one expert after another, dense, float64, no loops shared.
+"""A slow, literal transcription of the untuned learner: dense float64, one expert at a time.
 
-It follows docs/online-mathematics.md. It differs from `robustfd.online` by intention: all numbers are float64.
+It follows docs/online-mathematics.md. Unlike `robustfd.online`, it stores all numbers as float64.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def root(z: float, a: float) -> float:
 
 
 def implicit(z: float, a: float) -> float:
-    """Return the root nearly: two iterations of Newton's for u = z + a s, and s by its first order there."""
+    """Return an approximate root: two Newton iterations for u = z + a s, and a first-order correction of s."""
     far = np.log(a / 2) - z
     low = np.log(a / 2) - 4 * (far**0.25 - 1) if far > 1 else z
     u = max(z, 0.0, low) if z + a / 2 > 0 else min(0.0, z + a)
@@ -39,7 +39,7 @@ def implicit(z: float, a: float) -> float:
 
 
 class Feature:
-    """What is known of one feature."""
+    """The statistics of one feature."""
 
     def __init__(self) -> None:
         self.count = self.square = self.reference = self.scale = self.prior = 0.0
@@ -48,9 +48,9 @@ class Feature:
 
 
 class Learner:
-    """Diagonal experts, and exact ones if asked for; two classes, or numbers if `huber` is given.
+    """Diagonal experts and, with `exact`, exact ones; for two classes or, with `huber`, for numbers.
 
-    Of numbers the mean is predicted, with `level` a quantile, with `counts` the logarithm of the mean.
+    For numbers, it predicts the mean, a quantile with `level`, or the logarithm of the mean with `counts`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Learner:
         self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
         self.share = np.full(n, 1.0 / n)
         if self.exact:
-            assert OFFERED == 0.5  # all shares are alike
+            assert OFFERED == 0.5  # all shares are equal
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
@@ -139,7 +139,7 @@ class Learner:
     # -- rows
 
     def zeta(self, x: Array, *, learn: bool) -> tuple[Array, float, float]:
-        """Return zeta, and what the row is multiplied by: on its own, and as all rows."""
+        """Return zeta, and two factors of the row: from the row itself, and from all rows."""
         z, total, count, logs, met = np.zeros(self.d), 0.0, 0, 0.0, 0
         for j, f in enumerate(self.features):
             off = x[j] - f.centre if f.centred else x[j]
@@ -401,7 +401,7 @@ class SeveralClasses(Learner):
 
 
 def cut_off(x: Array) -> Array:
-    """Return values cut at ten robust standard deviations from the median, from nine on."""
+    """Return values clipped at ten robust standard deviations from the median, if there are at least nine."""
     if len(x) < 9:
         return x
     median = np.median(x)

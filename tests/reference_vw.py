@@ -1,9 +1,9 @@
-"""Vowpal Wabbit's text format, line by line and slowly.
+"""A slow, literal parser of Vowpal Wabbit's text format.
 
     [label [importance [base]]] ['tag]|[namespace[:weight]] [feature[:value]] ... |[namespace ...
 
-Blanks are spaces, tabs and carriage returns. The last word in front of the first bar is a tag if it is next to the bar
-or begins with a quote. A number is what Python's float takes, but no underscore, no nan and no infinity by name.
+Blanks are spaces, tabs and carriage returns. The last word before the first bar is a tag if it touches the bar or
+starts with a quote. Numbers are those that Python's float accepts, without underscores, "nan" and "inf".
 """
 
 import math
@@ -16,28 +16,28 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class Row(NamedTuple):
-    """One line: what is in front of the bar, and (namespace, feature, value) of all entries."""
+    """One line: the values before the bar, and (namespace, feature, value) of all entries."""
 
-    label: float  # nan for none
+    label: float  # nan if there is none
     weight: float
     tag: str
     entries: list
 
 
 def number(text):
-    """Return a finite number; raise ValueError if it is none."""
+    """Return a finite number, or raise a ValueError."""
     if not NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         raise ValueError(text)
     return float(text)
 
 
 def words(text):
-    """Return what is between blanks."""
+    """Return the words between blanks."""
     return [word for word in re.split("[ \t\r]+", text) if word]
 
 
 def head(text):
-    """Return label, weight and tag of what is in front of the bar."""
+    """Return the label, weight and tag from the text before the bar."""
     found, tag = words(text), ""
     if found and (text.endswith(found[-1]) or found[-1].startswith("'")):
         tag = found.pop().removeprefix("'")
@@ -50,7 +50,7 @@ def head(text):
 
 
 def feature(text, count):
-    """Return the name and the value of a feature; one without a name is called by how many of these there were."""
+    """Return the name and value of a feature. A feature without a name is named by its index among such features."""
     name, *value = text.split(":")
     if len(value) > 1 or not (name or value) or any(letter < " " for letter in name):
         raise ValueError(text)
@@ -58,7 +58,7 @@ def feature(text, count):
 
 
 def parse_line(line):
-    """Return the row of a line that is not empty; raise ValueError if it is bad."""
+    """Return the row of a nonempty line, or raise a ValueError if it is malformed."""
     front, *spaces = line.split("|")
     if not spaces:
         raise ValueError("no bar")
@@ -93,7 +93,7 @@ def hashed(space, name, bits):
 
 
 def read(text, *, bits):
-    """Return the rows of a text of bytes, with {column: value} as entries, and the numbers of bad lines."""
+    """Return the rows of a text in bytes, with {column: value} as entries, and the numbers of malformed lines."""
     rows, bad = [], []
     for k, line in enumerate(text.decode("latin-1").split("\n")):
         if not words(line):
@@ -114,7 +114,7 @@ def read(text, *, bits):
 
 
 def plain(text):
-    """Return whether all features of good lines are numbers, none above 2^31 - 2, without a namespace; and these."""
+    """Return whether all features of valid lines are numbers up to 2^31 - 2 without a namespace, and these numbers."""
     found = set()
     for line in text.decode("latin-1").split("\n"):
         if words(line):

@@ -1,4 +1,4 @@
-"""Every room of the library and its public names are there when asked for, and nothing is imported before that."""
+"""Packages and public names are imported lazily, on first use."""
 
 import inspect
 import subprocess
@@ -10,50 +10,52 @@ import pytest
 
 import robustfd
 
-ROOMS = ["datasets", "estimators", "linalg", "online", "sketch", "streams"]
+PACKAGES = ["datasets", "estimators", "linalg", "online", "sketch", "streams"]
 
 
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_rooms_are_imported_when_first_used():
-    needed = "; ".join(f"assert robustfd.{room}.__name__ == 'robustfd.{room}'" for room in ROOMS)
+def test_packages_are_imported_on_first_use():
+    needed = "; ".join(f"assert robustfd.{package}.__name__ == 'robustfd.{package}'" for package in PACKAGES)
     run(f"import sys, robustfd; assert 'numpy' not in sys.modules; {needed}")
 
 
-def test_a_name_imports_what_it_needs_only():
+def test_a_name_imports_only_the_modules_it_needs():
     code = (
         "import sys; from robustfd.online import LOSSES; print([m for m in sys.modules if m.startswith('robustfd.')])"
     )
     assert "robustfd.online.losses" in run(code) and "robustfd.online.newton" not in run(code)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_public_names_of_a_room(room):
-    module = getattr(robustfd, room)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_of_a_package(package):
+    module = getattr(robustfd, package)
     assert module.__all__
     for name in module.__all__:
         assert not inspect.ismodule(getattr(module, name))
         assert name in dir(module)
-    with pytest.raises(AttributeError, match=f"'robustfd.{room}' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=f"'robustfd.{package}' has no attribute 'nothing'"):
         module.nothing  # noqa: B018
 
 
-def test_names_of_the_library_are_those_of_its_rooms():
+def test_top_level_names_come_from_the_packages():
     for name in robustfd.__all__:
         value = getattr(robustfd, name)
-        homes = [room for room in ROOMS if name in getattr(robustfd, room).__all__ and room != "datasets"]
-        assert all(getattr(getattr(robustfd, room), name) is value for room in homes)
-        assert homes or name in ("SnapshotError", "load")
-    assert set(robustfd.__all__) | set(ROOMS) <= set(dir(robustfd))
+        found = [
+            package for package in PACKAGES if name in getattr(robustfd, package).__all__ and package != "datasets"
+        ]
+        assert all(getattr(getattr(robustfd, package), name) is value for package in found)
+        assert found or name in ("SnapshotError", "load")
+    assert set(robustfd.__all__) | set(PACKAGES) <= set(dir(robustfd))
 
 
-def test_the_function_that_merges_stays_a_function():
+def test_merge_stays_a_function_after_importing_the_command():
     run("import robustfd.cli.merge, robustfd.sketch; from robustfd.sketch import merge; assert callable(merge)")
 
 
-def test_river_is_a_room_that_needs_an_extra():
+def test_river_needs_an_extra():
     pytest.importorskip("river")
     run("import robustfd; assert robustfd.river.SketchedNewtonClassifier")
     code = "import inspect, sys; sys.modules['river'] = None; import robustfd; inspect.getmembers(robustfd)"
@@ -74,7 +76,7 @@ def test_engines_need_an_extra(module, engine, extra):
     )
 
 
-def test_all_is_every_extra_of_users():
+def test_the_extra_all_lists_every_user_extra():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     (everything,) = extras["all"]

@@ -44,7 +44,7 @@ def options(name: str, n: int, seed: int = 0) -> dict[str, Any]:
 
 
 def assert_promises(x: Result, T: Array, shrunk: int) -> None:
-    """P1 to P4 of maths section 1 for the state x and the target T, up to rounding."""
+    """P1 to P4 of docs/mathematics.md for the state x and the target T, up to rounding."""
     d, m = len(T), x.m
     tol = 20 * (x.n_shrinks + 1) * max(x.L, d) * np.finfo(float).eps * np.linalg.norm(T, 2)
     E = T - x.B.T @ x.B
@@ -132,7 +132,7 @@ def test_fast_algorithms_shrink_at_2m_rows_then_every_m_plus_1() -> None:
 
 
 def test_flat_spectrum_frequent_directions_beats_robust() -> None:
-    A = np.random.default_rng(0).standard_normal((400, 300))  # maths section 1 and trap T7
+    A = np.random.default_rng(0).standard_normal((400, 300))  # trap T7
     x = ref.final(ref.fast_robust_frequent_directions(A, 10))
     fd, rfd = ref.spectral_error(A.T @ A, x.B), ref.spectral_error(A.T @ A, x.B, x.alpha)
     assert fd == pytest.approx(1353, rel=0.05) and rfd == pytest.approx(4178, rel=0.02)
@@ -185,11 +185,11 @@ def test_parameterized_with_one_fifth_of_five_is_greedy_and_with_all_is_fd() -> 
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("decay", [None, 0.5])
-def test_entering_rows_sum_to_the_target(rows: str, decay: float | None) -> None:
+def test_prepared_rows_sum_to_the_target(rows: str, decay: float | None) -> None:
     A = decaying(50) + 100.0
     opts = options(rows, len(A)) | ({} if decay is None else {"decay": decay})
     S = np.zeros((A.shape[1],) * 2)
-    for factor, a in ref.entering_rows(A, **opts):
+    for factor, a in ref.prepared_rows(A, **opts):
         S = factor * S + np.outer(a, a)
     T = ref.target(A, **opts)
     assert np.allclose(S, T, rtol=1e-10, atol=1e-10 * np.trace(T))
@@ -251,9 +251,9 @@ def test_random_projection_is_a_product(rows: str) -> None:
     A, opts = decaying(), options(rows, 80)
     R = np.random.default_rng(1).standard_normal((80, M))
     B = ref.random_projection(A, R, **opts)
-    entered = list(ref.entering_rows(A, **opts))
-    power = [f ** (len(entered) - 1 - t) for t, (f, _) in enumerate(entered)]
-    X = np.array([np.sqrt(p) * a for p, (_, a) in zip(power, entered, strict=True)])
+    prepared = list(ref.prepared_rows(A, **opts))
+    power = [f ** (len(prepared) - 1 - t) for t, (f, _) in enumerate(prepared)]
+    X = np.array([np.sqrt(p) * a for p, (_, a) in zip(power, prepared, strict=True)])
     assert np.allclose(B, R[: len(X)].T @ X / np.sqrt(M))
     assert np.allclose(X.T @ X, ref.target(A, **opts))
 

@@ -138,7 +138,7 @@ def test_bounds_are_those_of_the_transcribed_theorems(alpha0):
     bound, printed = regret.bounds(run, w, alpha0)
     curved = {"C": 1.0, "L": 4.0, "mu": 1 / 8}
     theorem = rr.theorem_5 if alpha0 else rr.theorem_7
-    assert bound == pytest.approx(theorem(reference, w, mended=True, **curved), rel=1e-6)
+    assert bound == pytest.approx(theorem(reference, w, corrected=True, **curved), rel=1e-6)
     if alpha0:
         assert printed == pytest.approx(rr.theorem_5(reference, w, **curved), rel=1e-6)
     assert run.loss == pytest.approx(np.sum((np.asarray(reference.margins) - y) ** 2))

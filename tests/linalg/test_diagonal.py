@@ -1,4 +1,4 @@
-"""LowRankPlusDiagonal against the dense matrix it stands for."""
+"""LowRankPlusDiagonal against the dense matrix that it represents."""
 
 import pickle
 import tracemalloc
@@ -24,7 +24,7 @@ def orthonormal(r, d, seed, dtype=np.float64):
 
 
 def make(r, d, *, seed=0, spread=2.0, scale=1.0, zeros=0, dtype=np.float64):
-    """An operator whose lam and D are spread over 10^-spread to 1, in no order, times scale; some D are zero."""
+    """Return an operator with lam and D from 10^-spread to 1, unsorted, times scale; some D are zero."""
     rng = np.random.default_rng(seed + 1)
     lam, diagonal = 10.0 ** rng.uniform(-spread, 0, r), 10.0 ** rng.uniform(-spread, 0, d)
     diagonal[rng.permutation(d)[:zeros]] = 0.0
@@ -32,7 +32,7 @@ def make(r, d, *, seed=0, spread=2.0, scale=1.0, zeros=0, dtype=np.float64):
 
 
 def literal(op):
-    """V' diag(lam) V + D, as it is written, in float64."""
+    """Return V' diag(lam) V + D, literally, in float64."""
     v = op.components.astype(np.float64)
     return v.T @ np.diag(op.low_rank_eigenvalues) @ v + np.diag(op.diagonal_part)
 
@@ -43,7 +43,7 @@ def rows(n, d, seed=7, density=1.0):
 
 
 def near(actual, expected, tolerance):
-    """Equal up to a relative error in norm."""
+    """Assert equality up to a relative error in norm."""
     assert np.shape(actual) == np.shape(expected)
     assert np.linalg.norm(np.subtract(actual, expected)) <= tolerance * (np.linalg.norm(expected) + 1e-300)
 
@@ -60,7 +60,7 @@ def tolerance(op):
 
 
 def pseudo_inverse(op):
-    """Return M^+ and its rank: an identity where D is positive, the row space of B where it is zero."""
+    """Return M^+ and its rank, from an identity where D is positive and the row space of B where it is zero."""
     m, zero = literal(op), np.flatnonzero(op.diagonal_part == 0)
     _, s, vt = np.linalg.svd(op.components.astype(float)[:, zero] * np.sqrt(op.low_rank_eigenvalues)[:, None])
     basis = vt[: np.count_nonzero(s**2 > len(m) * EPS * op.low_rank_eigenvalues.max(initial=0.0))]
@@ -204,8 +204,8 @@ def test_with_zeros_solve_is_the_pseudo_inverse(op, k):
         near(inverse @ literal(op), np.eye(op.shape[0]), tol)
 
 
-def test_a_column_that_nothing_covers_is_ignored():
-    """A feature never seen: D and the column of V are zero, and so is what the inverse does with it."""
+def test_an_uncovered_column_is_ignored():
+    """An unseen feature: D and the column of V are zero, and so are the entries of the pseudo-inverse."""
     op = LowRankPlusDiagonal([[0.6, 0.8, 0.0]], [25.0], [1.0, 2.0, 0.0])
     alone = LowRankPlusDiagonal([[0.6, 0.8]], [25.0], [1.0, 2.0])
     b = np.array([1.0, 2.0, 3.0])
@@ -238,8 +238,8 @@ def test_negligible_eigenvalues_are_not_inverted_where_d_is_zero():
     assert op.condition_number() == np.inf
     above = LowRankPlusDiagonal(np.eye(3), [4.0, 4 * tiny, 1.0], np.zeros(3))
     assert above.solve(np.ones(3))[1] == pytest.approx(1 / (4 * tiny))
-    beside = LowRankPlusDiagonal(np.eye(3), [4.0, tiny, 1.0], [0.0, tiny, 0.0])  # what D covers is covered
-    assert beside.solve(np.ones(3))[1] == pytest.approx(1 / (2 * tiny))
+    covered = LowRankPlusDiagonal(np.eye(3), [4.0, tiny, 1.0], [0.0, tiny, 0.0])  # D makes this column nonsingular
+    assert covered.solve(np.ones(3))[1] == pytest.approx(1 / (2 * tiny))
 
 
 # ---------------------------------------------------------------- accuracy
@@ -254,7 +254,7 @@ def test_negligible_eigenvalues_are_not_inverted_where_d_is_zero():
 )
 @settings(max_examples=200)
 def test_tiny_entries_of_d_do_no_harm_to_a_well_conditioned_matrix(seed, d, r, k, tiny):
-    """Divided by its root, an entry of 1e-16 would leave no digit right: the residual is good to eps / 1e-8."""
+    """Dividing by the root of an entry of 1e-16 would lose all digits: the residual is accurate to eps / 1e-8."""
     r = min(r, d)
     op = make(r, d, seed=seed, spread=1.0)
     diagonal = op.diagonal_part.copy()
@@ -271,8 +271,8 @@ def test_tiny_entries_of_d_do_no_harm_to_a_well_conditioned_matrix(seed, d, r, k
 
 @pytest.mark.parametrize("zeros", [1, 3, 30])
 @pytest.mark.parametrize("tiny", [1e-8, 1e-16, 1e-100])
-def test_tiny_entries_beside_columns_that_nothing_covers(zeros, tiny):
-    """Features never seen, any number of them, and features of which almost nothing is left."""
+def test_tiny_entries_next_to_uncovered_columns(zeros, tiny):
+    """Unseen features, any number of them, together with features that have almost no mass left."""
     one = make(4, 12, spread=1.0)
     diagonal = one.diagonal_part * np.where(np.arange(12) < 3, tiny, 1.0)
     one = LowRankPlusDiagonal(one.components, one.low_rank_eigenvalues, diagonal)
@@ -286,7 +286,7 @@ def test_tiny_entries_beside_columns_that_nothing_covers(zeros, tiny):
 
 @given(st.integers(0, 10**6), st.integers(0, 10), st.floats(-8, 8))
 def test_units_of_the_columns_do_not_matter(seed, r, spread):
-    """Columns in units of 10^-8 to 10^8: errors are those of the matrix scaled to a unit diagonal."""
+    """Columns in units of 10^-8 to 10^8: errors depend only on the matrix scaled to a unit diagonal."""
     d = 10
     units = 10.0 ** np.linspace(-spread, spread, d)
     _, s, v = np.linalg.svd(rows(r, d, seed) * units, full_matrices=False)
@@ -303,7 +303,7 @@ def test_units_of_the_columns_do_not_matter(seed, r, spread):
 
 @pytest.mark.parametrize("tiny", [1e-10, 1e-20])
 def test_distance_in_the_span_is_accurate_however_small_the_diagonal(tiny):
-    """Here the Woodbury form loses everything: eps / 1e-20 is 2e4."""
+    """Here the Woodbury form would lose all digits: eps / 1e-20 is 2e4."""
     op = LowRankPlusDiagonal(np.eye(4)[:2], [4.0, 2.0], tiny * np.arange(1.0, 5.0))
     x = np.array([[2.0, 2.0, 0.0, 0.0]])
     near(op.mahalanobis(x), [3.0], 1e-9)
@@ -325,7 +325,7 @@ def test_full_rank_does_not_divide_by_the_diagonal():
 @given(st.integers(-498, 498), st.integers(1, 10), st.integers(0, 10), st.booleans(), st.integers(0, 10))
 @settings(max_examples=200)
 def test_every_scale_gives_the_same_answers(exponent, d, r, centred, zeros):
-    """M of scale 4^e and x of scale 2^e: powers of two, so that only the decompositions round differently."""
+    """M has scale 4^e and x has scale 2^e. With powers of two, only the decompositions round differently."""
     r, s = min(r, d), 2.0**exponent
     one, op = make(r, d, zeros=min(zeros, d)), make(r, d, zeros=min(zeros, d), scale=s * s)
     x, mean = rows(4, d, density=0.6), rows(1, d, seed=3)[0] if centred else None
@@ -343,7 +343,7 @@ def test_every_scale_gives_the_same_answers(exponent, d, r, centred, zeros):
     assert op.condition_number() == pytest.approx(one.condition_number())
 
 
-def test_numbers_as_far_apart_as_there_are_give_no_nan():
+def test_extreme_numbers_give_no_nan():
     op = LowRankPlusDiagonal(orthonormal(2, 6, 0), [1e300, 1e-300], np.geomspace(5e-324, 1e300, 6))
     x = rows(3, 6)
     with np.errstate(over="ignore"):
@@ -372,14 +372,14 @@ def test_spectrum_is_that_of_the_dense_matrix(op):
 @pytest.mark.parametrize("spread", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("r", [0, 4, 60])
 def test_condition_number_of_many_columns(monkeypatch, r, spread):
-    """By Lanczos iteration, also when most eigenvalues are the same."""
+    """The Lanczos iteration also works if most eigenvalues are equal."""
     op = make(r, 250, spread=spread)
     monkeypatch.setattr(module, "DENSE", 3)
     assert op.condition_number() == pytest.approx(np.linalg.cond(literal(op)), rel=1e-7)
 
 
 @pytest.mark.parametrize("d", [20, 300])
-def test_condition_number_beyond_what_a_dense_matrix_shows(d):
+def test_condition_number_above_the_limit_of_a_dense_matrix(d):
     for scale in (1e-308, 1e300):
         tiny = LowRankPlusDiagonal(np.eye(1, d), [0.5 * scale], scale * np.linspace(1, 2, d))
         assert tiny.condition_number() == pytest.approx(2.0 * (d - 1) / d, rel=0.1)
@@ -455,7 +455,7 @@ def test_no_method_changes_its_argument(zeros):
     assert np.array_equal(diagonal, np.ones(8))
 
 
-def test_stored_twice_means_added_up():
+def test_duplicate_sparse_entries_are_summed():
     twice = scipy.sparse.coo_array(([1.0, 2.0, 4.0], ([0, 0, 0], [1, 1, 2])), shape=(1, 5))
     for op in (make(2, 5), make(2, 5, zeros=2)):
         near(op.mahalanobis(twice), op.mahalanobis(twice.toarray()), 1e-13)
@@ -470,7 +470,7 @@ def test_nan_stays_in_its_row(zeros):
 
 
 @pytest.mark.parametrize("zeros", [0, 2])
-def test_two_float32_make_a_float32(zeros):
+def test_float32_in_float32_out(zeros):
     op = make(3, 8, zeros=zeros, dtype=np.float32)
     for dtype in (np.float32, np.float64):
         x = rows(4, 8).astype(dtype)
@@ -483,7 +483,7 @@ def test_two_float32_make_a_float32(zeros):
 
 
 def test_the_matrix_may_exceed_float32():
-    """A second moment of float32 rows around 1e30 is 1e60; what is made of it fits again."""
+    """A second moment of float32 rows around 1e30 is 1e60, but the results are in the range of float32 again."""
     op, reference = make(2, 6, scale=1e60, dtype=np.float32), make(2, 6)
     x = (1e30 * rows(3, 6)).astype(np.float32)
     near(op.mahalanobis(x), reference.mahalanobis(x / 1e30), 1e-5)
@@ -551,7 +551,7 @@ def test_pickle_and_repr(used):
         (np.eye(2), [1.0, 1.0], None, "diagonal is of type object, expected real"),
     ],
 )
-def test_constructor_says_what_is_wrong(components, eigenvalues, diagonal, message):
+def test_constructor_errors(components, eigenvalues, diagonal, message):
     with pytest.raises(ValueError, match=message):
         LowRankPlusDiagonal(components, eigenvalues, diagonal)
 
@@ -573,6 +573,6 @@ def test_constructor_says_what_is_wrong(components, eigenvalues, diagonal, messa
         (lambda op: op @ np.ones(4), "dimension mismatch"),
     ],
 )
-def test_methods_say_what_is_wrong(call, message):
+def test_method_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(make(2, 5))

@@ -1,4 +1,4 @@
-"""LowRankPlusIdentity against the dense matrix it stands for."""
+"""LowRankPlusIdentity against the dense matrix that it represents."""
 
 import pickle
 
@@ -22,13 +22,13 @@ def orthonormal(r, d, seed, dtype=np.float64):
 
 
 def make(r, d, alpha, *, seed=0, spread=3.0, scale=1.0, dtype=np.float64):
-    """An operator with eigenvalues of the low-rank part from scale * 10^-spread to scale, in no order."""
+    """Return an operator with low-rank eigenvalues from scale * 10^-spread to scale, unsorted."""
     lam = scale * 10.0 ** np.random.default_rng(seed + 1).uniform(-spread, 0, r)
     return LowRankPlusIdentity(orthonormal(r, d, seed, dtype), lam, alpha * scale)
 
 
 def literal(op):
-    """V' diag(lam) V + alpha I, as it is written, in float64."""
+    """Return V' diag(lam) V + alpha I, literally, in float64."""
     v = op.components.astype(np.float64)
     return v.T @ np.diag(op.low_rank_eigenvalues) @ v + op.alpha * np.eye(op.shape[0])
 
@@ -39,7 +39,7 @@ def rows(n, d, seed=7, density=1.0):
 
 
 def near(actual, expected, tolerance):
-    """Equal up to a relative error in norm."""
+    """Assert equality up to a relative error in norm."""
     assert np.shape(actual) == np.shape(expected)
     assert np.linalg.norm(np.subtract(actual, expected)) <= tolerance * (np.linalg.norm(expected) + 1e-300)
 
@@ -154,10 +154,10 @@ def test_whitened_rows_have_second_moment_identity():
     white = LowRankPlusIdentity(u[:, 2:].T, s[2:] - s[:2].mean(), s[:2].mean()).whiten(x)
     moment = white.T @ white
     near(u[:, 2:].T @ moment @ u[:, 2:], np.eye(4), 1e-12)
-    assert np.trace(moment) == pytest.approx(6.0)  # the two others share one alpha: right on average
+    assert np.trace(moment) == pytest.approx(6.0)  # the two others share one alpha, which is correct on average
 
 
-def test_without_alpha_whitening_drops_what_has_no_variance():
+def test_without_alpha_whitening_drops_directions_without_variance():
     op = make(3, 8, 0.0)
     x = rows(5, 8)
     near(op.whiten(x) @ op.whiten(x).T, x @ np.linalg.pinv(literal(op), rcond=1e-10) @ x.T, 1e-10)
@@ -173,7 +173,7 @@ def test_squared_distances_are_the_quadratic_form(op, n, centred):
     expected = np.einsum("ij,ij->i", e, np.linalg.solve(literal(op), e.T).T)
     near(op.mahalanobis(x, mean), expected, tolerance(op))
     for kind in SPARSE[:2]:
-        # The sparse form is good to eps ||e||^2 / alpha, which is what the condition number allows for.
+        # The error of the sparse form is eps ||e||^2 / alpha, which the condition number covers.
         bound = tolerance(op) * (expected + (e * e).sum(axis=1) / op.eigenvalues()[0])
         assert np.all(np.abs(op.mahalanobis(kind(x), mean) - expected) <= bound + 1e-300)
     for row, value in zip(x, expected, strict=True):
@@ -209,14 +209,14 @@ def test_no_method_changes_its_argument():
     assert np.array_equal(dense, x)
 
 
-def test_stored_twice_means_added_up():
+def test_duplicate_sparse_entries_are_summed():
     twice = scipy.sparse.coo_array(([1.0, 2.0, 4.0], ([0, 0, 0], [1, 1, 2])), shape=(1, 5))
     op = make(2, 5, 0.5)
     near(op.mahalanobis(twice), op.mahalanobis(twice.toarray()), 1e-13)
 
 
 def test_distance_in_the_span_is_accurate_however_small_alpha():
-    """Here ||x||^2 - ||V x||^2 and the Woodbury form lose everything: eps / alpha is 2e4."""
+    """Here ||x||^2 - ||V x||^2 and the Woodbury form would lose all digits: eps / alpha is 2e4."""
     op = LowRankPlusIdentity(np.eye(4)[:2], [4.0, 2.0], 1e-20)
     x = np.array([[2.0, 2.0, 0.0, 0.0]])
     near(op.mahalanobis(x), [3.0], 1e-14)
@@ -309,7 +309,7 @@ def test_zero_matrix():
 
 
 def test_full_rank_does_not_divide_by_alpha():
-    """r = d: the residual is rounding alone, and divided by 1e-30 it would be all there is."""
+    """r = d: the residual is pure rounding error, and divided by 1e-30 it would dominate the result."""
     op = LowRankPlusIdentity(orthonormal(6, 6, seed=2), np.arange(1.0, 7.0), 1e-30)
     b = rows(1, 6)[0]
     near(op.solve(b), np.linalg.solve(literal(op), b), 1e-13)
@@ -320,7 +320,7 @@ def test_full_rank_does_not_divide_by_alpha():
 @given(st.integers(-498, 498), st.integers(1, 10), st.integers(0, 10), st.booleans(), st.data())
 @settings(max_examples=200)
 def test_every_scale_gives_the_same_answers(exponent, d, r, centred, data):
-    """M of scale 4^e and x of scale 2^e: powers of two, so that not even the rounding may differ."""
+    """M has scale 4^e and x has scale 2^e. With powers of two, even the rounding must be the same."""
     r, s, alpha = min(r, d), 2.0**exponent, data.draw(st.sampled_from([0.0, 1e-3, 1.0]))
     one = make(r, d, alpha)
     op = LowRankPlusIdentity(one.components, s * s * one.low_rank_eigenvalues, s * s * one.alpha)
@@ -345,7 +345,7 @@ def test_sparse_rows_of_very_different_size_together():
     near(op.mahalanobis(scipy.sparse.csr_array(sizes[:, None] * x)) / sizes / sizes, op.mahalanobis(x), 1e-12)
 
 
-def test_two_float32_make_a_float32():
+def test_float32_in_float32_out():
     op = make(3, 8, 0.1, dtype=np.float32)
     for dtype in (np.float32, np.float64):
         x = rows(4, 8).astype(dtype)
@@ -358,7 +358,7 @@ def test_two_float32_make_a_float32():
 
 
 def test_eigenvalues_may_exceed_float32():
-    """A second moment of float32 rows around 1e30 is 1e60; what is made of it fits again."""
+    """A second moment of float32 rows around 1e30 is 1e60, but the results are in the range of float32 again."""
     op = make(2, 6, 0.1, scale=1e60, dtype=np.float32)
     x = (1e30 * rows(3, 6)).astype(np.float32)
     reference = make(2, 6, 0.1, scale=1.0)
@@ -413,7 +413,7 @@ def test_pickle_and_repr():
         (np.eye(2), [1.0, 1.0], None, "alpha is None"),
     ],
 )
-def test_constructor_says_what_is_wrong(components, eigenvalues, alpha, message):
+def test_constructor_errors(components, eigenvalues, alpha, message):
     with pytest.raises(ValueError, match=message):
         LowRankPlusIdentity(components, eigenvalues, alpha)
 
@@ -436,6 +436,6 @@ def test_constructor_says_what_is_wrong(components, eigenvalues, alpha, message)
         (lambda op: op @ np.ones(4), "dimension mismatch"),
     ],
 )
-def test_methods_say_what_is_wrong(call, message):
+def test_method_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(make(2, 5, 0.5))

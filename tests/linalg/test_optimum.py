@@ -15,7 +15,7 @@ OPTIMA = [(spectral_optimum, 2), (frobenius_optimum, "fro")]
 
 
 def psd(s, seed=0):
-    """A symmetric matrix with the eigenvalues s in random directions."""
+    """Return a symmetric matrix with eigenvalues s in random directions."""
     u, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(s), len(s))))
     return (u * np.asarray(s)) @ u.T
 
@@ -26,7 +26,7 @@ def error(m, optimum, norm):
 
 @st.composite
 def problems(draw):
-    """A random (M, rank), M of full rank or not, with ties or not."""
+    """Return a random (M, rank), where M may be rank-deficient or have multiple eigenvalues."""
     d = draw(st.integers(1, 9))
     value = st.sampled_from([0.0, 0.5, 1.0, 2.5]) | st.floats(1e-3, 10)
     s = draw(st.lists(value, min_size=d, max_size=d))
@@ -71,7 +71,7 @@ def test_no_perturbation_does_better(optimum, norm, problem, seed, size):
     least = error(m, best, norm)
     for _ in range(10):
         other = c + size * rng.standard_normal((d, k))
-        delta = best.alpha + size * rng.standard_normal()  # any real number is allowed, also a negative one
+        delta = best.alpha + size * rng.standard_normal()  # may be negative
         assert np.linalg.norm(m - other @ other.T - delta * np.eye(d), norm) >= least - 1e-12
 
 
@@ -91,7 +91,7 @@ def test_numerical_minimisation_finds_nothing_better(optimum, norm, k):
         for _ in range(4)
     )
     assert found >= least - 1e-9
-    if norm == "fro" or k == 0:  # smooth enough for the minimiser to arrive
+    if norm == "fro" or k == 0:  # smooth enough for the minimiser to converge
         assert found == pytest.approx(least, rel=1e-3)
 
 
@@ -135,7 +135,7 @@ def test_a_matrix_of_rank_k_is_reproduced_exactly():
             best = optimum(m, k)
             assert error(m, best, norm) < 1e-14
             assert best.alpha < 1e-14
-    assert error(m, spectral_optimum(m, 1), 2) == pytest.approx(1.0)  # where the SVD has 2
+    assert error(m, spectral_optimum(m, 1), 2) == pytest.approx(1.0)  # the truncated SVD has 2
 
 
 @pytest.mark.parametrize(("optimum", "norm"), OPTIMA)
@@ -207,7 +207,7 @@ def test_rounding_in_the_argument_is_forgiven(optimum, norm):
         (np.eye(3), None, "rank is None"),
     ],
 )
-def test_says_what_is_wrong(optimum, m, rank, message):
+def test_errors(optimum, m, rank, message):
     with pytest.raises(ValueError, match=message):
         optimum(m, rank)
 
@@ -215,7 +215,7 @@ def test_says_what_is_wrong(optimum, m, rank, message):
 @pytest.mark.parametrize("m", [2, 3, 6])
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_each_step_of_rfd_is_the_spectral_optimum(m, alpha):
-    """Luo et al. 2019, Theorem 2: the next (B, alpha) is the best for what is known, [B; a]'[B; a] + alpha I."""
+    """Luo et al. 2019, Theorem 2: the next (B, alpha) is optimal for [B; a]'[B; a] + alpha I."""
     stacked = np.random.default_rng(m).standard_normal((m, 12))
     best = spectral_optimum(stacked.T @ stacked + alpha * np.eye(12), m - 1)
     step = RobustFrequentDirections(m, buffer_size=m, alpha0=alpha).fit(stacked).second_moment()

@@ -1,4 +1,4 @@
-"""BLAS has one thread inside this library, and as many as before outside."""
+"""BLAS has one thread inside this library, and the caller's setting outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import robustfd
 from robustfd.estimators import _analysis, pca, ridge
 from robustfd.linalg import threads
-from robustfd.sketch import _base, _engine, _entering, exact, oja, random_projection
+from robustfd.sketch import _base, _engine, _prepared, exact, oja, random_projection
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 Y = X[:, 0]
@@ -29,7 +29,7 @@ SKETCHES = {
 
 
 class Blas:
-    """A BLAS of four threads that writes down how many it had when work was done."""
+    """A fake BLAS with four threads that records its thread count during work."""
 
     def __init__(self) -> None:
         self.count, self.seen, self.calls = 4, [], 0
@@ -38,15 +38,15 @@ class Blas:
         self.count, self.calls = count, self.calls + 1
 
     def watch(self, monkeypatch: Any, module: Any, *names: str) -> None:
-        """Note the number of threads in each call of these functions of a module."""
+        """Record the number of threads in each call of these functions of a module."""
         for name in names:
             function = getattr(module, name)
 
-            def noted(*args: Any, _function: Any = function, **options: Any) -> Any:
+            def recorded(*args: Any, _function: Any = function, **options: Any) -> Any:
                 self.seen.append(self.count)
                 return _function(*args, **options)
 
-            monkeypatch.setattr(module, name, noted)
+            monkeypatch.setattr(module, name, recorded)
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def blas(monkeypatch):
     blas = Blas()
     pool = threads._Pool(lambda: blas.count, blas.set)
     monkeypatch.setattr(threads, "_pools", lambda: ([pool], []))
-    for module in (_entering, exact, oja, random_projection):
-        blas.watch(monkeypatch, module, "enter")
+    for module in (_prepared, exact, oja, random_projection):
+        blas.watch(monkeypatch, module, "prepare")
     blas.watch(monkeypatch, _engine, "shrink_stack", "shrink_columns", "shrink_gram")
     blas.watch(monkeypatch, _base, "unit_rows")
     for module in (pca, ridge):
@@ -79,7 +79,7 @@ def test_sketches_learn_read_and_merge_with_one_thread(blas, name):
         two.set_params(random_state=1)
     one.partial_fit(X)
     two.partial_fit(X)
-    if name == "exact":  # so far its rows only wait
+    if name == "exact":  # so far its rows are only queued
         one.sketch_  # noqa: B018
     assert_one_thread(blas)
     if name not in ("exact", "Oja", "random projection"):
@@ -107,7 +107,7 @@ def test_estimators_learn_and_are_used_with_one_thread(blas):
     assert_one_thread(blas)
 
 
-def test_a_row_that_only_waits_does_not_touch_the_threads(blas):
+def test_a_queued_row_does_not_change_the_count(blas):
     sketch = robustfd.FrequentDirections(10).partial_fit(X[:1])
     calls = blas.calls
     for row in X[:8]:
@@ -115,19 +115,19 @@ def test_a_row_that_only_waits_does_not_touch_the_threads(blas):
     assert blas.calls == calls == 0
 
 
-def test_threads_are_as_before_after_an_error(blas, monkeypatch):
+def test_the_count_is_restored_after_an_error(blas, monkeypatch):
     def fails(*args: Any, **options: Any) -> Any:
         assert blas.count == 1
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(_entering, "enter", fails)
+    monkeypatch.setattr(_prepared, "prepare", fails)
     with pytest.raises(RuntimeError, match="in the middle"):
         robustfd.FrequentDirections(4).fit(X)
     assert blas.count == 4
 
 
-def test_the_last_thread_to_leave_sets_the_number_back(blas):
-    """One thread comes, another comes, the first leaves, the second leaves: one BLAS thread all the time between."""
+def test_the_last_thread_to_leave_restores_the_count(blas):
+    """First enters, second enters, first leaves, second leaves: BLAS has one thread until the last leaves."""
     first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
     counts = []
 
@@ -154,7 +154,7 @@ def test_the_last_thread_to_leave_sets_the_number_back(blas):
     assert blas.count == 4
 
 
-def test_many_threads_that_sketch_at_once_leave_everything_as_it_was(blas):
+def test_concurrent_sketches_restore_the_count_and_give_the_same_bytes(blas):
     expected = robustfd.FrequentDirections(4).fit(X).to_bytes()
     found = []
 
@@ -188,14 +188,14 @@ inside = []
 with threads.one_blas_thread():
     pass
 before = counts()
-worker = threading.Thread(target=task)  # not the first to set the number
+worker = threading.Thread(target=task)  # not the first thread to set the count
 worker.start()
 worker.join()
 with threads.one_blas_thread():
     inside.append(counts())
 assert before == counts(), (before, counts())
 assert all(set(each) <= {1} for each in inside), inside
-with threadpool_limits(1, user_api="blas"):  # the caller's own limit works, and is kept
+with threadpool_limits(1, user_api="blas"):  # the caller's own limit is respected
     task()
     assert set(counts()) <= {1}
 assert before == counts()
@@ -203,8 +203,8 @@ print(len(before), set(before))
 """
 
 
-def test_the_real_libraries_are_held_from_any_thread():
-    """threadpoolctl's own setters do nothing but in the first thread that calls them."""
+def test_the_real_libraries_are_limited_from_any_thread():
+    """threadpoolctl's own setters work only in the first thread that calls them."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {k: v for k, v in os.environ.items() if k not in names}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
@@ -212,7 +212,7 @@ def test_the_real_libraries_are_held_from_any_thread():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_forked_while_others_are_inside_begins_anew(blas):
+def test_a_forked_process_starts_from_a_clean_state(blas):
     entered, leave = threading.Event(), threading.Event()
 
     def stays() -> None:
@@ -225,7 +225,7 @@ def test_a_process_forked_while_others_are_inside_begins_anew(blas):
     assert entered.wait(10)
     before = threads._shared.inside
     try:
-        threads._after_fork()  # what the child does
+        threads._after_fork()  # called in the child
         assert blas.count == 4 and threads._shared.inside == 0
     finally:
         threads._shared.inside = before

@@ -391,7 +391,7 @@ def test_regret_is_below_the_bounds(m, noise, scale, alpha0):
     theorem = reference_regret.theorem_5 if alpha0 else reference_regret.theorem_7
     for w in (u, 0 * u, 0.5 * u[::-1]):
         w = w / max(1.0, np.abs(X @ w).max())
-        assert learner.regret(w, X, y) <= theorem(run, w, mended=True, **CURVED)
+        assert learner.regret(w, X, y) <= theorem(run, w, corrected=True, **CURVED)
     assert learner.regret(u, X, y) > 1.0  # the bound is not trivial
 
 

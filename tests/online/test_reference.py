@@ -271,7 +271,7 @@ def test_regret_is_below_theorem_5(m: int, seed: int, scale: float, rate: Any) -
     for alpha0 in (1e-3, 1.0):
         run = ro.algorithm_3(X, y, m, alpha0=alpha0, rate=rate)
         for w in comparators(X, y, seed):
-            assert rr.total_regret(run, X, y, w) <= rr.theorem_5(run, w, mended=True, **CURVED)
+            assert rr.total_regret(run, X, y, w) <= rr.theorem_5(run, w, corrected=True, **CURVED)
 
 
 @pytest.mark.parametrize("rate", [ro.inverse_time, lambda t: 1e-3 / t**2], ids=["1/t", "1e-3/t^2"])
@@ -297,9 +297,9 @@ def test_regret_without_alpha0_is_below_theorems_6_and_7(m: int, seed: int, scal
         assert m <= T < len(rows)
         first = ro.algorithm_3(rows[: T - 1], labels[: T - 1], m, rate=rate)
         for w in comparators(rows, labels, seed):
-            assert rr.total_regret(run, rows, labels, w) <= rr.theorem_7(run, w, mended=True, **CURVED)
+            assert rr.total_regret(run, rows, labels, w) <= rr.theorem_7(run, w, corrected=True, **CURVED)
             assert rr.total_regret(first, rows[: T - 1], labels[: T - 1], w) <= rr.theorem_6(
-                first, mended=True, **CURVED
+                first, corrected=True, **CURVED
             )
 
 
@@ -314,7 +314,7 @@ def test_theorem_5_as_printed_does_not_hold_for_slabs() -> None:
     run = ro.algorithm_3(X, y, 2, alpha0=1e-6)
     regret = rr.total_regret(run, X, y, w)
     assert np.abs(X @ w).max() <= C
-    assert rr.theorem_5(run, w, **CURVED) < regret <= rr.theorem_5(run, w, mended=True, **CURVED)
+    assert rr.theorem_5(run, w, **CURVED) < regret <= rr.theorem_5(run, w, corrected=True, **CURVED)
 
 
 def test_theorem_6_as_printed_does_not_hold() -> None:
@@ -328,16 +328,16 @@ def test_theorem_6_as_printed_does_not_hold() -> None:
     X, y = np.ones((100, 1)) * [1.0, 0.0, 0.0], np.array(labels)
     run = ro.algorithm_3(X, y, 2, rate=lambda t: 1e-9 / t)
     regret = rr.total_regret(run, X, y, np.array([y.mean(), 0.0, 0.0]))
-    assert rr.theorem_6(run, **CURVED) < regret <= rr.theorem_6(run, mended=True, **CURVED)
+    assert rr.theorem_6(run, **CURVED) < regret <= rr.theorem_6(run, corrected=True, **CURVED)
 
 
 def test_theorem_7_as_printed_depends_on_the_scale_of_the_rows() -> None:
     """Without alpha0, the margins and the regret do not depend on the scale of the rows; the printed bound does."""
-    printed, mended = [], []
+    printed, corrected = [], []
     for scale in (1e-3, 1.0, 1e3):
         X, y = stream(150, scale=scale)
         run, w = ro.algorithm_3(X, y, 2), comparators(X, y, 0)[-1]
         printed.append(rr.theorem_7(run, w, **CURVED))
-        mended.append(rr.theorem_7(run, w, mended=True, **CURVED))
-    assert mended == pytest.approx([mended[0]] * 3)
+        corrected.append(rr.theorem_7(run, w, corrected=True, **CURVED))
+    assert corrected == pytest.approx([corrected[0]] * 3)
     assert printed[0] > 4 * printed[1] and printed[2] > 4 * printed[1]

@@ -1,4 +1,4 @@
-"""What the tests of the sketches share: the table of the family, formats of input, and the promises as asserts."""
+"""Shared by the tests of sketches: the table of the family, input formats, and the promises as assertions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Rule:
     make: Callable[..., Any]
     transcription: Callable[..., ref.Result]
     shrunk: Callable[[int], int]  # j as a function of m
-    share: float = 0.0  # of Delta that goes to alpha
+    share: float = 0.0  # share of Delta that is added to alpha
     compensated: bool = False
     diagonal: bool = False
 
     def delta(self, sketch: Any) -> float:
-        """Return Delta, from the bracket of P1; the certificate has a bound on rounding errors added to it."""
+        """Return Delta, from the bracket of P1. The certificate also includes a bound on rounding errors."""
         return float(copy.copy(sketch).set_params(alpha0=0.0)._view.ceiling_alpha)
 
 
@@ -54,7 +54,7 @@ RULES = {
     "DFD": Rule(rfd.DiagonalFrequentDirections, ref.diagonal_frequent_directions, lambda m: m, diagonal=True),
 }
 
-# Everything public that takes rows, with small sizes, ready to be fitted to a few columns.
+# All public sketches, with small sizes, ready to be fitted to a few columns.
 SKETCHES: dict[str, Callable[..., Any]] = {
     "FD": partial(rfd.FrequentDirections, 4),
     "RFD": partial(rfd.RobustFrequentDirections, 4),
@@ -71,7 +71,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
 
 
 def made(make: Callable[..., Any], **options: Any) -> Any:
-    """Return a sketch with those of the options that it has: a sliding window has no decay."""
+    """Return a sketch with the options that it supports. For example, a sliding window has no decay."""
     known = make().get_params()
     return make(**{name: value for name, value in options.items() if name in known})
 
@@ -116,14 +116,14 @@ def with_duplicates(X: Any) -> Any:
 
 @dataclass
 class Ledger:
-    """The rows a sketch was given, with the weights they have by now: the truth that it is compared with."""
+    """The rows that a sketch was given, with their current weights: the ground truth of a test."""
 
     d: int
     decay: float = 1.0
     rows: list[np.ndarray] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
 
-    def enter(self, X: np.ndarray, weights: Any = None) -> None:
+    def add(self, X: np.ndarray, weights: Any = None) -> None:
         for a, w in zip(np.asarray(X, dtype=float), np.ones(len(X)) if weights is None else weights, strict=True):
             if w > 0:
                 self.weights = [self.decay * u for u in self.weights]
@@ -151,12 +151,14 @@ def largest_eigenvalue(T: np.ndarray) -> float:
     return float(np.linalg.norm(T, 2)) if T.size else 0.0
 
 
-def assert_promises(rule: Rule, sketch: Any, T: np.ndarray, *, shrinks: int, about: float | None = None) -> None:
-    """Assert P1 to P4 of this sketch of T; `about` is lambda_1 for the rounding errors, if not that of T."""
+def assert_promises(
+    rule: Rule, sketch: Any, T: np.ndarray, *, shrinks: int, rounding_scale: float | None = None
+) -> None:
+    """Assert P1 to P4 for this sketch of T. `rounding_scale` replaces lambda_1(T) in the tolerance."""
     m = sketch.sketch_size
     size = max(2 * m if sketch.buffer_size is None else sketch.buffer_size, len(T))
     B = sketch.sketch_.astype(np.float64)
-    unit = max(about or 0.0, largest_eigenvalue(T)) or 1.0
+    unit = max(rounding_scale or 0.0, largest_eigenvalue(T)) or 1.0
     eps = EPS32 if sketch.sketch_.dtype == np.float32 else EPS
     tol = 8 * max(shrinks, 1) * size * eps
     scaled, Delta = T / unit, rule.delta(sketch) / unit
@@ -173,7 +175,7 @@ def assert_promises(rule: Rule, sketch: Any, T: np.ndarray, *, shrinks: int, abo
         P = V.T @ V
         assert np.linalg.eigvalsh(E + Delta * P)[0] >= -tol
         assert np.linalg.eigvalsh(Delta * (I - P) - E)[0] >= -tol
-        E = E + Delta * P  # what is left of FD's own state
+        E = E + Delta * P  # the error of the underlying FD sketch
         lam = lam - Delta
     values = np.linalg.eigvalsh(E)
     assert values[0] >= -tol, f"P1: A'A - B'B has the eigenvalue {values[0]}"
@@ -194,12 +196,12 @@ def assert_promises(rule: Rule, sketch: Any, T: np.ndarray, *, shrinks: int, abo
     if not rule.compensated:
         assert error <= sketch.error_bound_ / unit + tol + 4 * EPS * alpha0, "P4"
     relative = error / max(largest_eigenvalue(scaled), 1e-300)
-    if largest_eigenvalue(T) > 0 and not rule.compensated and about is None:
+    if largest_eigenvalue(T) > 0 and not rule.compensated and rounding_scale is None:
         assert relative <= sketch.relative_error_bound_ + tol + 4 * EPS * alpha0
 
 
 def fingerprint(sketch: Any) -> str:
-    """Return the checksum in a sketch's snapshot: over its class, parameters, scalars, arrays and waiting rows."""
+    """Return the checksum in the snapshot of a sketch. It covers its class, parameters, scalars, arrays and queue."""
     data = sketch.to_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return str(header["__metadata__"]["sha256"])

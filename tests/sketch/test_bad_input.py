@@ -1,4 +1,4 @@
-"""What cannot be used is refused with one clear error, and the sketch stays as it was."""
+"""Bad input raises one clear error and leaves the sketch unchanged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NOT_ROWS: dict[str, tuple[Any, str]] = {
 
 
 def assert_refused(sketch: Any, call: Any, match: str, error: Any = (ValueError, TypeError)) -> None:
-    """Assert that the call raises the error, without a warning beside it, and leaves the sketch bit for bit."""
+    """Assert that the call raises the error, without a warning, and leaves the sketch unchanged bit for bit."""
     fitted = sketch.__sklearn_is_fitted__()
     before = fingerprint(sketch) if fitted else dict(vars(sketch))
     with warnings.catch_warnings():
@@ -86,7 +86,7 @@ def test_bad_rows_are_refused(make, sparse, center, case):
 
 @every_sketch
 @pytest.mark.parametrize("case", NOT_ROWS)
-def test_what_is_not_rows_is_refused(make, case):
+def test_objects_that_are_not_rows_are_refused(make, case):
     X, match = NOT_ROWS[case]
     sketch = make().fit(GOOD)
     assert_refused(sketch, lambda: sketch.partial_fit(X), match)
@@ -97,7 +97,7 @@ def test_what_is_not_rows_is_refused(make, case):
 
 @every_sketch
 @dense_and_sparse
-def test_an_error_in_a_late_block_undoes_the_early_ones(make, sparse):
+def test_an_error_in_a_later_block_undoes_the_earlier_ones(make, sparse):
     X = np.tile(GOOD, (100, 1))
     X[4990, 7] = np.nan
     sketch = make().fit(GOOD)
@@ -166,7 +166,7 @@ BAD_PARAMETERS: list[tuple[str, Any, Any]] = [
 @every_sketch
 @pytest.mark.parametrize("name, value, error", BAD_PARAMETERS)
 def test_bad_parameters_are_refused(make, name, value, error):
-    """At the first rows, not by the constructor: that is scikit-learn's way."""
+    """Checked in fit, not in the constructor, which is scikit-learn's convention."""
     if name not in make().get_params():
         return
     unfitted = make().set_params(**{name: value})
@@ -193,7 +193,7 @@ def test_an_empty_first_batch_is_refused(make):
 
 @every_sketch
 def test_first_rows_without_any_weight_are_refused(make):
-    """As a first batch without rows is; later they change nothing."""
+    """The same as for an empty first batch. Later such batches change nothing."""
     unfitted = make()
     assert_refused(unfitted, lambda: unfitted.fit(GOOD, sample_weight=np.zeros(50)), "sample_weight.*zero")
     assert_refused(unfitted, lambda: unfitted.partial_fit(GOOD, sample_weight=np.zeros(50)), "sample_weight.*zero")
@@ -204,7 +204,7 @@ def test_first_rows_without_any_weight_are_refused(make):
 
 
 @every_sketch
-def test_reading_before_any_rows_says_so(make):
+def test_reading_before_any_rows_raises_not_fitted(make):
     sketch = make(center=True)
     for name in READS:
         with pytest.raises(AttributeError if name == "n_features_in_" else NotFittedError):
@@ -229,7 +229,7 @@ def test_reading_before_any_rows_says_so(make):
 def test_bad_factors_are_refused(make, factor):
     sketch = make().fit(GOOD)
     if isinstance(sketch, robustfd.SlidingFrequentDirections):
-        return  # it refuses every factor
+        return  # a sliding window refuses every factor
     assert_refused(sketch, lambda: sketch.forget(factor), "factor")
 
 
@@ -238,7 +238,8 @@ def test_bad_factors_are_refused(make, factor):
 def test_structure_changed_after_rows_is_refused(make, name, value):
     sketch = make().fit(GOOD)
     previous = sketch.get_params().get(name, value)
-    harmless = name == "buffer_size" and "random_state" in sketch.get_params()  # there only how many rows at a time
+    # In a randomised sketch, buffer_size is only the number of rows that are processed at a time.
+    harmless = name == "buffer_size" and "random_state" in sketch.get_params()
     if previous == value or harmless:
         return
     before = fingerprint(sketch)
@@ -255,8 +256,8 @@ def test_structure_changed_after_rows_is_refused(make, name, value):
     ids=["rows", "weights", "centred", "weights alone"],
 )
 @dense_and_sparse
-def test_rows_too_large_only_together_never_poison_a_sketch(make, options, value, weight, sparse):
-    """Row by row each is fine, the sum of squares overflows: the row is refused that makes it so, or all is read."""
+def test_rows_that_overflow_only_together_leave_the_sketch_usable(make, options, value, weight, sparse):
+    """Each row is fine, but the sum of squares overflows: the row that causes it is refused, and the sketch works."""
     sketch = make(**options)
     refused = 0
     for t in range(20):
@@ -278,7 +279,7 @@ def test_rows_too_large_only_together_never_poison_a_sketch(make, options, value
 
 
 @pytest.mark.parametrize("name", [name for name in SKETCHES if name != "Oja"])
-def test_merging_what_does_not_fit_together_is_refused(name):
+def test_merging_incompatible_sketches_is_refused(name):
     make = SKETCHES[name]
     sketch = make().fit(GOOD)
     others: list[tuple[Any, str]] = [
@@ -303,7 +304,7 @@ def test_merging_what_does_not_fit_together_is_refused(name):
         robustfd.merge([])
 
 
-def test_oja_says_that_it_cannot_be_merged():
+def test_oja_cannot_be_merged():
     one, two = (robustfd.OjaSketch(4, random_state=s).fit(GOOD) for s in (0, 1))
     assert_refused(one, lambda: one.merge(two), "cannot be merged", NotImplementedError)
 
@@ -321,7 +322,7 @@ def test_brackets_refuse_bad_rows(name):
         assert_refused(sketch, lambda X=X: sketch.bracket_mahalanobis(X), match)
 
 
-# ------------------------------------------------------------- whose memory it is
+# ------------------------------------------------------------- memory ownership
 
 
 @every_sketch
@@ -345,7 +346,7 @@ def test_read_only_arrays_and_memory_maps_work(make, dtype, tmp_path: Path):
 @pytest.mark.parametrize("n", [1, 5, 50])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("form", [np.array, sp.csr_matrix, sp.csr_array, sp.csc_array])
-def test_the_callers_rows_are_neither_changed_nor_kept(make, n, center, form):
+def test_the_callers_rows_are_neither_changed_nor_referenced(make, n, center, form):
     X, weights = form(GOOD[:n]), np.linspace(0.5, 2, n)
     sketch = made(make, center=center, decay=0.9).fit(X, sample_weight=weights)
     before = fingerprint(sketch)
@@ -370,7 +371,7 @@ def test_unsorted_sparse_rows_of_the_caller_stay_unsorted(make):
 
 
 @every_sketch
-def test_what_is_read_can_be_written_to(make):
+def test_attributes_can_be_written_to(make):
     sketch = make(center=True).fit(GOOD)
     before, reading = fingerprint(sketch), sketch.sketch_.copy()
     for name in ("sketch_", "components_", "singular_values_", "mean_"):

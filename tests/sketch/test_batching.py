@@ -1,4 +1,4 @@
-"""How the rows are cut into batches, and when a sketch is read, changes nothing."""
+"""The result does not depend on how rows are split into batches or on when a sketch is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import robustfd
 from tests.sketch.family import RULES, SKETCHES, fingerprint, made
 
 every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
-WIDTHS = {"narrow": 6, "wide": 60}  # with m = 4 and L = 8, sparse rows stay sparse from 33 columns on
+WIDTHS = {"narrow": 6, "wide": 60}  # with m = 4 and L = 8, sparse rows stay sparse if there are at least 33 columns
 
 
 def stream(width: str, n: int = 300, seed: int = 0) -> np.ndarray:
@@ -104,7 +104,7 @@ def test_reading_changes_nothing_that_follows(make, sparse, width, options):
 
 @every_sketch
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_batches_without_rows_change_nothing(make, dtype):
+def test_empty_batches_change_nothing(make, dtype):
     X = np.random.default_rng(3).standard_normal((30, 6)).astype(dtype)
     sketch = make().fit(X)
     before, B = fingerprint(sketch), sketch.sketch_
@@ -117,7 +117,7 @@ def test_batches_without_rows_change_nothing(make, dtype):
 
 
 @every_sketch
-def test_rows_of_weight_zero_are_not_there(make):
+def test_rows_of_weight_zero_are_ignored(make):
     X = np.random.default_rng(4).standard_normal((50, 6))
     keep = np.random.default_rng(5).random(50) < 0.5
     with_zeros = made(make, decay=0.9, center=True).fit(X, sample_weight=keep.astype(float))
@@ -126,7 +126,7 @@ def test_rows_of_weight_zero_are_not_there(make):
 
 
 @every_sketch
-def test_fit_starts_anew(make):
+def test_fit_starts_over(make):
     X = np.random.default_rng(7).standard_normal((50, 6))
     assert fingerprint(make().fit(np.ones((9, 3))).merge(make()).fit(X)) == fingerprint(make().fit(X))
 
@@ -151,8 +151,8 @@ def test_merging_leaves_the_other_sketch_alone(name, sparse):
 
 
 @every_sketch
-def test_going_on_after_a_snapshot_of_mixed_batches_is_bitwise_the_same(make):
-    """Dense and sparse batches share the queue; what a snapshot restores must take the same route on."""
+def test_continuing_after_a_snapshot_of_mixed_batches_is_bitwise_the_same(make):
+    """Dense and sparse batches share the queue, and a restored sketch must process it in the same way."""
     rng = np.random.default_rng(8)
     X = rng.standard_normal((400, 60)) * (rng.random((400, 60)) < np.repeat(rng.random(40), 10)[:, None] * 0.3)
     sketch, loaded, start = make(), make(), 0

@@ -22,7 +22,7 @@ DFD = RULES["DFD"]
 
 
 def columns_squared(sketch) -> np.ndarray:
-    """The diagonal of B'B + R, which is to be that of A'A."""
+    """Return the diagonal of B'B + R, which must equal that of A'A."""
     v = sketch.components_.astype(float)
     return (sketch.singular_values_**2) @ v**2 + sketch.diagonal_
 
@@ -42,7 +42,7 @@ def columns_squared(sketch) -> np.ndarray:
     buffer_size=st.sampled_from([None, 4, 5, 30]),
 )
 def test_the_diagonal_is_exact_after_every_batch(seed, form, wide, dtype, scale, decay, center, weighted, buffer_size):
-    """Whatever came in, in whatever batches, waiting rows included."""
+    """For any rows and batches, including queued rows."""
     rng = np.random.default_rng(seed)
     dtype = np.float64 if abs(np.log10(scale)) > 30 else dtype
     d = 4 * (buffer_size or 8) + 3 if wide else 6
@@ -52,9 +52,9 @@ def test_the_diagonal_is_exact_after_every_batch(seed, form, wide, dtype, scale,
         X = ((rng.standard_normal((n, d)) + 0.5) * (rng.random((n, d)) < (0.06 if wide else 1.0)) * scale).astype(dtype)
         weights = np.append(rng.choice([0.0, 0.3, 1.0, 9.0], n - 1), 1.0) if weighted else None
         sketch.partial_fit(FORMATS[form](X), sample_weight=weights)
-        ledger.enter(X, weights)
+        ledger.add(X, weights)
         truth = np.diag(ledger.target(center))
-        # Centring takes the squares of rows about one of them or about their mean, which is no smaller than they are.
+        # Centring squares rows minus one of them, or minus their mean, which may be larger than the centred rows.
         unit = np.square(ledger.A).max(axis=0) * sum(ledger.weights) if center else truth
         eps = 100 * (EPS if dtype == np.float64 else float(np.finfo(np.float32).eps))
         assert np.all(np.abs(columns_squared(sketch) - truth) <= len(ledger.rows) * eps * (unit + EPS * unit.max()))
@@ -68,7 +68,7 @@ def test_the_diagonal_of_merged_and_forgotten_sketches_is_exact(seed, center, de
         X = (rng.standard_normal((n, d)) + rng.standard_normal(d)) * (rng.random((n, d)) < (0.08 if sparse else 1.0))
         part, ledger = DiagonalFrequentDirections(4, decay=decay, center=center), Ledger(d, decay)
         part.fit(sp.csr_array(X) if sparse else X)
-        ledger.enter(X)
+        ledger.add(X)
         if rng.random() < 0.5:
             part.forget(0.3)
             ledger.forget(0.3)
@@ -83,7 +83,7 @@ def test_the_diagonal_of_merged_and_forgotten_sketches_is_exact(seed, center, de
 
 
 def test_a_large_constant_column_of_centred_rows_leaves_the_others_exact():
-    """Also for sparse rows: the squares are taken of what is shifted to the mean first."""
+    """Also for sparse rows: they are shifted by the mean before squaring."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 100)) * (rng.random((400, 100)) < 0.05)
     X[:, 0], X[:, 1] = 1e7, 1e7 + rng.standard_normal(400)
@@ -98,7 +98,7 @@ def test_a_large_constant_column_of_centred_rows_leaves_the_others_exact():
 
 
 def test_squares_of_sparse_rows_late_in_a_long_stream_do_not_cancel():
-    """The mean of many rows is heavy; a block's share must not be the difference of two sums of everything."""
+    """The contribution of a block must not be computed as the difference of two sums over the whole stream."""
     rng = np.random.default_rng(1)
     X = (3.0 + 0.01 * rng.standard_normal((4000, 60))) * (rng.random((4000, 60)) < 0.05)
     sketch = DiagonalFrequentDirections(4, center=True).fit(sp.csr_array(X), sample_weight=np.full(4000, 1e6))
@@ -118,8 +118,8 @@ def test_b_is_that_of_frequent_directions(seed, n, d, buffer_size):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_nothing_taken_means_nothing_put_back():
-    """Rows of rank below m: R is exactly zero, not 1e-16, or a singular matrix would count as invertible."""
+def test_without_shrinking_the_diagonal_is_zero():
+    """For rows of rank below m, R is exactly zero. With 1e-16 a singular matrix would look invertible."""
     rng = np.random.default_rng(2)
     for n in (1, 10, 300):
         X = rng.standard_normal((n, 3)) @ rng.standard_normal((3, 50))
@@ -132,8 +132,8 @@ def test_nothing_taken_means_nothing_put_back():
 
 @pytest.mark.parametrize("solver", ["auto", "gram", "svd"])
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
-def test_round_off_of_a_feature_that_lost_nothing_is_not_put_back(solver, scale):
-    """One shrink takes the first five rows whole; the three after it are all there, and span three directions."""
+def test_rounding_errors_are_not_added_to_the_diagonal(solver, scale):
+    """One shrink step removes the first five rows completely. The next three are kept and span three directions."""
     for seed in range(20):
         X = np.eye(8, 12)
         X[5:] = 0.0
@@ -174,7 +174,7 @@ def test_certificate_bounds_true_error(seed, n, d, buffer_size, alpha0, flat):
 
 @pytest.mark.parametrize("m", [2, 3, 5, 7])
 def test_certificate_is_attained(m):
-    """m orthogonal rows of entries +-1: one shrink takes them all, E = 8 P and R = m for every column."""
+    """m orthogonal rows with entries +-1: one shrink step removes them all, so E = 8 P and R = m in every column."""
     X = scipy.linalg.hadamard(8)[:m]
     sketch = DiagonalFrequentDirections(m, buffer_size=m).fit(X)
     np.testing.assert_allclose(sketch.diagonal_, m)
@@ -197,7 +197,7 @@ def test_taking_the_diagonal_away_leaves_at_most_1_minus_1_over_d(seed, d, rank)
 
 @given(seed=seeds, n=st.sampled_from([5, 40]), d=st.sampled_from([3, 12]), center=st.booleans(), alpha=st.floats(0, 2))
 def test_no_other_diagonal_is_nearer_in_the_frobenius_norm(seed, n, d, center, alpha):
-    """So it is never worse than FD, or than RFD with any alpha."""
+    """Therefore it is never worse than FD, or than RFD with any alpha."""
     X = np.random.default_rng(seed).standard_normal((n, d)) / np.arange(1, d + 1)
     T = ref.target(X, center=center)
     fd, rfd, dfd = (
@@ -214,7 +214,7 @@ def test_no_other_diagonal_is_nearer_in_the_frobenius_norm(seed, n, d, center, a
 
 @given(seed=seeds, n=st.sampled_from([3, 40]), d=st.sampled_from([2, 6, 30]), alpha0=st.sampled_from([1e-3, 1.0]))
 def test_log_determinant_is_at_most_that_of_the_diagonal(seed, n, d, alpha0):
-    """Hadamard's inequality; it often says more than P1."""
+    """Hadamard's inequality, which is often tighter than P1."""
     X = np.random.default_rng(seed).standard_normal((n, d)) / np.arange(1, d + 1)
     sketch = DiagonalFrequentDirections(3, alpha0=alpha0).fit(X)
     plain = FrequentDirections(3, alpha0=alpha0).fit(X)
@@ -229,7 +229,7 @@ def test_log_determinant_is_at_most_that_of_the_diagonal(seed, n, d, alpha0):
     assert high == pytest.approx(min(plain.bracket_logdet()[1], hadamard), abs=1e-9)
 
 
-def test_log_determinant_of_features_never_seen():
+def test_log_determinant_of_unseen_features():
     sketch = DiagonalFrequentDirections(3).fit(np.eye(20, 5)[:, ::-1] * [0.0, 1.0, 1.0, 1.0, 1.0])
     assert sketch.bracket_logdet() == (-np.inf, -np.inf)
 
@@ -264,7 +264,7 @@ def test_variances_of_a_centred_sketch_are_exact():
     np.testing.assert_allclose(covariance.diagonal(), np.var(X, axis=0, ddof=1), rtol=1e-11)
 
 
-def test_it_can_be_inverted_once_every_feature_has_been_shrunk():
+def test_it_is_invertible_once_every_feature_has_been_shrunk():
     X = np.random.default_rng(6).standard_normal((30, 40))
     sketch = DiagonalFrequentDirections(5).fit(X)
     assert sketch.diagonal_.min() > 0
@@ -275,8 +275,8 @@ def test_it_can_be_inverted_once_every_feature_has_been_shrunk():
 
 @pytest.mark.parametrize("form", ["dense", "csr array"])
 @pytest.mark.parametrize("d", [10, 60])
-def test_a_feature_never_seen_is_left_out_of_the_inverse(form, d):
-    """With alpha0 = 0: the pseudo-inverse; with alpha0 > 0 it has the variance alpha0."""
+def test_an_unseen_feature_is_left_out_of_the_inverse(form, d):
+    """With alpha0 = 0 the pseudo-inverse is used. With alpha0 > 0 the feature has variance alpha0."""
     X = np.random.default_rng(7).standard_normal((100, d))
     X[:, 3] = 0.0
     M = DiagonalFrequentDirections(5).fit(FORMATS[form](X)).second_moment()
@@ -298,14 +298,14 @@ def test_single_precision_rows_give_a_single_precision_operator():
     np.testing.assert_allclose(columns_squared(sketch), np.square(X, dtype=float).sum(axis=0), rtol=1e-6)
 
 
-def test_the_diagonal_that_is_read_can_be_written_to():
+def test_the_diagonal_attribute_can_be_written_to():
     sketch = DiagonalFrequentDirections(3).fit(np.random.default_rng(10).standard_normal((50, 8)))
     before = sketch.diagonal_
     sketch.diagonal_[:] = 7.0
     np.testing.assert_array_equal(sketch.diagonal_, before)
 
 
-def test_reading_the_diagonal_before_any_rows_says_so():
+def test_reading_the_diagonal_before_any_rows_raises_not_fitted():
     with pytest.raises(robustfd.sketch._base.NotFittedError, match="no rows yet"):
         DiagonalFrequentDirections().diagonal_  # noqa: B018
 

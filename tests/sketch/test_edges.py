@@ -1,4 +1,4 @@
-"""Edges that a review found: each was wrong once."""
+"""Regression tests of edge cases."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests import reference as ref
 
 @pytest.mark.parametrize("solver", ["auto", "gram", "svd"])
 @pytest.mark.parametrize("noise", [1e-4, 1e-5, 1e-6, 1e-8])
-def test_components_are_orthonormal_beside_a_large_common_mean(solver, noise):
+def test_components_are_orthonormal_with_a_large_common_mean(solver, noise):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal(100) + noise * rng.standard_normal((40, 100))
     sketch = robustfd.RobustFrequentDirections(30, solver=solver).fit(rows)
@@ -21,8 +21,8 @@ def test_components_are_orthonormal_beside_a_large_common_mean(solver, noise):
 
 
 @pytest.mark.parametrize("ratio", [1e-5, 1e-6, 1e-9, 1e-11])
-def test_two_gram_matrices_see_what_an_svd_sees(ratio):
-    """Lengths from 1 to ratio: the squared ones, down to 1e-22 of the largest, are right to three digits."""
+def test_two_gram_matrices_are_as_accurate_as_an_svd(ratio):
+    """Squared lengths down to 1e-22 of the largest are correct to three digits."""
     rng = np.random.default_rng(1)
     q = np.linalg.qr(rng.standard_normal((90, 90)))[0]
     stack = np.linalg.qr(rng.standard_normal((40, 40)))[0] * np.geomspace(1, ratio, 40) @ q[:40]
@@ -35,8 +35,8 @@ def test_two_gram_matrices_see_what_an_svd_sees(ratio):
     np.testing.assert_allclose(v @ v.T, np.eye(19), atol=1e-3)
 
 
-def test_a_timestamp_column_hides_nothing():
-    """Beside a column of 1.7e9 the Gram matrix alone sees no other; auto does, dense and sparse."""
+def test_a_timestamp_column_does_not_hide_the_others():
+    """With a column of 1.7e9, the Gram matrix alone resolves no other column. "auto" does, dense and sparse."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((300, 90)) * (rng.random((300, 90)) < 0.08)
     rows[:, 0] = 1.7e9 + np.arange(300)
@@ -52,7 +52,7 @@ def test_a_timestamp_column_hides_nothing():
 )
 @pytest.mark.parametrize("decay", [0.9, 0.05, 1e-6])
 def test_strong_decay_of_centred_sparse_rows(make, decay):
-    """exp of all decays together overflows; the rows are then taken as if they were dense."""
+    """The inverse of the total decay overflows, so the rows are processed as dense rows."""
     rows = np.tile(np.eye(3), (100, 1))
     seed = {"random_state": 0} if hasattr(make(), "random_state") else {}
     sparse = make(center=True, decay=decay, **seed).fit(sp.csr_array(rows))
@@ -69,7 +69,7 @@ def test_centred_sparse_rows_of_very_different_weight():
     assert robustfd.ExactSecondMoment.from_bytes(sketch.to_bytes()).squared_norm_ == sketch.squared_norm_
 
 
-def test_what_fades_below_the_least_number_is_gone():
+def test_rows_that_underflow_are_dropped():
     rows = 1e-50 * np.random.default_rng(0).standard_normal((100, 30))
     sketch = robustfd.RobustFrequentDirections(5).fit(rows).forget(1e-250)
     assert sketch.sketch_.shape == (0, 30)
@@ -77,7 +77,7 @@ def test_what_fades_below_the_least_number_is_gone():
     assert sketch.partial_fit(np.eye(1, 30)).singular_values_[0] == pytest.approx(1.0)
 
 
-def test_bracket_refuses_what_is_not_finite():
+def test_bracket_refuses_numbers_that_are_not_finite():
     sketch = robustfd.FrequentDirections(3).fit(np.eye(9))
     with pytest.raises(ValueError, match="NaN"):
         sketch.bracket_mahalanobis(np.full((1, 9), np.nan))
@@ -101,11 +101,11 @@ def test_merge_takes_sketches_only():
 
 
 @pytest.mark.parametrize("center", [False, True])
-def test_a_sketch_near_the_largest_norm_goes_on(center):
+def test_a_sketch_near_the_largest_norm_accepts_more_rows(center):
     rng = np.random.default_rng(0)
     sketch = robustfd.RobustFrequentDirections(3, center=center).fit(rng.standard_normal((3, 4)))
     rows = rng.standard_normal((3, 4))
-    sketch.partial_fit(rows, sample_weight=np.full(3, 4e306 / np.sum(rows**2)))  # they fill the buffer, and enter
+    sketch.partial_fit(rows, sample_weight=np.full(3, 4e306 / np.sum(rows**2)))  # fills the buffer
     for _ in range(8):
         sketch.partial_fit(rng.standard_normal((1, 4)))
     assert sketch.n_samples_seen_ == 14

@@ -1,4 +1,4 @@
-"""The exact matrix of a window: that of the last rows, the oldest block by its share, whatever the batches."""
+"""The exact matrix of a window of the last rows, for any batches. The oldest block counts in proportion."""
 
 import copy
 
@@ -30,7 +30,7 @@ def truth(x, window, weight=None, *, center):
     n=st.integers(1, 400), window=st.floats(0.5, 500), seed=st.integers(0, 99), center=st.booleans(),
     sparse=st.booleans(), shift=st.sampled_from([0.0, 1.0, 1e4]),
 )  # fmt: skip
-def test_it_is_that_of_the_last_rows(n, window, seed, center, sparse, shift):
+def test_matrix_is_that_of_the_last_rows(n, window, seed, center, sparse, shift):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 4)) * (rng.random((n, 4)) < (0.4 if sparse else 1.0))
     x += shift * np.linspace(0, 1, n)[:, None]
@@ -50,7 +50,7 @@ def test_it_is_that_of_the_last_rows(n, window, seed, center, sparse, shift):
 
 
 @pytest.mark.parametrize("window", [3, 100, 5000.5])
-def test_batches_do_not_show_and_it_is_saved(window):
+def test_batches_do_not_matter_and_snapshots_work(window):
     x = np.random.default_rng(0).standard_normal((3000, 5)) + np.linspace(0, 50, 3000)[:, None]
     whole, parts = ExactWindow(window, center=True).fit(x), ExactWindow(window, center=True)
     for rows in np.array_split(x, 37):
@@ -64,7 +64,7 @@ def test_batches_do_not_show_and_it_is_saved(window):
     np.testing.assert_array_equal(parts.mean_, before)
 
 
-def test_what_a_window_cannot_do():
+def test_unsupported_operations_are_refused():
     sketch = ExactWindow(100).fit(np.eye(3))
     with pytest.raises(NotImplementedError, match="cannot be merged"):
         sketch.merge(ExactWindow(100).fit(np.eye(3)))
@@ -76,7 +76,7 @@ def test_what_a_window_cannot_do():
         sketch.set_params(window=50).partial_fit(np.eye(3))
 
 
-def test_estimators_follow_a_mean_that_moves():
+def test_estimators_follow_a_drifting_mean():
     rng = np.random.default_rng(0)
     n, d = 6000, 8
     x = rng.standard_normal((n, d)) + np.linspace(0, 30, n)[:, None]

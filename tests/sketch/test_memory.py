@@ -1,4 +1,4 @@
-"""Memory is O(buffer_size * d) however many rows stream by; different sketches may be used by different threads."""
+"""Memory is O(buffer_size * d) for any number of rows. Different threads may use different sketches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rng = np.random.default_rng(0)
 
 def block():
     if sparse:
-        counts = 100  # stored values a row
+        counts = 100  # stored values per row
         columns = rng.integers(0, d, (k, counts))
         data = rng.standard_normal(k * counts)
         return sp.csr_array((data, columns.ravel(), np.arange(0, k * counts + 1, counts)), shape=(k, d))
@@ -37,20 +37,20 @@ def address_space():
         return int(file.read().split()[0]) * resource.getpagesize()
 
 sketch = getattr(robustfd, name)(10, center=center)
-for _ in range(2):  # what is loaded and compiled by the first rows is not what the rows need
+for _ in range(2):  # the first round loads and compiles code, which must not count
     sketch.partial_fit(block())
 sketch.error_bound_
-room = int(sys.argv[4]) * 2**20
-limit = address_space() + room
+budget = int(sys.argv[4]) * 2**20
+limit = address_space() + budget
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
-    np.ones(room // 8 + 2**20)
+    np.ones(budget // 8 + 2**20)
 except MemoryError:
     pass
 else:
     sys.exit("the limit does not hold")
 seen = 0
-while seen < 10 * room:
+while seen < 10 * budget:
     x = block()
     seen += size(x)
     sketch.partial_fit(x)
@@ -81,8 +81,8 @@ def test_ten_times_more_rows_than_fit_stream_through(form, center, name, megabyt
 
 @pytest.mark.parametrize("name", ["FD", "RFD", "greedy"])
 @pytest.mark.parametrize("one_at_a_time", [False, True])
-def test_the_rows_that_wait_are_no_more_than_a_buffer(name, one_at_a_time):
-    """Also when sparse rows wait together: in numbers stored, not only in rows."""
+def test_queued_rows_need_no_more_memory_than_a_buffer(name, one_at_a_time):
+    """Also for sparse rows, measured in stored values and not only in rows."""
     rng = np.random.default_rng(0)
     X = sp.random_array((600, 400), density=0.05, rng=rng, format="csr")
     sketch = SKETCHES[name]()
@@ -96,7 +96,7 @@ def test_the_rows_that_wait_are_no_more_than_a_buffer(name, one_at_a_time):
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
-def test_two_threads_on_different_sketches_give_what_one_thread_gives(make, sparse):
+def test_two_threads_give_the_same_result_as_one(make, sparse):
     rng = np.random.default_rng(1)
     streams = [rng.standard_normal((400, 60)) * (rng.random((400, 60)) < 0.1) for _ in range(2)]
     blocks = [[sp.csr_array(b) if sparse else b for b in np.array_split(X, 20)] for X in streams]

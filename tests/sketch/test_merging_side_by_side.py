@@ -1,4 +1,4 @@
-"""`fit` of a sketch in parts, side by side."""
+"""`fit` with n_jobs: parts are sketched in parallel and merged."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ SKETCHES = {
 
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_parts_side_by_side_are_merged(name, sparse, monkeypatch):
-    monkeypatch.setattr(_base, "FEWEST_ROWS", 100)
+def test_parallel_parts_are_merged(name, sparse, monkeypatch):
+    monkeypatch.setattr(_base, "MIN_ROWS_PER_PART", 100)
     X = np.random.default_rng(0).standard_normal((300, 10))
     x = sp.csr_array(X) if sparse else X
     weight = np.arange(300.0)
-    weight[100:200] = 0.0  # a part of three has nothing to do
+    weight[100:200] = 0.0  # one of the three parts has no rows
     sketch = SKETCHES[name]().fit(x, sample_weight=weight, n_jobs=3)
     cuts = [slice(0, 100), slice(200, 300)]
     parts = [part.fit(x[some], sample_weight=weight[some]) for part, some in zip(SKETCHES[name]().split(2), cuts)]
@@ -34,9 +34,9 @@ def test_parts_side_by_side_are_merged(name, sparse, monkeypatch):
     sketch.partial_fit(x)
 
 
-def test_rows_that_have_an_order_are_refused():
+def test_decay_is_refused():
     X = np.ones((10, 3))
-    with pytest.raises(ValueError, match="in an order"):
+    with pytest.raises(ValueError, match="order of the rows"):
         robustfd.FrequentDirections(3, decay=0.9).fit(X, n_jobs=2)
     with pytest.raises(ValueError, match="n_jobs must be"):
         robustfd.FrequentDirections(3).fit(X, n_jobs=0)

@@ -1,4 +1,4 @@
-"""P1 to P4 of the mathematics, for every rule, whatever happens to the rows on the way."""
+"""P1 to P4 of docs/mathematics.md, for every rule and every sequence of operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(rng: np.random.Generator, n: int, d: int, kind: str, scale: float | str
 
 
 def batches(rng: np.random.Generator, X: np.ndarray, count: int) -> list[np.ndarray]:
-    """Return X cut at random places, so that batches without rows occur; the first has at least one."""
+    """Return X split at random places. Batches may be empty, except for the first."""
     cuts = np.sort(rng.integers(1, len(X) + 1, count))
     return np.split(X, cuts)
 
@@ -89,14 +89,14 @@ def test_promises_for_any_dtype_and_format(rule: Rule, seed, dtype, form, m, buf
     if form not in ("dense", "fortran", "strided") and dtype == np.float16:
         dtype = np.float32  # scipy has no sparse float16
     rng = np.random.default_rng(seed)
-    d, n = (4 * buffer(m) + 5, 60) if wide else (7, 60)  # the rows stay sparse from 4 L columns on
+    d, n = (4 * buffer(m) + 5, 60) if wide else (7, 60)  # with more than 4 L columns the rows stay sparse
     X = rng.integers(-5 if np.dtype(dtype).kind in "if" else 0, 6, (n, d)) * (rng.random((n, d)) < density)
     X = X.astype(dtype)
     sketch = rule.make(m, buffer_size=buffer(m), center=center, solver=solver).partial_fit(FORMATS[form](X[:41]))
     sketch.partial_fit(FORMATS[form](X[41:]))
     assert sketch.sketch_.dtype == (np.float32 if dtype == np.float32 else np.float64)
     X = X.astype(float)
-    assert_promises(rule, sketch, ref.target(X, center=center), shrinks=n, about=largest_eigenvalue(X.T @ X))
+    assert_promises(rule, sketch, ref.target(X, center=center), shrinks=n, rounding_scale=largest_eigenvalue(X.T @ X))
 
 
 @every_rule
@@ -144,7 +144,7 @@ programs = st.lists(
     solver=st.sampled_from(["auto", "gram", "svd"]),
 )
 def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, center, weighted, solver):
-    """Sketches that take rows, forget, are read, saved, and merged in any tree, all going on afterwards."""
+    """Random programs of fitting, forgetting, reading, saving and merging, all of which continue afterwards."""
     sketches = [rule.make(m, buffer_size=buffer(m), decay=decay, center=center, solver=solver) for _ in range(3)]
     ledgers = [Ledger(d, decay) for _ in sketches]
     events = 0
@@ -159,7 +159,7 @@ def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, ce
             if weighted and not fitted:
                 weights[0] = 1.0  # first rows without any weight are refused
             sketches[i].partial_fit(sp.csr_array(X) if rng.random() < 0.5 else X, sample_weight=weights)
-            ledgers[i].enter(X, weights)
+            ledgers[i].add(X, weights)
             events += n
         elif action == "forget" and fitted:
             factor = rng.choice([1.0, 0.7, 1e-3])
@@ -192,7 +192,7 @@ def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, ce
         np.testing.assert_allclose(union.mean_, ledger.mean(), atol=1e-11 * np.abs(ledger.A).max())
     T, raw = ledger.target(center), largest_eigenvalue(ledger.target())
     if ledger.rows:
-        assert_promises(rule, union, T, shrinks=events, about=raw if center else None)
+        assert_promises(rule, union, T, shrinks=events, rounding_scale=raw if center else None)
 
 
 @every_rule
@@ -234,14 +234,14 @@ def test_promises_after_long_forgetting(rule: Rule, decay, center, wide):
     for batch in np.array_split(X, 4):
         sketch.partial_fit(sp.csr_array(batch) if wide else batch)
     raw = largest_eigenvalue(ref.target(X, None, decay))
-    assert_promises(rule, sketch, ref.target(X, None, decay, center), shrinks=1500, about=raw)
+    assert_promises(rule, sketch, ref.target(X, None, decay, center), shrinks=1500, rounding_scale=raw)
 
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("factors", [[1e-200, 1e-200], [0.5] * 1100, [1e-300, 1e-20]], ids=["two", "many", "tiny"])
 @pytest.mark.parametrize("center", [False, True])
 def test_forgetting_everything_leaves_a_usable_sketch(name, factors, center):
-    """Factors whose product underflows: what is older counts for nothing, what comes counts as ever."""
+    """Factors whose product underflows: older rows have no influence, new rows count fully."""
     rng = np.random.default_rng(6)
     sketch = RULES[name].make(3, center=center).fit(rng.standard_normal((20, 4)))
     mean = sketch.mean_ if center else np.zeros(4)
@@ -251,15 +251,15 @@ def test_forgetting_everything_leaves_a_usable_sketch(name, factors, center):
     assert sketch.error_bound_ <= 1e-200
     new = mean + rng.standard_normal((30, 4))
     sketch.partial_fit(new)
-    assert_promises(RULES[name], sketch, ref.target(new, center=center), shrinks=50, about=1e3)
+    assert_promises(RULES[name], sketch, ref.target(new, center=center), shrinks=50, rounding_scale=1e3)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_centred_sparse_rows_with_a_large_constant_column_keep_their_promises(name):
-    """A column of 1e7 has no variance; what it leaves in A'A - B'B must be of the order of rounding of the rest.
+    """A constant column of 1e7 has no variance. Its contribution to A'A - B'B must not exceed rounding errors.
 
-    Rounding a row of length 1e7 moves it by 1e-9, its square by about 1e-8 next to entries of 1; the squares of
-    the raw rows (1e14) would leave 1e-2.
+    Rounding moves a row of length 1e7 by 1e-9, and its product with entries of 1 by about 1e-8. Squares of the raw rows
+    (1e14) would have errors of 1e-2.
     """
     rng = np.random.default_rng(7)
     X = rng.standard_normal((400, 100)) * (rng.random((400, 100)) < 0.05)
@@ -287,17 +287,17 @@ def test_exact_second_moment_is_exact(form, center, seed, decay, parts):
         w[0] = 1.0
         sketches.append(robustfd.ExactSecondMoment(center=center, decay=decay).fit(FORMATS[form](X), sample_weight=w))
         part = Ledger(5, decay)
-        part.enter(X, w)
+        part.add(X, w)
         ledger.merge(part)
     exact = robustfd.merge(sketches)
     T, unit = ledger.target(center), largest_eigenvalue(ledger.target())
     np.testing.assert_allclose(exact.second_moment().to_dense(), T, atol=1e-13 * unit)
     error = np.linalg.norm(exact.second_moment().to_dense() - T, 2)
     assert error <= exact.error_bound_ + 1e-14 * unit
-    assert exact.error_bound_ <= 1e-10 * unit  # nothing but rounding
+    assert exact.error_bound_ <= 1e-10 * unit  # only rounding errors
 
 
-# ------------------------------------------------------------- what follows from P1
+# ------------------------------------------------------------- consequences of P1
 
 
 @every_rule
@@ -332,7 +332,7 @@ def test_brackets_contain_the_truth(rule: Rule, seed, n, d, relative_alpha0, spa
 
 @every_rule
 @pytest.mark.parametrize("solver", ["auto", "svd"])
-def test_brackets_contain_the_truth_when_nothing_was_taken_and_one_row_is_tiny(rule: Rule, solver):
+def test_brackets_contain_the_truth_without_shrinking_and_with_a_tiny_row(rule: Rule, solver):
     """A = diag(1, 1e-9), alpha0 = 0: log det is log 1e-18, and the distance of e_2 is 1e18."""
     sketch = rule.make(4, solver=solver).fit(np.diag([1.0, 1e-9]))
     low, high = sketch.bracket_logdet()
@@ -401,7 +401,7 @@ def test_robust_certificate_is_tight_when_the_rows_do_not_span(seed, n, buffer, 
 @every_rule
 @given(seed=seeds, n=st.sampled_from([3, 30]), buffer=buffers)
 def test_frobenius_error_is_bounded_too(rule: Rule, seed, n, buffer):
-    """||E||_F <= sqrt(Delta (||A||_F^2 - ||B||_F^2)), known without the data."""
+    """||E||_F <= sqrt(Delta (||A||_F^2 - ||B||_F^2)), which needs only the sketch."""
     if rule.compensated:
         return
     X = np.random.default_rng(seed).standard_normal((n, 10)) / np.arange(1, 11)

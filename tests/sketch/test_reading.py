@@ -1,4 +1,4 @@
-"""Reading: numbers cost no rows of length d, and unit rows are orthogonal however short some of them are."""
+"""Reading numbers does not form rows of length d, and unit rows are orthogonal even if some rows are short."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_numbers_are_read_without_forming_the_sketch(kind, center, sparse, monke
     again = [sketch.alpha_, sketch.error_bound_, sketch.squared_norm_, sketch.weight_sum_, *sketch.singular_values_]
     assert numbers == again
     assert np.array_equal(sketch.components_, sketch.components_)
-    sketch.partial_fit(X[:7])  # what was read in its own memory is not what goes on
+    sketch.partial_fit(X[:7])  # reading in place must not affect the state
     np.testing.assert_array_equal(
         sketch.sketch_, kind(6, center=center).fit(np.vstack([X, X[:7]])).sketch_ if not sparse else sketch.sketch_
     )

@@ -1,4 +1,4 @@
-"""Certificates against true errors on real rows, and what the paper's comparison says about the rules."""
+"""Certificates against true errors on real data, and the comparison of the rules in the paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def data(request) -> tuple[str, Any]:
 def extreme_errors(X: Any, M: Any) -> tuple[float, float]:
     """Return the smallest and the largest eigenvalue of A'A - M.
 
-    When d is large the d x d matrix is never formed, and of the two the larger in size is returned twice.
+    For large d, the d x d matrix is never formed, and the eigenvalue of larger magnitude is returned twice.
     """
     d = X.shape[1]
     if d <= 1000:
@@ -97,7 +97,7 @@ def test_robust_has_little_more_than_half_the_error_of_plain(data):
 
 
 def test_connectus_defeats_greedy(connectus):
-    """Greedy's certificate is of no use there: nearly three times FD's, though its B is the nearer at first."""
+    """Greedy's certificate is nearly three times that of FD here, although its B is closer at first."""
     X = connectus[0][: ROWS["connectus"]]
     greedy, fd = robustfd.GreedySketch(20).fit(X), robustfd.FrequentDirections(20).fit(X)
     assert greedy.error_bound_ > 2.5 * fd.error_bound_

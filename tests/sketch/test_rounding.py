@@ -21,9 +21,9 @@ exactly = np.vectorize(decimal.Decimal, otypes=[object])
 
 
 class ExactLedger(Ledger):
-    """The same as a ledger, with weights that fade without rounding."""
+    """A ledger whose weights decay without rounding."""
 
-    def enter(self, X: np.ndarray, weights: Any = None) -> None:
+    def add(self, X: np.ndarray, weights: Any = None) -> None:
         decay = decimal.Decimal(self.decay)
         for a, w in zip(X, np.ones(len(X)) if weights is None else weights, strict=True):
             self.weights = [decay * u for u in self.weights]
@@ -56,7 +56,7 @@ def errors(sketch: Any, T: np.ndarray) -> tuple[float, float]:
 
 
 def assert_certified(sketch: Any, ledger: ExactLedger, relative: float = 1e-8) -> None:
-    """Assert that the certificate holds, and that what it allows for rounding is little."""
+    """Assert that the certificate holds and that its allowance for rounding is small."""
     with decimal.localcontext(prec=120):
         T = ledger.scatter(sketch.center)
         error, off = errors(sketch, T)
@@ -71,7 +71,7 @@ def assert_certified(sketch: Any, ledger: ExactLedger, relative: float = 1e-8) -
 
 
 def shifting_rows(rng: np.random.Generator, n: int, d: int, shift: float, density: float) -> np.ndarray:
-    """Return rows that jump between levels up to `shift` apart; entries that are zero stay so if density < 1."""
+    """Return rows that jump between levels up to `shift` apart. With density < 1, zero entries stay zero."""
     level = np.zeros((n, d))
     for _ in range(int(rng.integers(1, 4))):
         level[int(rng.integers(0, n)) :] = shift * rng.choice([-1.0, 0.0, 0.3, 1.0], d)
@@ -114,7 +114,7 @@ def test_certificate_holds_with_rounding(
         with decimal.localcontext(prec=120):
             for batch, weights in zip(*(np.array_split(each, min(n, 3)) for each in (X, w)), strict=True):
                 sketch.partial_fit(sp.csr_array(batch) if kind.startswith("sparse") else batch, sample_weight=weights)
-                ledger.enter(batch, weights)
+                ledger.add(batch, weights)
             if whole is None or total is None:
                 whole, total = sketch, ledger
             else:
@@ -127,13 +127,13 @@ def test_certificate_holds_with_rounding(
 @pytest.mark.parametrize(("m", "d", "buffer"), [(20, 5, 200), (4, 24, 12)], ids=["columns", "rows"])
 @pytest.mark.parametrize("decay", [0.8, 1.0])
 def test_a_level_shift_leaves_no_error(name, m, d, buffer, decay):
-    """Rows rose by 1e7: error_bound_ was 0, the true error 2 % and squared_norm_ 1 % off."""
+    """Regression: after a shift by 1e7, error_bound_ was 0, the true error 2 %, and squared_norm_ 1 % off."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, d))
     X[205:] += 1e7
     sketch, ledger = MAKE[name](m, buffer_size=buffer, center=True, decay=decay).fit(X), ExactLedger(d, decay)
     with decimal.localcontext(prec=120):
-        ledger.enter(X)
+        ledger.add(X)
     assert_certified(sketch, ledger, relative=1e-11)
 
 
@@ -147,14 +147,14 @@ def test_a_first_row_of_tiny_weight_leaves_no_error(name, sparse):
     sketch, ledger = MAKE[name](4, buffer_size=8, center=True), ExactLedger(40)
     sketch.fit(sp.csr_array(X) if sparse else X, sample_weight=w)
     with decimal.localcontext(prec=120):
-        ledger.enter(X, w)
+        ledger.add(X, w)
     assert_certified(sketch, ledger, relative=1e-10)
 
 
 def test_a_mean_far_away_does_not_drift():
-    """Ten thousand rows at 1e12, where the last digit is worth 1e-4: the mean and the variances are right to 1e-10."""
+    """With 10,000 rows at 1e12, where an ulp is 1e-4, the mean and the variances are correct to 1e-10."""
     rng = np.random.default_rng(2)
-    X = 1e12 + np.round(rng.standard_normal((10_000, 3)) * 2**12) / 2**12  # what float64 can hold there
+    X = 1e12 + np.round(rng.standard_normal((10_000, 3)) * 2**12) / 2**12  # exactly representable there
     for make in (robustfd.ExactSecondMoment, lambda **options: robustfd.FrequentDirections(6, **options)):
         sketch = make(center=True)
         for batch in np.array_split(X, 100):

@@ -1,4 +1,4 @@
-"""The sketches behave as scikit-learn's estimators do."""
+"""The sketches follow the conventions of scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
 X = np.random.default_rng(0).standard_normal((30, 6))
 
 
-EXPECTED: dict[str, str] = {}  # checks that fail by design, each with its reason: there are none
+EXPECTED: dict[str, str] = {}  # checks that fail by design, each with its reason; currently none
 
 
 @parametrize_with_checks([cls() for cls in CLASSES], expected_failed_checks=lambda estimator: EXPECTED)
@@ -51,18 +51,18 @@ def test_clone_copies_parameters_and_no_rows(make):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_parameters_can_be_got_and_set(cls):
+def test_get_params_and_set_params(cls):
     params = cls().get_params()
     assert {"alpha0", "window" if "window" in params else "decay", "center"} <= set(params)
     assert type(cls())(**params).get_params() == params
     with pytest.raises(ValueError, match="nonsense"):
         cls().set_params(nonsense=1)
     with pytest.raises(TypeError):
-        cls(10, 20)  # past the first, parameters have names
+        cls(10, 20)  # only the first parameter may be positional
 
 
 @every_sketch
-def test_repr_shows_what_differs_from_the_default(make):
+def test_repr_shows_parameters_that_differ_from_the_default(make):
     shown = repr(make(alpha0=0.25))
     assert shown.startswith(type(make()).__name__ + "(")
     assert "alpha0=0.25" in shown
@@ -72,7 +72,7 @@ def test_repr_shows_what_differs_from_the_default(make):
 
 @every_sketch
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
-def test_going_on_after_unpickling_is_bitwise_the_same(make, protocol):
+def test_continuing_after_unpickling_is_bitwise_the_same(make, protocol):
     sketch = made(make, center=True, decay=0.9).partial_fit(X[:11])
     copy = pickle.loads(pickle.dumps(sketch, protocol=protocol))
     assert fingerprint(sketch.partial_fit(X[11:])) == fingerprint(copy.partial_fit(X[11:]))
@@ -81,7 +81,7 @@ def test_going_on_after_unpickling_is_bitwise_the_same(make, protocol):
 
 
 @every_sketch
-def test_data_frames_bring_their_names(make):
+def test_data_frames_set_feature_names(make):
     frame = pd.DataFrame(X, columns=list("abcdef"))
     sketch = make().fit(frame)
     assert list(sketch.feature_names_in_) == list("abcdef")
@@ -137,12 +137,12 @@ def test_a_changed_size_is_refused_by_reads_and_by_saving():
             call()
 
 
-def test_numpy_parameters_are_taken():
+def test_numpy_parameters_are_accepted():
     sketch = robustfd.FrequentDirections(np.int64(5), center=np.bool_(True), solver=np.str_("gram"))
     assert sketch.fit(np.eye(9)).n_samples_seen_ == 9
 
 
-def test_a_class_of_somebody_else_is_neither_saved_nor_loaded():
+def test_third_party_classes_are_neither_saved_nor_loaded():
     class FrequentDirections(robustfd.RobustFrequentDirections):
         pass
 

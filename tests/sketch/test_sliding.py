@@ -1,4 +1,4 @@
-"""The sliding window: its certificate at every row of hostile streams, its clocks, its transcription, merging."""
+"""The sliding window: certificates at every row of adversarial streams, clocks, transcription, merging."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def scatter(A: np.ndarray, weights: Any = None, center: bool = False) -> np.ndar
     return (A * weights[:, None]).T @ A
 
 
-def assert_certified(sketch: Any, A: np.ndarray, weights: Any = None, about: float = 0.0) -> None:
+def assert_certified(sketch: Any, A: np.ndarray, weights: Any = None, rounding_scale: float = 0.0) -> None:
     """Assert the certificate, the brackets and the totals, for the rows A that are in the window."""
     T, raw = scatter(A, weights, sketch.center), scatter(A, weights)
-    unit = max(float(np.trace(raw)), about) or 1.0
+    unit = max(float(np.trace(raw)), rounding_scale) or 1.0
     tol = 1e-11 + 8 * EPS * sketch.alpha0 / unit
     T = T / unit
     M = sketch.second_moment()
@@ -93,16 +93,16 @@ def assert_certified(sketch: Any, A: np.ndarray, weights: Any = None, about: flo
 @pytest.mark.parametrize("kind", [*KINDS, "large mean"])
 @pytest.mark.parametrize("window, m", [(1, 3), (7, 3), (40, 2), (60, 4), (150, 5)])
 def test_certificate_holds_at_every_row_of_hostile_streams(kind, window, m, center):
-    """Windows of one row, of fewer than are kept as they are, and longer."""
+    """Windows of one row, windows short enough to be stored exactly, and longer ones."""
     X = hostile(kind, 330)
     sketch = SlidingFrequentDirections(window, m, center=center)
     for t in range(len(X)):
         sketch.partial_fit(X[t : t + 1])
         if t % 7 == 0 or t > 322 or 107 < t < 113:
             A = X[max(0, t + 1 - window) : t + 1]
-            # Centred, the frame is that of the first rows: they are what rounding is relative to.
-            about = float(np.trace(scatter(X[: t + 1][-2 * window :]))) if center else 0.0
-            assert_certified(sketch, A, about=about)
+            # With centring, the frame comes from the first rows, so rounding errors are relative to them.
+            rounding_scale = float(np.trace(scatter(X[: t + 1][-2 * window :]))) if center else 0.0
+            assert_certified(sketch, A, rounding_scale=rounding_scale)
             assert sketch.weight_sum_ == len(A)
 
 
@@ -130,8 +130,10 @@ def test_certificate_for_any_shape_scale_and_shorter_window(seed, n, d, m, windo
         sketch.partial_fit(sp.csr_array(X[seen:stop]) if sparse else X[seen:stop])
         for shorter in {window, min(window, 1 + int(rng.integers(0, window))), window / 3}:
             A = X[max(0, stop - int(np.ceil(shorter))) : stop]
-            about = float(np.trace(scatter(X[max(0, stop - 2 * window) : stop])))
-            assert_certified(sketch.within(shorter), A, about=about if center or shorter < window else 0.0)
+            rounding_scale = float(np.trace(scatter(X[max(0, stop - 2 * window) : stop])))
+            assert_certified(
+                sketch.within(shorter), A, rounding_scale=rounding_scale if center or shorter < window else 0.0
+            )
     moment = sketch.second_moment(window=min(window, 5))
     np.testing.assert_array_equal(moment.to_dense(), sketch.within(min(window, 5)).second_moment().to_dense())
 
@@ -159,8 +161,10 @@ def test_certificate_by_time_with_ties_gaps_and_time_without_rows(seed, m, windo
         for shorter in (window, 0.4 * window):
             live = times[:stop] > now - shorter
             near = times[:stop] > now - 2 * window
-            about = float(np.trace(scatter(X[:stop][near], weights[:stop][near])))
-            assert_certified(sketch.within(shorter), X[:stop][live], weights[:stop][live], about=about)
+            rounding_scale = float(np.trace(scatter(X[:stop][near], weights[:stop][near])))
+            assert_certified(
+                sketch.within(shorter), X[:stop][live], weights[:stop][live], rounding_scale=rounding_scale
+            )
 
 
 @settings(max_examples=12)
@@ -178,8 +182,8 @@ def test_certificate_by_weight(seed, m, window):
         assert_certified(sketch, X[: start + 7][live], weights[: start + 7][live])
 
 
-def test_a_row_that_left_is_gone_without_a_trace():
-    """A row of 1e140, once out of the window, leaves neither an error nor a larger certificate."""
+def test_a_row_that_left_has_no_influence():
+    """After a row of 1e140 has left the window, neither the error nor the certificate is larger."""
     X = hostile("plain", 1500)
     Y = X.copy()
     Y[300] *= 1e140
@@ -199,7 +203,7 @@ def test_a_window_that_fits_is_exact_and_longer_ones_hold_few_rows():
     assert 0 < long.error_bound_ <= long.squared_norm_ / 30
 
 
-def test_it_is_invertible_as_soon_as_a_shrink_took_anything():
+def test_it_is_invertible_once_a_shrink_removed_mass():
     sketch = SlidingFrequentDirections(300, 4).fit(hostile("plain", 500))
     assert sketch.alpha_ > 0
     b = np.ones(D)
@@ -245,7 +249,7 @@ def assert_equals(sketch: Any, reference: SlidingReference, window: float | None
     expected = reference.read(window)
     unit = max(np.trace(expected.F), expected.hi, expected.lo, 1e-300)
     view = sketch._view
-    # Up to rounding of what is kept, which may be much longer than what is in the window.
+    # Up to rounding of the stored rows, which may be much longer than those in the window.
     kept = unit + sum(float(x.row @ x.row) for x in reference.dumps) + float((reference.pool**2).sum())
     np.testing.assert_allclose((view.components.T * view.lam) @ view.components, expected.F, rtol=0, atol=1e-10 * kept)
     np.testing.assert_allclose([view.lo, view.hi], [expected.lo, expected.hi], rtol=1e-7, atol=1e-10 * kept)
@@ -288,8 +292,8 @@ def test_any_batching_gives_the_same_bytes(clock, sparse, center):
 @pytest.mark.parametrize("center", [False, True], ids=["", "centred"])
 @settings(max_examples=15)
 @given(seed=seeds, m=st.sampled_from([2, 4]), window=st.sampled_from([0.5, 6.0, 40.0]), parts=st.integers(2, 4))
-def test_merged_windows_are_certified_and_go_on(seed, m, window, parts, center):
-    """Streams that share a clock, merged at any time, going on, and merged again."""
+def test_merged_windows_are_certified_and_accept_more_rows(seed, m, window, parts, center):
+    """Streams that share a clock are merged, continued and merged again."""
     rng = np.random.default_rng(seed)
     kind = ["plain", "burst", "large mean", "lengths over 12 orders"][seed % 4]
     rows: list[tuple[float, np.ndarray]] = []
@@ -302,20 +306,20 @@ def test_merged_windows_are_certified_and_go_on(seed, m, window, parts, center):
     union = robustfd.merge(sketches)
     for round_ in range(3):
         now = union.now_
-        about = float(np.trace(scatter(np.array([x for t, x in rows if t > now - 2 * window]))))
-        about *= 1e3 if center else 1.0  # the frames of the parts differ, and rows are rounded in another's
+        rounding_scale = float(np.trace(scatter(np.array([x for t, x in rows if t > now - 2 * window]))))
+        rounding_scale *= 1e3 if center else 1.0  # the parts have different frames, and merging rounds the rows again
         for shorter in (window, window / 3):
             live = np.array([x for t, x in rows if t > now - shorter])
-            assert_certified_merged(union.within(shorter), live, about)
+            assert_certified_merged(union.within(shorter), live, rounding_scale)
         n = int(rng.integers(1, 60))
         X, times = hostile(kind, n, 6, seed + 10 + round_), now + np.cumsum(rng.exponential(0.1, n))
         union.partial_fit(X, times=times)
         rows += list(zip(times, X))
 
 
-def assert_certified_merged(sketch: Any, A: np.ndarray, about: float) -> None:
+def assert_certified_merged(sketch: Any, A: np.ndarray, rounding_scale: float) -> None:
     error = np.abs(np.linalg.eigvalsh(scatter(A, None, sketch.center) - sketch.second_moment().to_dense())).max()
-    assert error <= sketch.error_bound_ * (1 + 1e-9) + 1e-11 * about
+    assert error <= sketch.error_bound_ * (1 + 1e-9) + 1e-11 * rounding_scale
 
 
 def test_few_rows_merge_without_error():
@@ -335,7 +339,7 @@ def test_windows_of_different_clocks_do_not_merge():
         rows.merge(SlidingFrequentDirections(21, 4).fit(X))
 
 
-# ------------------------------------------------------------- what is refused
+# ------------------------------------------------------------- errors
 
 
 def test_bad_times_are_refused_and_change_nothing():
@@ -378,7 +382,7 @@ def test_bad_windows_are_refused():
         sketch.forget(0.5)
 
 
-def test_a_window_that_has_run_empty():
+def test_an_empty_window():
     for center in (False, True):
         sketch = SlidingFrequentDirections(10.0, 3, center=center).fit(hostile("plain", 200), times=np.arange(200) / 9)
         sketch.advance(1000.0)

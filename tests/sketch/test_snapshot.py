@@ -1,4 +1,4 @@
-"""Snapshots: the exact state comes back, files are replaced whole or not at all, and nonsense is refused."""
+"""Snapshots restore the exact state, replace files atomically, and refuse invalid content."""
 
 import copy
 import json
@@ -36,7 +36,7 @@ D = 50
 def make(kind, **params):
     cls, own = CLASSES[kind]
     if kind == "sliding":
-        params.pop("decay", None)  # it has none
+        params.pop("decay", None)  # not a parameter of this sketch
     return cls(**own, **params)
 
 
@@ -50,7 +50,7 @@ def again(sketch):
 
 
 def same(one, two):
-    """Whether two things are the same to the last bit: states, queues, arrays, numbers."""
+    """Return whether two states, queues, arrays or numbers are equal bit for bit."""
     if isinstance(one, np.ndarray):
         return isinstance(two, np.ndarray) and one.dtype == two.dtype and np.array_equal(one, two)
     if isinstance(one, tuple):
@@ -77,14 +77,14 @@ def assert_same(one, two):
     assert same(getattr(one, "diagonal_", None), getattr(two, "diagonal_", None))
 
 
-# -- what goes in comes out
+# -- round trips
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 33, 300])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("forms", ["dense", "sparse", "mixed", "float32"])
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_restored_sketch_goes_on_bit_for_bit(kind, forms, center, n):
+def test_a_restored_sketch_continues_bit_for_bit(kind, forms, center, n):
     as_given = {
         "dense": lambda i, X: X,
         "sparse": lambda i, X: sp.csr_array(X),
@@ -107,7 +107,7 @@ def test_a_restored_sketch_goes_on_bit_for_bit(kind, forms, center, n):
 
 
 def test_dense_rows_after_sparse_ones_are_rounded_as_without_a_snapshot():
-    # B is kept column by column after sparse rows, and products with it depend on that in the last bit.
+    # After sparse rows B is stored in column-major order, which affects the last bit of its products.
     original = rf.RobustFrequentDirections(8).fit(sp.csr_array(rows(60, d=250)))
     restored = again(original)
     assert original._state.b.flags.c_contiguous == restored._state.b.flags.c_contiguous
@@ -117,7 +117,7 @@ def test_dense_rows_after_sparse_ones_are_rounded_as_without_a_snapshot():
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_saving_changes_nothing_and_says_the_same_twice(kind):
+def test_saving_changes_nothing_and_is_deterministic(kind):
     sketch = make(kind, center=True).fit(rows(33))
     untouched = copy.deepcopy(sketch)
     tensors = [safetensors.numpy.load(sketch.to_bytes()) for _ in range(2)]
@@ -150,7 +150,7 @@ def test_a_parameter_changed_after_loading_is_refused():
         restored.partial_fit(rows(1))
 
 
-def test_what_is_not_plain_cannot_be_saved():
+def test_parameters_that_are_not_plain_cannot_be_saved():
     sketch = rf.RandomProjectionSketch(3, random_state=np.random.RandomState(0)).fit(rows(5))
     with pytest.raises(TypeError, match="random_state"):
         sketch.to_bytes()
@@ -158,7 +158,7 @@ def test_what_is_not_plain_cannot_be_saved():
         rf.RobustFrequentDirections().to_bytes()
 
 
-def test_load_gives_the_class_that_was_saved_and_from_bytes_insists(tmp_path):
+def test_load_returns_the_saved_class_and_from_bytes_requires_it(tmp_path):
     for kind in CLASSES:
         sketch = make(kind).fit(rows(9))
         sketch.save(tmp_path / "file.rfd")
@@ -372,11 +372,11 @@ def test_a_header_that_claims_to_be_huge_costs_no_memory(length):
     assert peak < 1e6
 
 
-# -- right checksum, wrong content
+# -- valid checksum, invalid content
 
 
 def rewritten(sketch, *, meta=None, document=None, tensors=None):
-    """Return the snapshot with parts replaced (None removes one) and the checksum right."""
+    """Return the snapshot with parts replaced (None removes one) and a valid checksum."""
     data = sketch.to_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     content = safetensors.numpy.load(data)
@@ -508,7 +508,7 @@ NONSENSE = [
     (PROJECTION, {"document": {"state.generator": "print('hello')"}}),
     (PROJECTION, {"document": {"state.generator": '{"bit_generator": "MT19937"}'}}),
     (PROJECTION, {"document": {"state.generator": 5}}),
-    # the waiting rows
+    # the queued rows
     (DENSE, {"tensors": {"queue.x": lambda x: x[:-1]}}),
     (DENSE, {"tensors": {"queue.x": lambda x: x[:, :-1]}}),
     (DENSE, {"tensors": {"queue.x": lambda x: x.astype(np.int32)}}),
@@ -599,7 +599,7 @@ NONSENSE = [
 @pytest.fixture(scope="module")
 def healthy():
     dense, i = make("rfd", center=True).fit(rows(1)), 0
-    while not (dense._state.shrunk and len(dense._queue) == 3):  # rows in the state, and rows that wait
+    while not (dense._state.shrunk and len(dense._queue) == 3):  # rows in the state and rows in the queue
         dense.partial_fit(rows(1, seed=(i := i + 1)))
     return {
         DENSE: dense,
@@ -630,7 +630,7 @@ def test_rewriting_nothing_is_accepted(healthy):
     assert len(healthy[DENSE]._state.b) == 4 and len(healthy[SPARSE]._queue) and healthy[SPARSE]._queue.is_sparse
 
 
-# -- files of the past
+# -- files of older versions
 
 
 V1 = Path(__file__).parent.parent / "data" / "v1"

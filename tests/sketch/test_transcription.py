@@ -28,7 +28,7 @@ every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIAN
 
 
 def stream(sparse: bool, n: int = 73, seed: int = 0) -> np.ndarray:
-    """Return rows that exercise the route for dense or for wide sparse rows (more than 4 L columns)."""
+    """Return rows for the dense code path or for that of wide sparse rows (more than 4 L columns)."""
     rng = np.random.default_rng(seed)
     if not sparse:
         return rng.standard_normal((n, 11)) / np.arange(1, 12) + 0.1
@@ -86,7 +86,7 @@ def test_weighted_sketch_equals_its_transcription(rule: Rule, L, options, sparse
 @every_buffer
 @dense_and_sparse
 @pytest.mark.parametrize("n", [1, M, 2 * M, 4 * M - 2])
-def test_first_shrinks_come_where_the_transcription_has_them(rule: Rule, L, n, sparse):
+def test_first_shrinks_come_at_the_same_rows_as_in_the_transcription(rule: Rule, L, n, sparse):
     X = stream(sparse, n=n, seed=3)
     assert_equals_transcription(rule, rule.make(M, buffer_size=L).fit(given_as(X, sparse)), rule.transcription(X, M, L))
 
@@ -95,7 +95,7 @@ def test_first_shrinks_come_where_the_transcription_has_them(rule: Rule, L, n, s
 @every_buffer
 @every_variant
 @dense_and_sparse
-def test_merging_and_going_on_equals_its_transcription(rule: Rule, L, options, sparse):
+def test_merging_and_continuing_equals_its_transcription(rule: Rule, L, options, sparse):
     X, Y, Z = (stream(sparse, n, seed) for seed, n in ((4, 40), (5, 31), (6, 50)))
     one, two = (rule.make(M, buffer_size=L, **options).fit(given_as(part, sparse)) for part in (X, Y))
     one.forget(0.5)
@@ -122,7 +122,7 @@ def test_explicit_forgetting_equals_its_transcription(rule: Rule, sparse, center
 @every_rule
 @dense_and_sparse
 def test_rank_deficient_rows_do_not_move_later_shrinks(rule: Rule, sparse):
-    """After a shrink B counts as m - 1 rows, zero ones included: the next comes after L - m + 1 more."""
+    """After a shrink step B counts as m - 1 rows, including zero rows, so the next one follows L - m + 1 rows later."""
     X = stream(sparse, 60, seed=9)
     X[:20] = X[0]
     sketch = rule.make(M).fit(given_as(X, sparse))
@@ -136,7 +136,7 @@ def test_parameterized_with_one_shrunk_value_is_greedy():
     assert pfd.error_bound_ == greedy.error_bound_
 
 
-def test_parameterized_counts_the_values_that_were_meant():
+def test_parameterized_rounds_beta_m_as_intended():
     """0.29 * 100 is 28.99... in floating point: 29 values shrink."""
     X = np.random.default_rng(10).standard_normal((220, 130))
     sketch = robustfd.ParameterizedFrequentDirections(100, beta=0.29, buffer_size=100).fit(X[:101])
@@ -168,7 +168,7 @@ def test_oja_equals_its_transcription(options, sparse, weighted):
 @dense_and_sparse
 @pytest.mark.parametrize("weighted", [False, True])
 def test_random_projection_equals_its_transcription(options, sparse, weighted, monkeypatch):
-    """The random numbers are seen on their way; row t of R belongs to the t-th row that enters."""
+    """The random numbers are recorded. Row t of R belongs to the t-th row of positive weight."""
     drawn = []
 
     class Recorded:

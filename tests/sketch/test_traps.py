@@ -1,4 +1,4 @@
-"""The traps of the mathematics, section 10, each as a test; and bugs that were met on the way."""
+"""Known numerical traps (T1 to T7), one test each, and regression tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ every_solver = pytest.mark.parametrize("solver", ["auto", "gram", "svd"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("rank", [2, 3])
 def test_t1_round_off_is_never_added_to_alpha(rule, solver, sparse, rank):
-    """Rows of rank m - 1 or less lose nothing: Delta is exactly zero, not 1e-29, for every order of the rows."""
+    """For rows of rank m - 1 or less, Delta is exactly zero, not 1e-29, for every order of the rows."""
     for order, scale in enumerate([1.0, 1e-120]):
         rng = np.random.default_rng(order)
         base = rng.standard_normal((rank, 90)) * (rng.random((rank, 90)) < 0.1)
@@ -35,7 +35,7 @@ def test_t1_round_off_is_never_added_to_alpha(rule, solver, sparse, rank):
 
 @every_rule
 def test_t1_a_small_but_real_delta_is_not_lost_by_svd(rule):
-    """delta = 1e-18 lambda_1 is far above the round-off of an SVD, (eps sigma_1)^2."""
+    """delta = 1e-18 lambda_1 is far above the rounding error of an SVD, (eps sigma_1)^2."""
     X = np.diag([1.0, 1e-9])
     sketch = rule.make(2, buffer_size=2, solver="svd").fit(X)
     np.testing.assert_allclose(rule.delta(sketch), 1e-18, rtol=1e-6)
@@ -45,7 +45,7 @@ def test_t1_a_small_but_real_delta_is_not_lost_by_svd(rule):
 @every_rule
 @every_solver
 def test_t2_equal_singular_values_give_no_nan(rule, solver):
-    """lambda_i - delta of equal numbers is one ulp below zero now and then."""
+    """lambda_i - delta of equal numbers is sometimes one ulp below zero."""
     rng = np.random.default_rng(1)
     for _ in range(150):
         Q = np.linalg.qr(rng.standard_normal((6, 6)))[0] * rng.lognormal(0, 3)
@@ -58,7 +58,7 @@ def test_t2_equal_singular_values_give_no_nan(rule, solver):
 @pytest.mark.parametrize("name", SKETCHES)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_t3_reading_counts_the_rows_still_in_the_buffer(name, sparse):
-    X = np.random.default_rng(2).standard_normal((7, 50)) * 0.5  # one row less than fills the buffer
+    X = np.random.default_rng(2).standard_normal((7, 50)) * 0.5  # one row fewer than the buffer holds
     X[:, 4:] = 0
     sketch = SKETCHES[name]()
     for n, row in enumerate(X, start=1):
@@ -96,7 +96,7 @@ def test_t5_rows_whose_entries_sum_to_zero_are_rows(rule, center):
 
 @every_rule
 def test_t6_below_the_sketch_size_a_sketch_is_exact_and_so_is_the_exact_matrix(rule):
-    """Small d says nothing about a sketch: for d < m both are A'A itself."""
+    """For d < m both equal A'A, so tests with small d prove nothing about a sketch."""
     X = np.random.default_rng(5).standard_normal((500, 7))
     exact, sketch = robustfd.ExactSecondMoment().fit(X), rule.make(8).fit(X)
     np.testing.assert_allclose(exact.second_moment().to_dense(), X.T @ X, atol=1e-11)
@@ -136,14 +136,14 @@ def test_the_appendix_stream_defeats_greedy(L, sparse):
     assert fd.error_bound_ <= 4 + 1e-10 * largest_eigenvalue(X.T @ X)
 
 
-# ---------------------------------------------------------------- bugs met on the way
+# ---------------------------------------------------------------- regression tests
 
 
 @every_rule
 @every_solver
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_single_precision_rows_of_low_rank_stay_of_low_rank(rule, solver, sparse):
-    """Noise of single precision was kept as signal: rows of rank 2 came out as rank m - 1."""
+    """Regression: rounding errors of float32 were kept as signal, and rows of rank 2 gave a sketch of rank m - 1."""
     rng = np.random.default_rng(7)
     base = (rng.standard_normal((2, 90)) * (rng.random((2, 90)) < 0.1)).astype(np.float32)
     X = base[rng.integers(0, 2, 400)] * rng.choice([1, 2, 4], (400, 1)).astype(np.float32)
@@ -157,7 +157,7 @@ def test_single_precision_rows_of_low_rank_stay_of_low_rank(rule, solver, sparse
 
 
 @every_rule
-def test_rounding_does_not_pile_up_over_many_shrinks(rule):
+def test_rounding_errors_do_not_accumulate_over_many_shrinks(rule):
     """3000 shrinks of one row each: A'A - B'B stays within [0, Delta] to about shrinks * eps."""
     X = np.random.default_rng(8).standard_normal((3000, 12)) / np.arange(1, 13)
     sketch = rule.make(4, buffer_size=4).fit(X)
@@ -171,8 +171,8 @@ def test_rounding_does_not_pile_up_over_many_shrinks(rule):
 
 @every_rule
 @pytest.mark.parametrize("solver", ["auto", "svd"])
-def test_small_rows_beside_a_huge_one_are_not_lost(rule, solver):
-    """sigma_m / sigma_1 = 1e-8: the Gram matrix no longer sees them, `auto` must."""
+def test_small_rows_next_to_a_huge_one_are_not_lost(rule, solver):
+    """sigma_m / sigma_1 = 1e-8: the Gram matrix does not resolve these rows, but "auto" must."""
     rng = np.random.default_rng(9)
     X = np.vstack([1e8 * np.eye(1, 20), np.hstack([np.zeros((30, 1)), rng.standard_normal((30, 19))])])
     sketch = rule.make(4, solver=solver).fit(X)
@@ -184,7 +184,7 @@ def test_small_rows_beside_a_huge_one_are_not_lost(rule, solver):
 
 @pytest.mark.parametrize("name", [name for name in SKETCHES if name not in ("Oja", "random projection")])
 def test_large_single_precision_rows_can_be_read(name):
-    """Rows of 1e37 are numbers of single precision, their squares are not."""
+    """Rows of 1e37 are in the range of float32, but their squares are not."""
     X = np.full((6, 3), 1e30, dtype=np.float32) * np.eye(6, 3, dtype=np.float32)
     sketch = SKETCHES[name]().fit(X)
     np.testing.assert_allclose(sketch.singular_values_, 1e30, rtol=1e-6)

@@ -256,7 +256,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         """Return the sums after these rows, which go into blocks by their count."""
         start, nothing = 0, Moments(0.0, np.zeros(x.shape[1]), np.zeros(y.shape[1]), np.zeros((x.shape[1], y.shape[1])))
         while start < len(y):
-            part = slice(start, start + sums.room())
+            part = slice(start, start + sums.free_rows())
             rows = len(y[part])
             sums = sums.after(rows, self._absorb(nothing, x[part], y[part], weight[part]))
             start += rows

@@ -1,17 +1,21 @@
-"""The one expensive step of every sketch: cut a stack of rows down to m - 1 orthogonal ones.
+"""The shrink step, which dominates the cost of every sketch: reduce a stack of n rows to m - 1 orthogonal rows.
 
-The stack is [s B; diag(t) X], B the sketch so far, with orthogonal rows of known squared norms, and X new
-rows. Three routes give the same result up to rounding:
+The stack is [s B; diag(t) X]. B is the current sketch, with orthogonal rows of known squared norms, and X holds new
+rows. Three methods give the same result up to rounding:
 
-- rows: the Gram matrix of the stack, which needs only X B' and X X' because B B' is known. Everything of
-  length d is a matrix product. Squared singular values below about eps * lambda_1 are noise.
-- columns: the d x d matrix, when the stack has more rows than columns.
-- svd: of the stack itself; several times slower, squared singular values are good down to
-  (eps * sigma_1)^2.
+- rows: eigenpairs of the n x n Gram matrix of the stack. Only X B' and X X' are computed, because B B' is diagonal
+  and known. Costs O(n^2 d) flops, all in matrix products, plus O(n^3). The absolute error of a squared singular value
+  is O(n eps lambda_1), so smaller values are noise.
+- columns: eigenpairs of the d x d matrix, for stacks with more rows than columns. Costs O(n d^2 + d^3), with the same
+  error.
+- svd: an SVD of the stack. Several times slower. Backward stable: the error of a singular value is O(eps sigma_1), so
+  squared values are meaningful down to (eps sigma_1)^2.
 
-Where the first is too coarse its eigenvectors are still good enough to turn the stack into rows that are
-nearly orthogonal and sorted by length. The Gram matrix of those rows, each divided by its length, hides nothing,
-and a small SVD finishes the work, as accurately as the SVD of the stack.
+When the Gram matrix of the rows does not resolve the small values, its eigenvectors still map the stack to rows that
+are nearly orthogonal and sorted by length. Divide each row by its length. The Gram matrix of the result is well
+conditioned, so its Cholesky factor is accurate, and the SVD of that small factor, with the lengths multiplied back
+in, is as accurate as an SVD of the stack (the scaling argument is that of Demmel and Veselic 1992). This costs two Gram
+matrices instead of one.
 """
 
 from dataclasses import dataclass
@@ -28,12 +32,12 @@ from robustfd.linalg.rules import gram_noise, shrink, svd_noise
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gram", "svd"]
 
-RESOLVED = 1e-9  # lambda_m / lambda_1 below this: the Gram matrix no longer sees the small rows well
+RESOLVED = 1e-9  # smallest lambda_m / lambda_1 for which the Gram matrix gives lambda_m enough correct digits
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Rows that are orthogonal, their squared norms (all positive, descending) and the delta that was taken."""
+    """Orthogonal rows, their squared norms (positive, descending) and the delta that the shrink step subtracted."""
 
     rows: Floats
     lam: Floats
@@ -42,7 +46,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class SmallShrink:
-    """A shrink in coordinates: the new rows are `weights` times the old stack."""
+    """A shrink step in the coordinates of the stack: the new rows are `weights` times the stack."""
 
     weights: Floats
     lam: Floats
@@ -53,7 +57,7 @@ class SmallShrink:
 def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
-    gram = np.zeros((size, size), order="F")  # as LAPACK wants it
+    gram = np.zeros((size, size), order="F")  # so that LAPACK needs no copy
     gram[np.arange(r), np.arange(r)] = s * s * lam
     gram[r:, :r], gram[r:, r:] = xb, xx
     if s < 1.0 or t.min() < 1.0:
@@ -63,9 +67,10 @@ def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floa
 
 
 def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
-    """Return the shrink of a stack given its Gram matrix, of which the lower triangle is read.
+    """Return the shrink step of a stack, given its Gram matrix. Only the lower triangle is read.
 
-    `rank` bounds the rank of the stack; whether its smallest relevant value is above the noise is reported.
+    `rank` is an upper bound on the rank of the stack. The field `resolved` of the result reports whether the Gram
+    matrix determines lambda_m accurately enough.
     """
     lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
     kept, delta = shrink(lam, m, j, noise=gram_noise.py_func(len(gram), lam[0]))
@@ -86,7 +91,7 @@ def shrink_stack(
     t: Floats | None = None,
     solver: Solver = "auto",
 ) -> Shrunk:
-    """Return the shrink of [s B; diag(t) X], the rows of B orthogonal with squared norms lam."""
+    """Return the shrink step of [s B; diag(t) X], where B has orthogonal rows of squared norms lam."""
     t = np.ones(len(x)) if t is None else t
     size, d = len(b) + len(x), x.shape[1]
     if size == 0:
@@ -114,7 +119,7 @@ def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: 
 
 
 def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size: int) -> tuple[Shrunk, bool]:
-    """Return the shrink of a stack of s B and rows with X'X = product, `size` in all, and whether it is resolved."""
+    """Return the shrink step of [s B; X], which has `size` rows, given product = X'X, and whether it is resolved."""
     values, v = largest_eigenpairs(s * s * (b.T @ b) + product, min(m - 1, len(product)))
     kept, delta = shrink(values, m, j, noise=gram_noise.py_func(size, values[0]))
     rows = np.sqrt(kept)[:, None] * v[:, : len(kept)].T
@@ -123,16 +128,19 @@ def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size
 
 
 def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
-    """Return the shrink by two Gram matrices, the second of rows made nearly orthogonal by the first, or None."""
+    """Return the shrink step from two Gram matrices, or None if the second is not positive definite.
+
+    The eigenvectors of the first make the rows nearly orthogonal; the second corrects them (see the module docstring).
+    """
     _, q = largest_eigenpairs(stack @ stack.T, len(stack))
     y = q.T @ stack
     length = np.sqrt(np.einsum("ij,ij->i", y, y))
-    live = length > svd_noise(len(stack), length.max())
-    y, length = y[live] / length[live, None], length[live]
+    significant = length > svd_noise(len(stack), length.max())
+    y, length = y[significant] / length[significant, None], length[significant]
     try:
         r = scipy.linalg.cholesky(y @ y.T, check_finite=False)  # y y' = r' r
         _, sigma, vt = scipy.linalg.svd(r * length, check_finite=False)
-    except np.linalg.LinAlgError:  # rows of nearly the same length can be nearly parallel
+    except np.linalg.LinAlgError:  # rows of nearly equal length may still be almost parallel
         return None
     kept, delta = shrink(sigma * sigma, m, j, svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
     r = len(kept)
@@ -144,17 +152,17 @@ def _by_svd(b: Floats, x: Floats, m: int, j: int, s: float, t: Floats) -> Shrunk
     stack = _stack(b, x, s, t)
     _, sigma, vt = svd(stack)
     noise = svd_noise(len(stack), sigma[0]) ** 2
-    kept, delta = shrink(sigma * sigma, m, j, noise)  # sigma**2 of a scalar rounds differently: never mix them
+    kept, delta = shrink(sigma * sigma, m, j, noise)  # not sigma**2, which can round differently for scalars
     return Shrunk(np.sqrt(kept)[:, None] * vt[: len(kept)], kept, delta)
 
 
 def svd(a: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return U, the singular values and V' of a, as many as its shorter side."""
-    if not a.size:  # scipy refused that until 1.14
+    """Return the thin SVD of `a`: U, the singular values and V'."""
+    if not a.size:  # scipy < 1.14 rejects empty arrays
         return np.zeros((len(a), 0)), np.zeros(0), np.zeros((0, a.shape[1]))
     try:
         u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:  # divide and conquer can fail to converge where QR iteration does not
+    except np.linalg.LinAlgError:  # divide and conquer failed to converge; QR iteration is slower but more robust
         u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False, lapack_driver="gesvd")
     return u, sigma, vt
 
@@ -164,7 +172,7 @@ def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:
 
 
 def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
-    """Return wx x + wb b for C-ordered x and b, with one result array and no temporary of its size."""
+    """Return wx x + wb b for C-ordered x and b. Allocates the result and no other array of its size."""
     if len(wx) == 0:
         return np.zeros((0, x.shape[1]))
     out = np.empty((len(wx), x.shape[1]))

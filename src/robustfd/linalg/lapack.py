@@ -1,8 +1,8 @@
-"""BLAS and LAPACK for compiled loops: scipy's own routines, called by address.
+"""BLAS and LAPACK for compiled loops: scipy's routines, called by address.
 
-numba has wrappers of its own for a few of them, which take long to compile and only whole contiguous arrays. Here
-a compiled function is handed the addresses of `routines()` as an argument. Were they a global, their values would be
-frozen into the compiled code on disk, and they differ from process to process.
+numba wraps a few of them, but its wrappers compile slowly and accept only whole contiguous arrays. Here a compiled
+function receives the addresses from `routines()` as an argument. A global would not work: numba would store its value
+in the compiled code on disk, and the addresses differ between processes.
 """
 
 import ctypes
@@ -22,17 +22,15 @@ from robustfd._compile import JIT, call_plainly, in_llvm, loops
 from robustfd._compile import view as view
 from robustfd._compile import view_as as view_as
 
-GEMM, SYTRD, ORMTR, SYEVD, PSTRF, GEJSV, COUNT = range(7)  # COUNT of them
+GEMM, SYTRD, ORMTR, SYEVD, PSTRF, GEJSV, COUNT = range(7)  # COUNT is the number of routines
 F, L, N, T, U, V = (np.uint8(ord(letter)) for letter in "FLNTUV")
 
-LINE = 8  # numbers of a line of the cache
+LINE = 8  # float64 numbers in a cache line
 
 
 @intrinsic
 def _call(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call a Fortran routine: arrays by their data, pointers and what `at` returns as they are, numbers by the address
-    of a copy.
-    """
+    """Call a Fortran routine. Arrays pass their data pointer, numbers the address of a copy, addresses themselves."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointers = []
@@ -46,7 +44,7 @@ def _call(typing_context: Any, address: Any, arguments: Any) -> Any:
             elif isinstance(kind, types.Array):
                 pointer = context.make_array(kind)(context, builder, value).data
             else:
-                # The low half of a 64-bit integer comes first, so its address serves for a 32-bit one as well.
+                # Little-endian: the address of a 64-bit integer is also that of its low 32 bits.
                 pointer = cgutils.alloca_once_value(builder, value)
             pointers.append(builder.bitcast(pointer, cgutils.voidptr_t))
         routine = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * len(pointers))
@@ -65,7 +63,7 @@ def _address(array: Any, offset: int) -> Any:
 
 @in_llvm(_address)
 def at(typing_context: Any, array: Any, offset: Any) -> Any:
-    """Return the address of a contiguous array's entry, counted from its first: what `call` takes as it is."""
+    """Return the address of entry `offset` of a contiguous array, which `call` passes on unchanged."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
@@ -94,7 +92,7 @@ def _fetch(typing_context: Any, array: Any, offset: Any) -> Any:
 
 @loops
 def fetch_row(array: Any, i: int) -> None:
-    """Ask for row i of a contiguous array to be brought into the cache: it will be used soon."""
+    """Prefetch row i of a contiguous array into the cache."""
     length = array.shape[1]
     for j in range(0, length, LINE):
         _fetch(array, i * length + j)
@@ -103,7 +101,7 @@ def fetch_row(array: Any, i: int) -> None:
 
 @loops
 def further(address: Any, count: int) -> Any:
-    """Return the address of the number that is `count` float64 numbers further."""
+    """Return the address `count` float64 numbers after this one."""
     return address + np.uint64(8 * count)
 
 
@@ -112,9 +110,9 @@ def gemm(
     routines: Any, ta: bool, tb: bool, n: int, m: int, k: int,
     scale: float, a: Any, lda: int, b: Any, ldb: int, keep: float, c: Any, ldc: int,
 ) -> None:  # fmt: skip
-    """Set the n x m matrix at c to scale a b + keep c, k the inner length; a and b transposed if said so.
+    """Set the n x m matrix c to scale op(a) op(b) + keep c, with inner length k; ta and tb select the transposes.
 
-    a, b and c are addresses, their rows contiguous and lda, ldb and ldc numbers apart.
+    a, b and c are addresses of row-major matrices with row strides lda, ldb and ldc.
     """
     if n > 0 and m > 0:
         call(routines[GEMM], (T if tb else N, T if ta else N, m, n, k, scale, b, ldb, a, lda, keep, c, ldc))
@@ -122,14 +120,14 @@ def gemm(
 
 @cache
 def routines() -> NDArray[np.int64]:
-    """Return the addresses, in the order of their names above."""
+    """Return the addresses of the routines, in the order of the constants above."""
     names = ("dsytrd", "dormtr", "dsyevd", "dpstrf", "dgejsv")
     addresses = [address_of(cython_blas, "dgemm"), *(address_of(cython_lapack, name) for name in names)]
     return np.array(addresses, dtype=np.int64)
 
 
 def address_of(module: ModuleType, name: str) -> int:
-    """Return where a routine is that scipy offers to Cython."""
+    """Return the address of a routine that scipy exports to Cython."""
     capsule = ctypes.py_object(module.__pyx_capi__[name])
     kind = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)

@@ -1,4 +1,4 @@
-"""What the operators V' diag(lam) V + alpha I and V' diag(lam) V + D share: products and checks of arguments."""
+"""Common parts of the operators V' diag(lam) V + alpha I and V' diag(lam) V + D: products and argument checks."""
 
 from numbers import Real
 from typing import Any, Self
@@ -13,14 +13,14 @@ Array = NDArray[Any]
 
 
 class LowRankPlus(LinearOperator):
-    """V' diag(lam) V with something added to the diagonal, as a symmetric linear operator."""
+    """A symmetric linear operator V' diag(lam) V plus a diagonal matrix."""
 
     components: Array
     low_rank_eigenvalues: Floats
     shape: tuple[int, int]
     dtype: np.dtype[Any]
 
-    _added: float | Floats  # what is added to the diagonal: one number, or d
+    _added: float | Floats  # the diagonal matrix: one number or d numbers
 
     def __init__(self, v: Array, lam: Floats, added: float | Floats, name: str) -> None:
         with np.errstate(over="ignore"):
@@ -43,8 +43,8 @@ class LowRankPlus(LinearOperator):
         raise NotImplementedError
 
     def matvec(self, x: Any) -> Array:
-        """Return M x for one vector, of shape (d,) or (d, 1); a sparse one gives a dense result."""
-        if scipy.sparse.issparse(x):  # the inherited method makes an object array of it
+        """Return M x for a vector of shape (d,) or (d, 1). The result is dense, also for a sparse vector."""
+        if scipy.sparse.issparse(x):  # the inherited method would make it an object array
             return np.asarray(self.matmat(x) if x.ndim == 2 else super().matvec(x.toarray()))
         return np.asarray(super().matvec(x))
 
@@ -56,7 +56,7 @@ class LowRankPlus(LinearOperator):
         c = rows @ self.components.T
         product = (c * self.low_rank_eigenvalues).astype(c.dtype, copy=False) @ self.components
         if np.any(self._added):
-            wide = np.result_type(c.dtype, np.float64)  # alpha need not be a float32, alpha x must be
+            wide = np.result_type(c.dtype, np.float64)  # alpha may exceed the range of float32 even if alpha x does not
             product += np.multiply(dense(rows), self._added, dtype=wide).astype(c.dtype, copy=False)
         return np.asarray(product.T)
 
@@ -80,21 +80,21 @@ class LowRankPlus(LinearOperator):
         return m.astype(self.dtype, copy=False)
 
     def scaled(self, c: float) -> Self:
-        """Return the operator c M, for c > 0; for instance c = 1 / n makes a covariance of a scatter."""
+        """Return the operator c M for c > 0. For example, c = 1 / n turns a scatter matrix into a covariance matrix."""
         if not isinstance(c, Real) or not 0.0 < c < np.inf:
             raise ValueError(f"c is {c!r}, expected a finite number > 0")
         c = float(c)
         return type(self)(self.components, c * self.low_rank_eigenvalues, c * self._added)
 
     def _columns(self, b: Any) -> Any:
-        """Return b as an array or sparse matrix of columns of length d, or as one vector."""
+        """Return b as an array or sparse matrix with columns of length d, or as one vector of length d."""
         columns = real(b, "b")
         if columns.ndim not in (1, 2) or columns.shape[0] != self.shape[0]:
             raise ValueError(f"b has shape {columns.shape}, expected ({self.shape[0]},) or ({self.shape[0]}, k)")
         return columns
 
     def _rows(self, X: Any) -> Any:
-        """Return X as an array or CSR matrix of rows of length d, or as one vector."""
+        """Return X as an array or CSR matrix with rows of length d, or as one vector of length d."""
         rows = real(X, "X")
         if rows.ndim not in (1, 2) or rows.shape[-1] != self.shape[0]:
             raise ValueError(f"X has shape {rows.shape}, expected (n, {self.shape[0]}) or ({self.shape[0]},)")
@@ -109,7 +109,7 @@ class LowRankPlus(LinearOperator):
 
 
 def check_low_rank(components: ArrayLike, eigenvalues: ArrayLike) -> tuple[Array, Floats]:
-    """Return V and lam as arrays of shapes that fit."""
+    """Return V and lam as arrays, after checking that their shapes match."""
     v = real(components, "components")
     v = v if v.dtype == np.float32 else v.astype(np.float64, copy=False)
     lam = real(eigenvalues, "eigenvalues").astype(np.float64)
@@ -121,7 +121,7 @@ def check_low_rank(components: ArrayLike, eigenvalues: ArrayLike) -> tuple[Array
 
 
 def real(values: Any, name: str) -> Any:
-    """Return `values` as an array, or as the sparse matrix it is, after checking that it is real."""
+    """Return `values` as an array or sparse matrix, after checking that it is real."""
     if not scipy.sparse.issparse(values):
         values = np.asarray(values)
     elif values.ndim == 1:
@@ -142,12 +142,17 @@ def squared_norms(rows: Array) -> Floats:
 
 
 def sparse_distances(v: Array, X: Any, mean: Array | None, top: Floats, tail: float) -> Floats:
-    """Return the squared lengths of sparse rows minus mean, divided by `top` along the rows of v, else by `tail`."""
+    """Return the squared lengths of sparse rows minus the mean, after a scaling.
+
+    The coordinates along the rows of v are divided by `top`, the residual is divided by `tail`. The rows stay sparse,
+    so the squared residual is ||x||^2 - ||V x||^2, floored at 0. Its absolute error is O(eps (||x||^2 + ||mean||^2)).
+    Costs 2 r flops per stored value, for r rows of v.
+    """
     X = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
     X.sum_duplicates()
     mu = np.zeros(v.shape[1]) if mean is None else mean.astype(np.float64)
     size, row = float(np.abs(mu).max()), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    # In units of the row's largest entry, because the square of 1e160 is infinite, that of 1e-170 zero.
+    # Scale each row by its largest entry, so that squares neither overflow nor underflow.
     scale = np.full(X.shape[0], size)
     np.fmax.at(scale, row, np.abs(X.data))
     scale[scale == 0.0] = 1.0
@@ -164,10 +169,10 @@ def sparse_distances(v: Array, X: Any, mean: Array | None, top: Floats, tail: fl
 
 
 def _check_orthonormal(v: Array) -> None:
-    """Raise an error if the rows of v are clearly not orthonormal.
+    """Raise a ValueError if the rows of v are clearly not orthonormal.
 
-    V V' w = w for one w without structure, O(r d) where all of V V' would be O(r^2 d): enough to catch rows
-    that were not divided by their norms, or are not orthogonal.
+    Check V V' w = w for one vector w without structure. This costs O(r d), while all of V V' would cost O(r^2 d), and
+    detects rows that are not normalised or not orthogonal.
     """
     w = (1.0 + (0.618 * np.arange(len(v))) % 1.0).astype(v.dtype)
     with np.errstate(all="ignore"):

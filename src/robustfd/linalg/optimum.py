@@ -1,6 +1,6 @@
-"""The best approximations of a known matrix by a low-rank one plus a multiple of the identity.
+"""The best approximations of a known matrix by a low-rank matrix plus a multiple of the identity.
 
-What a sketch of the same rank is measured against: they need all of M and O(d^3) flops.
+They are the yardstick for a sketch of the same rank. They need the whole matrix and O(d^3) flops.
 """
 
 import operator
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
-    r"""Return the C C' + delta I nearest to M in the spectral norm, C of at most `rank` columns.
+    r"""Return the matrix C C' + delta I nearest to M in the spectral norm, where C has at most `rank` columns.
 
     With the eigenvalues s_1 >= ... >= s_d of M, its first eigenvectors U_k and k = rank,
 
@@ -24,8 +24,8 @@ def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
         \delta = (s_{k+1} + s_d) / 2, \qquad C = U_k (S_k - \xi I)^{1/2}, \qquad
         \|M - C C' - \delta I\|_2 = (s_{k+1} - s_d) / 2,
 
-    which is less than the s_{k+1} of the best matrix of rank k, unless both are 0 (Luo et al. 2019, Thm. 1).
-    Every xi in [s_d, s_{k+1}] is optimal; s_{k+1}, which is taken, gives the smallest condition number.
+    which is less than s_{k+1}, the error of the best rank-k matrix, unless both are 0 (Luo et al. 2019, Thm. 1).
+    Every xi in [s_d, s_{k+1}] is optimal. This function uses s_{k+1}, which gives the smallest condition number.
 
     Parameters
     ----------
@@ -37,6 +37,11 @@ def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
     Returns
     -------
     optimum : LowRankPlusIdentity
+
+    See Also
+    --------
+    frobenius_optimum : The same for the Frobenius norm.
+    RobustFrequentDirections : A sketch in this form, from one pass over the rows.
 
     Examples
     --------
@@ -54,7 +59,7 @@ def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
 
 
 def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
-    r"""Return the C C' + delta I nearest to M in the Frobenius norm, C of at most `rank` columns.
+    r"""Return the matrix C C' + delta I nearest to M in the Frobenius norm, where C has at most `rank` columns.
 
     With the eigenvalues s_1 >= ... >= s_d of M, its first eigenvectors U_k and k = rank,
 
@@ -62,7 +67,7 @@ def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
 
         \delta = \frac{1}{d - k} \sum_{i > k} s_i, \qquad C = U_k (S_k - \delta I)^{1/2}
 
-    (Luo et al. 2019, Cor. 1, where the sum is printed from j + 1). The trace is that of M.
+    (Luo et al. 2019, Cor. 1, where the sum starts at j + 1 by a misprint). The trace equals that of M.
 
     Parameters
     ----------
@@ -75,6 +80,10 @@ def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
     -------
     optimum : LowRankPlusIdentity
 
+    See Also
+    --------
+    spectral_optimum : The same for the spectral norm.
+
     Examples
     --------
     >>> import numpy as np
@@ -84,14 +93,14 @@ def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
     (array([7.]), 2.0, 15.0)
     """
     s, components = _eigen(M, rank)
-    # Divided before they are added, because the sum may overflow.
+    # Divide before summing, because the sum may overflow.
     delta = float(np.sum(s[rank:] / (len(s) - rank)))
-    # The mean of equal numbers may be one ulp above them.
+    # The computed mean of equal numbers may exceed them by one ulp.
     return LowRankPlusIdentity(components, np.maximum(s[:rank] - delta, 0.0), delta)
 
 
 def _eigen(M: ArrayLike, rank: int) -> tuple[Floats, NDArray[Any]]:
-    """Return the eigenvalues of M, descending and not below 0, and the first `rank` eigenvectors as rows."""
+    """Return the eigenvalues of M (descending, nonnegative) and the first `rank` eigenvectors, as rows."""
     m = np.asarray(M)
     if m.dtype.kind not in "buif":
         raise ValueError(f"M is of type {m.dtype}, expected a dense array of real numbers")
@@ -102,7 +111,7 @@ def _eigen(M: ArrayLike, rank: int) -> tuple[Floats, NDArray[Any]]:
     m, eps = m.astype(np.float64), float(np.finfo(dtype).eps)
     if not np.all(np.isfinite(m)):
         raise ValueError("M holds NaN or infinity, expected finite numbers")
-    # A power of two brings the largest entry near 1 without rounding: no sum below can overflow then.
+    # Scale by a power of two, which is exact, so that the largest entry is near 1 and no sum below overflows.
     exponent = int(np.frexp(np.abs(m).max())[1])
     m = np.ldexp(m, -exponent)
     i, j = np.unravel_index(np.argmax(np.abs(m - m.T)), m.shape)
@@ -110,7 +119,7 @@ def _eigen(M: ArrayLike, rank: int) -> tuple[Floats, NDArray[Any]]:
         pair = f"M[{i}, {j}] = {np.ldexp(m[i, j], exponent)} and M[{j}, {i}] = {np.ldexp(m[j, i], exponent)}"
         raise ValueError(f"M is not symmetric: {pair}, expected equal up to rounding")
     s, u = np.linalg.eigh((m + m.T) / 2)
-    # M may itself be a product of many rounded terms, hence the factor.
+    # The factor allows for rounding errors in M itself, which may be a sum of many products.
     if s[0] < -100 * d * eps * np.abs(s).max():
         raise ValueError(
             f"M has the eigenvalue {np.ldexp(s[0], exponent):.6g}, expected a positive semi-definite matrix"

@@ -1,4 +1,4 @@
-"""Products of sparse rows that neither BLAS nor scipy does without a dense temporary."""
+"""Products of sparse rows for which scipy would allocate a dense temporary array."""
 
 from typing import Any
 
@@ -12,10 +12,13 @@ Floats = NDArray[np.float64]
 
 
 def gram(x: Any) -> Floats:
-    """Return the lower triangle of x x' of a CSR matrix; the cost is about the sum of squared column counts."""
+    """Return the lower triangle of x x' for a CSR matrix x.
+
+    The cost is proportional to the sum of the squared column counts.
+    """
     columns = x.tocsc()
     counts = np.diff(columns.indptr)
-    # Columns that many rows share (every text has some) are cheaper as a dense product.
+    # Columns with entries in many rows (common words in text data) are faster as a dense product.
     common = np.flatnonzero(counts > max(x.shape[0] // 8, 8))
     dense = columns[:, common].toarray(order="F")
     out = unlocked.gram(dense) if len(common) else np.zeros((x.shape[0], x.shape[0]))
@@ -26,28 +29,31 @@ def gram(x: Any) -> Floats:
 
 
 def add_product(out: NDArray[np.floating], x: Any, c: Floats) -> None:
-    """Add x' c to `out` in place: x is CSR of k rows, c is k x r, out is d x r in C order."""
+    """Add x' c to `out` in place, with 2 r flops per stored value of x.
+
+    x is CSR with k rows, c is k x r, out is d x r in C order.
+    """
     _add_product(x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, np.ascontiguousarray(c), out)
 
 
-def centre(y: Floats, centring: Any, of_mean: Floats) -> Floats:
-    """Do to y, in place, what `Centring.apply` does; running sums of large arrays are several passes in numpy."""
+def centre(y: Floats, centring: Any, mean_products: Floats) -> Floats:
+    """Apply `Centring.apply` to y in place, in one pass over y where numpy needs several."""
     c = centring
-    _centre(np.ascontiguousarray(of_mean), c.own, c.share, c.on_rows, c.on_mean, y)
+    _centre(np.ascontiguousarray(mean_products), c.scale, c.share, c.rows_coef, c.mean_coef, y)
     return y
 
 
-def centre_gram(gram: Floats, centring: Any, on_mean: Floats, mean_on_mean: Floats) -> Floats:
-    """Centre, in place, both sides of x x', of which the lower triangle is there; the result is whole."""
+def centre_gram(gram: Floats, centring: Any, row_products: Floats, mean_products: Floats) -> Floats:
+    """Centre both sides of x x' in place. On entry only the lower triangle is set; the result is the full matrix."""
     _mirror(gram)
-    centre(gram, centring, on_mean)
-    _centre_columns(mean_on_mean, centring.own, centring.share, centring.on_rows, centring.on_mean, gram)
+    centre(gram, centring, row_products)
+    _centre_columns(mean_products, centring.scale, centring.share, centring.rows_coef, centring.mean_coef, gram)
     return gram
 
 
 @compiled
 def _mirror(gram: Any) -> None:
-    block = 64  # of which both triangles stay in the cache
+    block = 64  # a tile and its transpose fit in the cache
     for top in range(0, len(gram), block):
         for left in range(0, top + 1, block):
             for i in range(top, min(top + block, len(gram))):
@@ -56,29 +62,29 @@ def _mirror(gram: Any) -> None:
 
 
 @compiled
-def _centre(of_mean: Any, own: Any, share: Any, on_rows: Any, on_mean: Any, y: Any) -> None:
+def _centre(mean_products: Any, scale: Any, share: Any, rows_coef: Any, mean_coef: Any, y: Any) -> None:
     sums = np.zeros(y.shape[1])
     for i in range(len(y)):
-        row, a, s, r, m = y[i], own[i], share[i], on_rows[i], on_mean[i]
+        row, a, s, rows_factor, mean_factor = y[i], scale[i], share[i], rows_coef[i], mean_coef[i]
         for j in range(len(sums)):
             value = row[j]
-            row[j] = a * value - r * sums[j] + m * of_mean[j]
+            row[j] = a * value - rows_factor * sums[j] + mean_factor * mean_products[j]
             sums[j] += s * value
 
 
 @compiled
-def _centre_columns(of_mean: Any, own: Any, share: Any, on_rows: Any, on_mean: Any, y: Any) -> None:
+def _centre_columns(mean_products: Any, scale: Any, share: Any, rows_coef: Any, mean_coef: Any, y: Any) -> None:
     for i in range(len(y)):
-        row, total, mean = y[i], 0.0, of_mean[i]
+        row, total, mean = y[i], 0.0, mean_products[i]
         for j in range(len(row)):
             value = row[j]
-            row[j] = own[j] * value - on_rows[j] * total + on_mean[j] * mean
+            row[j] = scale[j] * value - rows_coef[j] * total + mean_coef[j] * mean
             total += share[j] * value
 
 
 @compiled
 def _add_gram(starts: Any, stops: Any, rows: Any, data: Any, out: Any) -> None:
-    # Rows ascend within a column, so only the lower triangle is written.
+    # Row indices ascend within a column, so only the lower triangle is written.
     for column in range(len(starts)):
         for a in range(starts[column], stops[column]):
             value, target = data[a], out[rows[a]]

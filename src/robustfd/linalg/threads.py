@@ -1,8 +1,8 @@
-"""One thread of BLAS inside this library: more of them cost time, as they wait for each other longer than they work.
+"""Limit BLAS to one thread inside this library. The matrices are small, so more threads cost more time than they save.
 
-Most BLAS count their threads for the whole process. So whoever comes first sets the number and whoever leaves last
-sets it back: any number of Python threads may be inside at a time, and the caller's setting is as it was afterwards. An
-OpenBLAS over OpenMP counts for each Python thread, which then does the same by itself.
+Most BLAS libraries have one thread count per process. So the first Python thread that enters sets it to 1, and the last
+one that leaves restores it. Any number of Python threads may be inside at the same time, and the caller's setting is
+unchanged afterwards. OpenBLAS with OpenMP has a count per Python thread; each thread sets and restores its own.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from contextlib import ContextDecorator
 from functools import cache
 from typing import Any, NamedTuple
 
-import scipy.linalg  # noqa: F401 - has a BLAS of its own, which must be there when they are looked for
+import scipy.linalg  # noqa: F401 - scipy ships its own BLAS, which must be loaded before the search below
 from threadpoolctl import ThreadpoolController
 
 
@@ -22,22 +22,22 @@ class _Pool(NamedTuple):
     set: Callable[[int], Any]
 
 
-class _Depth:
-    inside = 0  # how many have come and not left
-    before: tuple[int, ...] = ()
+class _Nesting:
+    inside = 0  # number of active `with` blocks
+    saved: tuple[int, ...] = ()
 
 
-class _OwnDepth(threading.local, _Depth):
-    """The same, for each thread."""
+class _ThreadNesting(threading.local, _Nesting):
+    """The same, one per Python thread."""
 
 
 _lock = threading.Lock()
-_shared, _own = _Depth(), _OwnDepth()
+_shared, _own = _Nesting(), _ThreadNesting()
 
 
 @cache
 def _pools() -> tuple[list[_Pool], list[_Pool]]:
-    """Return the BLAS that count for the process and those that count for a thread; looking takes milliseconds."""
+    """Return the BLAS libraries with a count per process and those with a count per thread. Takes milliseconds."""
     shared: list[_Pool] = []
     own: list[_Pool] = []
     for found in ThreadpoolController().select(user_api="blas").lib_controllers:
@@ -48,31 +48,31 @@ def _pools() -> tuple[list[_Pool], list[_Pool]]:
 
 
 def _openblas(path: str) -> _Pool | None:
-    """Return OpenBLAS's own functions: those of threadpoolctl 3.8 work only in the first thread that calls them."""
+    """Return OpenBLAS's own functions, because threadpoolctl 3.8's work only in the first thread that calls them."""
     try:
         library = ctypes.CDLL(path)
     except OSError:
         return None
-    for before in ("", "scipy_"):
-        for after in ("", "64_", "_64"):
-            names = (f"{before}openblas_{verb}_num_threads{after}" for verb in ("get", "set"))
+    for prefix in ("", "scipy_"):
+        for suffix in ("", "64_", "_64"):
+            names = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
             functions = [getattr(library, name, None) for name in names]
             if all(functions):
                 return _Pool(*functions)  # type: ignore[arg-type]
     return None
 
 
-def _enter(depth: _Depth, pools: list[_Pool]) -> None:
-    if depth.inside == 0:
-        depth.before = tuple(pool.get() for pool in pools)
-        _set(pools, depth.before, 1)
-    depth.inside += 1
+def _acquire(nesting: _Nesting, pools: list[_Pool]) -> None:
+    if nesting.inside == 0:
+        nesting.saved = tuple(pool.get() for pool in pools)
+        _set(pools, nesting.saved, 1)
+    nesting.inside += 1
 
 
-def _leave(depth: _Depth, pools: list[_Pool]) -> None:
-    depth.inside -= 1
-    if depth.inside == 0:
-        _set(pools, depth.before, None)
+def _release(nesting: _Nesting, pools: list[_Pool]) -> None:
+    nesting.inside -= 1
+    if nesting.inside == 0:
+        _set(pools, nesting.saved, None)
 
 
 def _set(pools: list[_Pool], counts: tuple[int, ...], to: int | None) -> None:
@@ -85,32 +85,32 @@ class _OneBlasThread(ContextDecorator):
     def __enter__(self) -> None:
         shared, own = _pools()
         with _lock:
-            _enter(_shared, shared)
-        _enter(_own, own)
+            _acquire(_shared, shared)
+        _acquire(_own, own)
 
     def __exit__(self, *error: object) -> None:
         shared, own = _pools()
-        _leave(_own, own)
+        _release(_own, own)
         with _lock:
-            _leave(_shared, shared)
+            _release(_shared, shared)
 
 
 _one = _OneBlasThread()
 
 
 def one_blas_thread() -> _OneBlasThread:
-    """Return what holds BLAS to one thread: `with one_blas_thread():`, or `@one_blas_thread()` over a function."""
+    """Return a context manager, also usable as a decorator, that limits BLAS to one thread."""
     return _one
 
 
 def _after_fork() -> None:
-    """Begin anew in a child process: other threads, which may have been inside or held the lock, are not there."""
+    """Reset the state in a child process, where other threads that were inside or held the lock no longer exist."""
     global _lock
     _lock = threading.Lock()
     if _shared.inside > _own.inside:
         _shared.inside = _own.inside
         if _own.inside == 0:
-            _set(_pools()[0], _shared.before, None)
+            _set(_pools()[0], _shared.saved, None)
 
 
 if hasattr(os, "register_at_fork"):

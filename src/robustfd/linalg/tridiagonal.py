@@ -1,9 +1,9 @@
-"""The steps of a small symmetric eigenproblem as compiled loops: to tridiagonal form, its eigenpairs, and back.
+"""Compiled loops for a small symmetric eigenproblem: tridiagonal reduction, eigenpairs, back-transformation.
 
-For a matrix of ten to a hundred rows LAPACK spends most of its time on calls of very short vector operations and in
-chains of divisions, one waiting for the other. Here every inner loop runs over a whole row, or over all wanted
-eigenvalues side by side, so that it runs in vector registers. (Loops begin at 0 on purpose: over indices that might be
-negative, which count from the end in Python, numba makes no vector instructions.)
+For a matrix of ten to a hundred rows LAPACK spends most of its time in calls to very short vector operations and in
+chains of dependent divisions. Here every inner loop runs over a whole row or over all wanted eigenvalues, so the
+compiler can vectorise it. All inner loops start at 0 on purpose: numba does not vectorise loops whose index might be
+negative, because negative indices count from the end.
 """
 
 from typing import Any
@@ -13,18 +13,21 @@ import numpy as np
 from robustfd._compile import loops
 
 EPS = 2.220446049250313e-16
-TINY = 1e-200  # stands for a pivot that vanishes; the matrix has norm about 1
-LANES = 8  # numbers of eigenvalues are rounded up to a multiple of this, as vector registers like it
-ISOLATING, REFINING = 16, 24  # times that all intervals may be divided, and that all estimates may be improved
-GRID = 12.0  # the first shifts are a geometric sequence over so many factors of two
+TINY = 1e-200  # replaces a zero pivot; the matrix has norm about 1
+LANES = 8  # the number of eigenvalues is rounded up to a multiple of this, to fill vector registers
+ISOLATING, REFINING = 16, 24  # maximum numbers of bisection sweeps and of Laguerre sweeps
+GRID = 12.0  # the first shifts are a geometric sequence that spans this many factors of two
 
 
 @loops
 def tridiagonalise(a: Any, form: Any) -> None:
-    """Reduce the symmetric matrix `a` by reflections I - tau v v', whose v are left in its rows, right of the diagonal.
+    """Reduce the symmetric matrix `a` to tridiagonal form by Householder reflections I - tau v v'.
 
-    Both triangles are used and destroyed. `form` (6, n) gets the diagonal, what is beside it, and tau. The rank-two
-    change of one reflection and the product with the next v are one pass over what is left of the matrix.
+    The vectors v are stored in the rows of `a`, to the right of the diagonal. Both triangles are read and overwritten.
+    `form` (6, n) receives the diagonal, the off-diagonal and tau; its other rows are scratch. One pass over the
+    trailing matrix applies the rank-two update of a reflection and multiplies by the next v, so each step reads the
+    matrix only once. Costs 2 n^3 flops, because the loop does not exploit symmetry. Backward stable (Golub and Van Loan
+    2013, section 8.3.1).
     """
     n = len(a)
     diagonal, off, tau, work = form[0], form[1], form[2], form[3:]
@@ -61,82 +64,84 @@ def tridiagonalise(a: Any, form: Any) -> None:
                 s = one[i] - (x * w[i] + y * v[i])
                 one[i] = s
                 p[i] += u * s
-        inside = 0.0
+        correction = 0.0
         for i in range(size):
-            inside += p[i] * row[i]
-        inside *= -0.5 * tau[k] * tau[k]
+            correction += p[i] * row[i]
+        correction *= -0.5 * tau[k] * tau[k]
         for i in range(size):
-            v[i], w[i] = row[i], tau[k] * p[i] + inside * row[i]
-        after, y = a[k + 1, k + 1 :], w[0]  # the next v needs its row now; v[0] = 1
+            v[i], w[i] = row[i], tau[k] * p[i] + correction * row[i]
+        next_row, y = a[k + 1, k + 1 :], w[0]  # the next v is computed from this row; v[0] = 1
         for i in range(size):
-            after[i] -= w[i] + y * v[i]
-        diagonal[k + 1] = after[0]
+            next_row[i] -= w[i] + y * v[i]
+        diagonal[k + 1] = next_row[0]
 
 
 @loops
-def largest_values(form: Any, values: Any, room: Any) -> bool:
-    """Fill `values` with as many of the largest eigenvalues, descending; return whether they are apart and were found.
+def largest_values(form: Any, values: Any, scratch: Any) -> bool:
+    """Fill `values` with the largest eigenvalues of T, descending; return whether all were isolated and converged.
 
-    The number of eigenvalues above a shift is that of the positive pivots of T - shift; by it all are isolated at
-    the same time. Then Laguerre's iteration, which converges from within an interval to the one eigenvalue in it,
-    with third order (Li and Zeng 1994). room is for n + 9 times the rounded-up number of values.
+    The number of eigenvalues above a shift is the number of positive pivots of T - shift (Sylvester's law of inertia).
+    Bisection with many shifts at once isolates every eigenvalue in its own interval. Laguerre's iteration, safeguarded
+    by that interval, then converges with third order (Li and Zeng 1994). The error is O(n eps ||T||). Costs O(n k)
+    flops per sweep for k eigenvalues. `scratch` holds n + 9 k numbers, k rounded up to a multiple of LANES.
     """
     n, count = form.shape[1], len(values)
     lanes = -(-count // LANES) * LANES
-    diagonal, off, squares, work = form[0], form[1], room[:n], room[n : n + 9 * lanes].reshape(9, lanes)
+    diagonal, off, squares, work = form[0], form[1], scratch[:n], scratch[n : n + 9 * lanes].reshape(9, lanes)
     shift, low, high, above = work[0], work[1], work[2], work[3]
     top, squares[0] = 0.0, 0.0
     for i in range(n):
-        reach = diagonal[i] + (abs(off[i - 1]) if i > 0 else 0.0)
+        row_bound = diagonal[i] + (abs(off[i - 1]) if i > 0 else 0.0)
         if i < n - 1:
             squares[i + 1] = off[i] * off[i]
-            reach += abs(off[i])
-        top = max(top, reach)
+            row_bound += abs(off[i])
+        top = max(top, row_bound)
     tiny, x, factor = EPS * top, top, 0.5 ** (GRID / lanes)
     for j in range(lanes):
         x *= factor
         low[j], high[j], shift[j] = -n * tiny, (1.0 + n * EPS) * top, x
 
-    alone, least = False, n  # least: how many are above the lower end of the last interval
+    isolated, above_last = False, n  # above_last: number of eigenvalues above the lower end of the last interval
     for _ in range(ISOLATING):
         _count_above(diagonal, squares, tiny, shift, work[4], above)
         for j in range(lanes):
             x, c = shift[j], int(above[j])
             if c >= count and x > low[count - 1]:
-                least = c
+                above_last = c
             for i in range(min(c, count)):
                 low[i] = max(low[i], x)
             for i in range(max(count - c, 0)):
                 high[c + i] = min(high[c + i], x)
-        alone, j = True, 0
+        isolated, j = True, 0
         while j < count:
             end = j + 1
             while end < count and high[end] == high[j]:
                 end += 1
-            alone = alone and (end if end < count else least) == j + 1
-            shifts = end - j if end < count else lanes - j  # the last interval, with others below, has all the rest
+            isolated = isolated and (end if end < count else above_last) == j + 1
+            # The last interval may hold more eigenvalues than wanted and gets all remaining shifts.
+            shifts = end - j if end < count else lanes - j
             step = (high[j] - low[j]) / (shifts + 1.0)
             for i in range(shifts):
                 shift[j + i] = high[j] - step * (i + 1.0)
             j = end
-        if alone:
+        if isolated:
             break
-    if not alone:
+    if not isolated:
         return False
 
     for _ in range(REFINING):
         _sums_of_powers(diagonal, squares, tiny, shift, work[4:8], work[8], above)
-        furthest = 0.0
+        largest_step = 0.0
         for j in range(count):
             x, s1, s2, below = shift[j], work[6, j], work[7, j], above[j] <= j
             high[j], low[j] = (x, low[j]) if below else (high[j], x)
             root = np.sqrt(max((n - 1.0) * (n * s2 - s1 * s1), 0.0))
             y = x - n / (s1 + root if below else s1 - root)
-            if not low[j] <= y <= high[j]:  # in this form it also catches NaN
+            if not low[j] <= y <= high[j]:  # also true for NaN
                 y = 0.5 * (low[j] + high[j])
             shift[j] = y
-            furthest = max(furthest, abs(y - x))
-        if furthest <= 4.0 * tiny:
+            largest_step = max(largest_step, abs(y - x))
+        if largest_step <= 4.0 * tiny:
             for j in range(count):
                 values[j] = shift[j]
             return True
@@ -145,7 +150,11 @@ def largest_values(form: Any, values: Any, room: Any) -> bool:
 
 @loops
 def _count_above(diagonal: Any, squares: Any, tiny: float, shift: Any, inverse: Any, above: Any) -> None:
-    """Fill `above` with the number of eigenvalues above each shift; squares are of the off-diagonal, after a 0."""
+    """Fill `above` with the number of eigenvalues above each shift.
+
+    `squares` holds a 0 and the squared off-diagonal entries. The counts are exact for a matrix that differs from T by
+    O(eps ||T||) in each entry (Demmel, Dhillon and Ren 1995).
+    """
     for j in range(len(shift)):
         inverse[j] = above[j] = 0.0
     for i in range(len(diagonal)):
@@ -159,9 +168,10 @@ def _count_above(diagonal: Any, squares: Any, tiny: float, shift: Any, inverse: 
 
 @loops
 def _sums_of_powers(diagonal: Any, squares: Any, tiny: float, shift: Any, work: Any, inverse: Any, above: Any) -> None:
-    """Do as `_count_above`, and fill work[2] and work[3] with the sums of 1/(shift - lambda) and of their squares.
+    """Do the same as `_count_above`; fill work[2] and work[3] with the sums of 1/(shift - lambda) and of its square.
 
-    They are -(log p)' and (log p)'' but for signs, p the product of the pivots, whose derivatives run along.
+    Up to sign, these are (log p)' and (log p)'', where p(shift) is the product of the pivots. The recurrence carries
+    the first and second derivatives of each pivot along.
     """
     first, second, s1, s2 = work[0], work[1], work[2], work[3]
     for j in range(len(shift)):
@@ -183,18 +193,18 @@ def _sums_of_powers(diagonal: Any, squares: Any, tiny: float, shift: Any, work: 
 
 
 @loops
-def twisted_vectors(form: Any, shifts: Any, z: Any, room: Any) -> float:
-    """Fill the columns of z with unit vectors of a tridiagonal matrix T; return the largest |T z - shift z|.
+def twisted_vectors(form: Any, shifts: Any, z: Any, scratch: Any) -> float:
+    """Fill the columns of z with unit eigenvectors of a tridiagonal T; return the largest residual |T z - shift z|.
 
-    room is for (3 n + 4) k numbers.
-    T - shift = L D L' from above and U D U' from below; where the two meet with the smallest gamma, z is 1 and
-    the rest follows by substitution; gamma is then the only entry of T z - shift z that is not zero (Dhillon and
-    Parlett 2004). Loops over the shifts are innermost, so that they run in vector registers.
+    T - shift is factored as L D L' from the top and as U D U' from the bottom. The two are joined at the row where the
+    twisted pivot gamma is smallest. z is 1 in that row and follows by substitution elsewhere, so gamma is the only
+    nonzero entry of T z - shift z before scaling (Dhillon and Parlett 2004). O(n) flops per vector. The loop over the
+    shifts is innermost, so that it vectorises. `scratch` holds (3 n + 4) k numbers.
     """
     n, k = z.shape
-    work = room[: (3 * n + 4) * k].reshape(3 * n + 4, k)
+    work = scratch[: (3 * n + 4) * k].reshape(3 * n + 4, k)
     a, b, below, above, pivot = form[0], form[1], work[:n], work[n : 2 * n], work[2 * n : 3 * n]
-    up, where, gamma, squares = work[3 * n], work[3 * n + 1], work[3 * n + 2], work[3 * n + 3]
+    up, twist, gamma, squares = work[3 * n], work[3 * n + 1], work[3 * n + 2], work[3 * n + 3]
     for j in range(k):
         pivot[0, j], squares[j] = a[0] - shifts[j], 0.0
     for i in range(n - 1):
@@ -206,28 +216,28 @@ def twisted_vectors(form: Any, shifts: Any, z: Any, room: Any) -> float:
     for j in range(k):
         up[j] = a[n - 1] - shifts[j]
         gamma[j] = abs(pivot[n - 1, j])
-        where[j] = n - 1.0
+        twist[j] = n - 1.0
     for i in range(n - 2, -1, -1):
         for j in range(k):
             d = up[j]
             d = d if abs(d) > TINY else TINY
             above[i, j] = b[i] / d
             up[j] = (a[i] - shifts[j]) - b[i] * above[i, j]
-            meeting = abs(pivot[i, j] - b[i] * above[i, j])
-            where[j] = float(i) if meeting < gamma[j] else where[j]
-            gamma[j] = meeting if meeting < gamma[j] else gamma[j]
+            candidate = abs(pivot[i, j] - b[i] * above[i, j])
+            twist[j] = float(i) if candidate < gamma[j] else twist[j]
+            gamma[j] = candidate if candidate < gamma[j] else gamma[j]
     for j in range(k):
-        z[n - 1, j] = 1.0 if where[j] == n - 1.0 else 0.0
+        z[n - 1, j] = 1.0 if twist[j] == n - 1.0 else 0.0
     for i in range(n - 2, -1, -1):
         for j in range(k):
-            follows = -below[i, j] * z[i + 1, j]
-            follows = follows if abs(follows) > TINY else 0.0  # before it is a subnormal, which are slow
-            z[i, j] = 1.0 if where[j] == i else (follows if where[j] > i else 0.0)
+            entry = -below[i, j] * z[i + 1, j]
+            entry = entry if abs(entry) > TINY else 0.0  # flush to zero: arithmetic on subnormal numbers is slow
+            z[i, j] = 1.0 if twist[j] == i else (entry if twist[j] > i else 0.0)
     for i in range(n - 1):
         for j in range(k):
-            follows = -above[i, j] * z[i, j]
-            follows = follows if abs(follows) > TINY else 0.0
-            z[i + 1, j] = follows if where[j] <= i else z[i + 1, j]
+            entry = -above[i, j] * z[i, j]
+            entry = entry if abs(entry) > TINY else 0.0
+            z[i + 1, j] = entry if twist[j] <= i else z[i + 1, j]
     for i in range(n):
         for j in range(k):
             squares[j] += z[i, j] * z[i, j]
@@ -242,10 +252,11 @@ def twisted_vectors(form: Any, shifts: Any, z: Any, room: Any) -> float:
 
 
 @loops
-def turn_back(a: Any, form: Any, z: Any, total: Any) -> None:
-    """Turn the columns of z (n, k), vectors of the tridiagonal form, into those of the matrix; `total` has room for k.
+def back_transform(a: Any, form: Any, z: Any, total: Any) -> None:
+    """Map the columns of z (n, k) from eigenvectors of the tridiagonal form to eigenvectors of the matrix, in place.
 
-    The matrix and its form are as `tridiagonalise` left them.
+    Apply the reflections that `tridiagonalise` left in `a` and `form`, in reverse order: 2 n^2 k flops. `total` is
+    scratch of length k.
     """
     (n, k), tau = z.shape, form[2]
     for i in range(n - 2, -1, -1):

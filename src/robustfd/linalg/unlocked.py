@@ -1,7 +1,7 @@
-"""BLAS and LAPACK called without the interpreter's lock (GIL).
+"""BLAS and LAPACK routines, called with the global interpreter lock (GIL) released.
 
-scipy's wrappers of these routines hold the lock, so threads that sketch different rows would take turns. `ctypes`
-releases it. The routines and their arguments are the same, and so are the results, bit for bit.
+scipy's wrappers hold the GIL, so threads that sketch different rows would run one at a time. `ctypes` releases it. The
+routines and their arguments are the same, so the results are identical bit for bit.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _NO, _LOWER, _UPPER = (ctypes.c_char(letter) for letter in (b"N", b"L", b"U"))
 
 @cache
 def _routine(name: str) -> Callable[..., None]:
-    """Return a Fortran routine that takes pointers."""
+    """Return a Fortran routine as a function of pointers."""
     module, count = {
         "dgemm": (cython_blas, 13),
         "dsyrk": (cython_blas, 10),
@@ -33,7 +33,7 @@ def _routine(name: str) -> Callable[..., None]:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Call a routine: arrays by their data, integers and floats by the address of a copy."""
+    """Call a routine. Arrays pass their data pointer, integers and floats the address of a copy."""
     _routine(name)(*map(_pointer, arguments))
 
 
@@ -46,10 +46,10 @@ def _pointer(value: Any) -> Any:
 
 
 def add_product(c: Floats, a: Any, b: Any, keep: float = 1.0) -> None:
-    """Set c, in C order, to a b + keep c. None of them is empty. With keep 0, c may hold anything before."""
+    """Set c, in C order, to a b + keep c. The arrays must not be empty. With keep = 0, c may be uninitialised."""
     a, b = np.ascontiguousarray(a, np.float64), np.ascontiguousarray(b, np.float64)
     (rows, inner), columns = a.shape, b.shape[1]
-    # Fortran reads rows as columns, so this is c' = b' a'.
+    # Fortran reads C-ordered arrays as transposes, so this computes c' = b' a'.
     _call("dgemm", _NO, _NO, columns, rows, inner, 1.0, b, columns, a, inner, float(keep), c, columns)
 
 
@@ -64,9 +64,9 @@ def gram(a: Any) -> Floats:
 
 
 def tridiagonalise(a: Any) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the reflectors, the diagonal, the off-diagonal and tau of a symmetric matrix, as LAPACK's dsytrd does.
+    """Return the reflectors, the diagonal, the off-diagonal and tau of a symmetric matrix (LAPACK's dsytrd).
 
-    The lower triangle is read. A matrix in Fortran order is overwritten.
+    Only the lower triangle is read. A matrix in Fortran order is overwritten.
     """
     n, a = len(a), np.asfortranarray(a, np.float64)
     diagonal, off_diagonal, tau, work = np.empty(n), np.empty(n - 1), np.empty(n - 1), np.empty(64 * n)
@@ -75,7 +75,7 @@ def tridiagonalise(a: Any) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def tridiagonal_values(diagonal: Floats, off_diagonal: Floats) -> Floats | None:
-    """Return all eigenvalues of a tridiagonal matrix, ascending; None if LAPACK does not find them."""
+    """Return all eigenvalues of a symmetric tridiagonal matrix, ascending; None if LAPACK's dsterf fails."""
     values, info = diagonal.copy(), np.zeros(1, np.int32)
     _call("dsterf", len(values), values, off_diagonal.copy(), info)
     return values if info[0] == 0 else None

@@ -7,7 +7,7 @@ import numpy as np
 
 from robustfd._compile import entry
 from robustfd._container import Document, Tensors
-from robustfd.linalg.eigen import LONG, routines
+from robustfd.linalg.eigen import MIN_ROWS_TO_COMPILE, routines
 from robustfd.online import ball, newton_merging
 from robustfd.online import block as blocks
 from robustfd.online.block import (
@@ -77,7 +77,7 @@ class NewtonState:
 
     def expect(self, rows: int) -> None:
         """Prepare for this number of rows: with many rows, compiling the eigensolver pays off."""
-        self.long_stream = self.long_stream or int(counts_of(self.memory)[PLACE["seen"]]) + rows > LONG
+        self.long_stream = self.long_stream or int(counts_of(self.memory)[PLACE["seen"]]) + rows > MIN_ROWS_TO_COMPILE
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
         """Learn from rows and record their losses; return the number of rows before an overflow.

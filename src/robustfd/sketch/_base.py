@@ -1,4 +1,4 @@
-"""What all sketches share: taking rows in, reading at any time, merging, saving."""
+"""The common base of all sketches: fitting, reading at any time, merging, saving."""
 
 import copy
 from abc import ABCMeta, abstractmethod
@@ -32,70 +32,73 @@ from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch import snapshot
-from robustfd.sketch._rows import Floats, Queue, Rows, Unread
+from robustfd.sketch._rows import Contents, Floats, Queue, Rows
 
-BLOCK = 2**20  # entries of a dense block of rows
-FEWEST_ROWS = 4096  # of a part; with fewer, merging costs more than is gained
+BLOCK = 2**20  # entries in a dense block of rows
+MIN_ROWS_PER_PART = 4096  # with fewer rows, merging costs more than parallel fitting saves
 EPS32 = float(np.finfo(np.float32).eps)
-LEARNT = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")  # attributes
-LEAST_FACTOR = 1e-250  # what is multiplied by less is gone; the floor keeps logarithms and their sums finite
+FITTED_ATTRIBUTES = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")
+MIN_FACTOR = 1e-250  # smaller factors have the same effect; the floor keeps logarithms and their sums finite
 
 
 @dataclass(frozen=True)
 class View:
-    """One consistent reading of a sketch, every row that was handed in included."""
+    """A consistent read-out of a sketch that includes every row so far, queued ones too."""
 
-    form: Callable[[], Floats]  # returns orthonormal rows V
+    form: Callable[[], Floats]  # returns V, with orthonormal rows
     lam: Floats  # the approximation is V' diag(lam) V + alpha I
     alpha: float
     error_bound: float  # rounding included
     squared_norm: float
     weight: float
     mean: Floats | None
-    # Up to rounding, V' diag(floor_lam) V + floor_alpha I <= truth <= V' diag(floor_lam) V + ceiling_alpha I
+    # Up to rounding, V' diag(floor_lam) V + floor_alpha I <= A'A + alpha0 I <= V' diag(floor_lam) V + ceiling_alpha I.
     floor_lam: Floats
     floor_alpha: float
     ceiling_alpha: float
-    rounding: float = 0.0  # by how much, in the spectral norm, rounding can be wrong about that
-    diagonal: Floats | None = None  # what else is added, on the diagonal
+    rounding: float = 0.0  # bound on the rounding error of these inequalities, in the spectral norm
+    diagonal: Floats | None = None  # diagonal matrix that is added to the approximation
 
     @property
     def eigenvalues(self) -> Floats:
-        """The best guess of the eigenvalues along V."""
+        """The estimated eigenvalues along V."""
         return self.lam + self.alpha
 
     @property
     def certain(self) -> Floats:
-        """What A'A is at least along each row of V, alpha0 left out."""
+        """A certified lower bound on A'A along each row of V, without alpha0."""
         return np.maximum(self.floor_lam - self.rounding, 0.0)
 
     @cached_property
     def components(self) -> Floats:
-        """V, formed when it is first asked for: who reads numbers only does not pay for it."""
+        """V, formed on first access, so that reading only numbers does not pay for it."""
         with one_blas_thread():
             v = self.form()
-        object.__setattr__(self, "form", lambda: v)  # what it was made of need not be kept
+        object.__setattr__(self, "form", lambda: v)  # release the inputs
         return v
 
 
 def _sketch_part(part: "BaseSketch", x: Any, weight: Floats) -> "BaseSketch":
-    return part._learn(x, weight, anew=True)
+    return part._learn(x, weight, reset=True)
 
 
 def padded(values: Floats, count: int) -> Floats:
-    """Return the first `count` values, with zeros after them if there are fewer."""
+    """Return the first `count` values, padded with zeros if there are fewer."""
     return np.pad(values[:count], (0, max(0, count - len(values))))
 
 
 def unit_rows(b: Floats, lam: Floats, *, fresh: bool = False) -> Floats:
-    """Return the rows of b divided by their lengths, which are about sqrt(lam); of a `fresh` b in its own memory."""
+    """Return the rows of b divided by their lengths, which are about sqrt(lam). A `fresh` b is overwritten.
+
+    Short rows are orthogonalised again, by Cholesky QR where it is accurate and by Householder QR otherwise.
+    """
     scaled = np.divide(b, np.sqrt(lam)[:, None], out=b if fresh else None)
     if not len(lam) or lam[-1] >= 1e-6 * lam[0]:
         scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
         return np.asarray(scaled)
-    # Short rows carry the rounding errors of long ones: orthogonal to eps lambda_1 is not good enough for them.
+    # Short rows carry the rounding errors of long ones, so they are orthogonal only up to eps lambda_1 / lambda_r.
     gram = scaled @ scaled.T
-    if np.linalg.norm(gram - np.eye(len(lam))) < 0.5:  # then Cholesky QR is as good as Householder's, and fast
+    if np.linalg.norm(gram - np.eye(len(lam))) < 0.5:  # well conditioned, so Cholesky QR is accurate, and faster
         root = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
         return np.asarray(dtrsm(1.0, root, scaled.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
     q, r = np.linalg.qr(scaled.T)
@@ -103,7 +106,7 @@ def unit_rows(b: Floats, lam: Floats, *, fresh: bool = False) -> Floats:
 
 
 def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: float) -> View:
-    """Return the view of orthogonal rows about which nothing is certain but 0 <= A'A <= ||A||_F^2 I."""
+    """Return the view of orthogonal rows whose only certificate is 0 <= A'A <= ||A||_F^2 I."""
     norm = factor * state.squared_norm
     return View(
         form=partial(unit_rows, b, lam / factor),
@@ -120,13 +123,13 @@ def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: floa
 
 
 class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
-    """A streaming summary of A'A, with the rows of A handed in by `fit` and `partial_fit`.
+    """Base class of the streaming sketches of A'A. `fit` and `partial_fit` receive the rows of A.
 
-    Subclasses say how a state is started, how rows get into it, how it is read and how two are merged. A
-    state is never changed in place, so that an error leaves a sketch as it was.
+    Subclasses define the initial state, how rows are added to it, how it is read, and how two states are merged. States
+    are immutable, so an error leaves the sketch unchanged.
     """
 
-    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # fixed once rows were seen
+    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # must not change after fitting
     _state_type: ClassVar[type]
 
     sketch_size: int
@@ -139,13 +142,13 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     _state: Any
     _queue: Queue
-    _tail: float  # what all of the above is still to be multiplied by
+    _tail: float  # a factor still to be applied to the state and the queue
     _n_seen: int
-    _single: bool  # whether all rows were float32, and so is the sketch
+    _single: bool  # whether all rows were float32; the sketch is then float32 too
     _seen_structure: dict[str, Any]
-    _cached: tuple[Any, View] | None  # the last view, and the parameters it was made with
+    _cached: tuple[Any, View] | None  # the parameters that the last view was made with, and the view
 
-    # -- what a member of the family provides
+    # -- implemented by subclasses
 
     @abstractmethod
     def _start(self, d: int) -> Any:
@@ -153,26 +156,26 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _absorb(self, state: Any, queue: Queue) -> tuple[Any, Queue]:
-        """Return the state after some rows from the front of the queue, and the rows that keep waiting."""
+        """Return the state after processing rows from the front of the queue, and the queue without them."""
 
     @abstractmethod
-    def _read(self, unread: Unread) -> View:
-        """Return the view of a state after all rows of its queue, multiplied by its factor."""
+    def _read(self, contents: Contents) -> View:
+        """Return the view of the state after all queued rows, multiplied by the factor."""
 
     @abstractmethod
-    def _union(self, one: Unread, two: Unread) -> Any:
-        """Return the state after the rows of both."""
+    def _union(self, one: Contents, two: Contents) -> Any:
+        """Return the state of the rows of both."""
 
     def _clocks(self, weight: Floats, times: Floats | None) -> Floats | None:
-        """Return when rows of these weights came, if that matters."""
+        """Return the clocks of the rows; None if the sketch has no window."""
         return None
 
-    def _merged(self, one: Unread, two: Unread) -> tuple[Any, Queue]:
-        """Return the state after the rows of both, and the rows that wait."""
+    def _merged(self, one: Contents, two: Contents) -> tuple[Any, Queue]:
+        """Return the state of the rows of both, and the queue."""
         return self._union(one, two), Queue()
 
     def _check_parameters(self) -> None:
-        """Raise if a parameter is not what it may be."""
+        """Raise an error if a parameter is invalid."""
         if hasattr(self, "sketch_size"):
             check_integer("sketch_size", self.sketch_size, 2)
         if getattr(self, "buffer_size", None) is not None:
@@ -183,87 +186,107 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         if hasattr(self, "solver"):
             check_choice("solver", self.solver, ("auto", "gram", "svd"))
 
-    # -- rows in
+    # -- fitting
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
-        """Forget everything and sketch X.
+        """Sketch the rows of X from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
         y : ignored
         sample_weight : array of shape (n,), optional
-            A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
+            A row of weight s counts as sqrt(s) times the row. Rows of weight 0 are ignored.
         n_jobs : int, optional
-            Number of parts of the rows that are sketched in parallel and merged; -1 for the number of cores. A part has
-            at least 4096 rows. Parts of 131,072 rows or more in all run in processes if the sketch is one of the
-            frequent-directions family, where threads would wait for each other; otherwise in threads. The result is
-            the same. The certificate holds for all rows. Sketches of rows that fade or leave a window have no parts.
+            Number of parts of X that are sketched in parallel and merged; -1 means the number of cores. A part has at
+            least 4096 rows. The parts run in threads or, for the frequent-directions family and 131,072 rows or more,
+            in processes, because threads would wait for the interpreter lock. The result is the same in both. The
+            certificate holds for all rows. Not available with decay or a sliding window.
 
         Returns
         -------
         self
         """
         jobs = count_jobs("n_jobs", n_jobs)
-        return self._learn(X, sample_weight, anew=True) if jobs == 1 else self._learn_in_parts(X, sample_weight, jobs)
+        return self._learn(X, sample_weight, reset=True) if jobs == 1 else self._learn_in_parts(X, sample_weight, jobs)
 
     def _learn_in_parts(self, X: Any, sample_weight: Any, jobs: int) -> Self:
-        """Sketch parts of the rows in parallel, and merge them."""
+        """Sketch parts of the rows in parallel and merge them."""
         self._check_parameters()
-        self._some_parts(jobs, ())  # raises if the rows have an order
+        self._some_parts(jobs, ())  # raises an error if the order of the rows matters
         x = check_rows(copy.copy(self), X, reset=True)
         weight = check_weights(sample_weight, x.shape[0])
-        jobs = max(min(jobs, x.shape[0] // FEWEST_ROWS), 1)
+        jobs = max(min(jobs, x.shape[0] // MIN_ROWS_PER_PART), 1)
         parts = clone(self).split(jobs)
         cuts = np.linspace(0, x.shape[0], jobs + 1).astype(int)
         some = [slice(*each) for each in pairwise(cuts) if weight[slice(*each)].any()]
         if len(some) < 2:
-            return self._learn(X, sample_weight, anew=True)
+            return self._learn(X, sample_weight, reset=True)
 
         work = [(part, x[rows], weight[rows]) for part, rows in zip(parts, some, strict=False)]
         level = side_by_side(_sketch_part, work, processes=self._gains_by_processes(x.shape[0]))
-        while len(level) > 1:  # an odd one out goes up a level as it is
+        while len(level) > 1:  # an odd one passes to the next level unchanged
             merged = side_by_side(lambda one, two: one.merge(two), zip(level[::2], level[1::2], strict=False))
             level = merged + level[2 * len(merged) :]
         names = copy.copy(self)
-        check_rows(names, X, reset=True)  # the names of columns
-        self.__dict__ = vars(names) | {name: value for name, value in vars(level[0]).items() if name in LEARNT}
+        check_rows(names, X, reset=True)  # sets the feature names
+        self.__dict__ = vars(names) | {
+            name: value for name, value in vars(level[0]).items() if name in FITTED_ATTRIBUTES
+        }
         return self
 
     def _gains_by_processes(self, n: int) -> bool:
-        """Return whether parts of n rows are sketched faster in processes than in threads."""
+        """Return whether processes are faster than threads for n rows in all."""
         return False
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
+        """Add the rows of X to the sketch. The result does not depend on how the rows are split into batches.
 
-        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
-        none.
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            After the first call, n may be 0.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            As for `fit`.
+
+        Returns
+        -------
+        self
         """
-        return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
+        return self._learn(X, sample_weight, reset=not self.__sklearn_is_fitted__())
 
     def forget(self, factor: float) -> Self:
-        """Multiply all that was seen so far by a factor in (0, 1], once; the mean stays."""
+        """Multiply A'A of all rows so far by a factor, once. The mean does not change.
+
+        Parameters
+        ----------
+        factor : float in (0, 1]
+
+        Returns
+        -------
+        self
+        """
         self._require_rows()
-        self._tail = max(self._tail * check_real("factor", factor, 0.0, 1.0, open_low=True), LEAST_FACTOR)
+        self._tail = max(self._tail * check_real("factor", factor, 0.0, 1.0, open_low=True), MIN_FACTOR)
         self._cached = None
         return self
 
-    def _learn(self, X: Any, sample_weight: Any, *, anew: bool, times: Any = None) -> Self:
+    def _learn(self, X: Any, sample_weight: Any, *, reset: bool, times: Any = None) -> Self:
         self._check_parameters()
-        if not anew:
+        if not reset:
             self._check_structure()
-        after = copy.copy(self)  # an error leaves all as it was
-        x = check_rows(after, X, reset=anew)
+        after = copy.copy(self)  # work on a copy, so that an error leaves self unchanged
+        x = check_rows(after, X, reset=reset)
         weight = check_weights(sample_weight, x.shape[0])
         times = None if times is None else check_times(times, x.shape[0])
         if not weight.all():
             live = weight > 0
             x, weight, times = x[live], weight[live], None if times is None else times[live]
-        if anew:
+        if reset:
             if not len(weight):
                 raise ValueError(
-                    "sample_weight is zero for every row; the first rows need one weight above 0 at least."
+                    "sample_weight is zero for every row; the first rows need at least one weight above 0."
                 )
             after._state, after._queue, after._tail = self._start(x.shape[1]), Queue(), 1.0
             after._n_seen, after._single = 0, True
@@ -273,8 +296,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             decay[0] *= after._tail
             after._tail = 1.0
             clocks = after._clocks(weight, times)
-            after._queue = after._queue.plus(Rows(x, weight, np.maximum(decay, LEAST_FACTOR), clocks))
-        # A number that is not finite gets an error, so it needs no warning.
+            after._queue = after._queue.plus(Rows(x, weight, np.maximum(decay, MIN_FACTOR), clocks))
+        # Numbers that are not finite raise an error later, so numpy need not warn.
         with np.errstate(over="ignore", invalid="ignore"):
             after._state, after._queue = self._absorb(after._state, after._queue)
         after._n_seen += len(weight)
@@ -292,12 +315,12 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             if now != then:
                 raise ValueError(
                     f"{name} was changed from {then!r} to {now!r} after rows were seen. "
-                    f"Set it back to {then!r}, or call fit to start anew."
+                    f"Set it back to {then!r}, or call fit to start over."
                 )
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_cached", None)  # it can be made again
+        state.pop("_cached", None)  # cheap to recompute
         return state
 
     # -- reading
@@ -316,7 +339,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
 
     @property
-    @guarded  # estimators read it, too
+    @guarded  # estimators read it from other threads
     def _view(self) -> View:
         self._require_rows()
         self._check_parameters()
@@ -324,29 +347,29 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return self._viewed(None, self._read)
 
     def _leading(self, k: int) -> View:
-        """Return a view with the k largest directions at least; for some sketches it is cheaper than the whole one."""
+        """Return a view with at least the k largest directions. Some sketches compute it faster than the full view."""
         return self._view
 
-    def _viewed(self, most: int | None, read: Callable[[Unread], View]) -> View:
-        """Return what `read` makes of all that was seen, kept until there is more; `most` says what it reads."""
-        how = (self.alpha0, getattr(self, "solver", None), most)
+    def _viewed(self, most: int | None, read: Callable[[Contents], View]) -> View:
+        """Return `read` of the contents, cached until rows are added; `most` is part of the cache key."""
+        key = (self.alpha0, getattr(self, "solver", None), most)
         cached: tuple[Any, View] | None = getattr(self, "_cached", None)
-        if cached is None or cached[0] != how:
+        if cached is None or cached[0] != key:
             with one_blas_thread():
-                view = read(Unread(self._state, self._queue, self._tail))
-            if self._single:  # what `_cast` does to V' diag(lam) V
+                view = read(Contents(self._state, self._queue, self._tail))
+            if self._single:  # bound on the effect of `_cast`
                 rounded = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
                 view = replace(view, error_bound=float(view.error_bound + rounded))
-            cached = self._cached = (how, view)
+            cached = self._cached = (key, view)
         return cached[1]
 
     def _cast(self, rows: Floats) -> NDArray[np.floating]:
-        # All arithmetic is float64: float32 rows lose what a shrink has to see, squares below 1e-7 of the largest.
+        # All arithmetic is float64. In float32 a shrink step could not resolve squares below 1e-7 of the largest.
         return rows.astype(np.float32 if self._single else np.float64)
 
     @property
     def sketch_(self) -> NDArray[np.floating]:
-        """B: at most m - 1 orthogonal rows, longest first, with A'A close to B'B + alpha I."""
+        """B: at most m - 1 orthogonal rows, longest first, such that B'B + alpha I approximates A'A + alpha0 I."""
         view = self._view
         return self._cast(np.sqrt(view.lam)[:, None] * view.components)
 
@@ -362,7 +385,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def alpha_(self) -> float:
-        """The multiple of the identity that goes with the sketch."""
+        """The multiple of the identity that is added to B'B."""
         return self._view.alpha
 
     @property
@@ -372,7 +395,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def relative_error_bound_(self) -> float:
-        """A bound on the error divided by ||A'A||_2, itself known only to be at least what is used here."""
+        """A certified bound on the error relative to ||A'A||_2, which is itself replaced by a lower bound."""
         view = self._view
         largest = max(view.floor_lam.max(initial=0.0), view.squared_norm / min(self._n_seen, self.n_features_in_))
         largest -= view.rounding
@@ -380,37 +403,37 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @property
     def squared_norm_(self) -> float:
-        """||A||_F^2 of the rows as they entered: weighted, faded, centred."""
+        """||A||_F^2 of the weighted, decayed and centred rows."""
         return self._view.squared_norm
 
     @property
     def weight_sum_(self) -> float:
-        """The total weight of the rows, faded; their number when there are no weights and no decay."""
+        """The total weight of the rows after decay. Without weights and decay it is the number of rows."""
         return self._view.weight
 
     @property
     def n_samples_seen_(self) -> int:
-        """How many rows were seen, those of weight 0 not counted."""
+        """The number of rows seen, without those of weight 0."""
         self._require_rows()
         return self._n_seen
 
     @property
     def mean_(self) -> Floats:
-        """The mean of the rows; only with `center=True`."""
+        """The mean of the rows. Available only with `center=True`."""
         mean = self._view.mean
         if mean is None:
-            raise AttributeError("mean_ is kept only with center=True.")
+            raise AttributeError("mean_ is available only with center=True.")
         return mean.copy()
 
     def second_moment(self) -> LowRankPlusIdentity:
-        """Return the approximation of A'A + alpha0 I; with `alpha_` = 0 it is singular and solves by pseudo-inverse."""
+        """Return the approximation of A'A + alpha0 I. If `alpha_` is 0, it is singular and uses the pseudo-inverse."""
         view = self._view
         return LowRankPlusIdentity(self._cast(view.components), view.lam, view.alpha)
 
     def covariance(self, ddof: float = 1) -> LowRankPlusIdentity:
         """Return the second moment divided by (total weight - ddof).
 
-        With `center=True` that is the covariance; without, the rows are taken to have mean zero.
+        With `center=True` this is the covariance matrix. Otherwise the rows are assumed to have mean zero.
         """
         view = self._view
         if not view.weight > ddof:
@@ -418,21 +441,22 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return self.second_moment().scaled(1.0 / (view.weight - ddof))
 
     def bracket_eigenvalues(self) -> tuple[Floats, Floats]:
-        """Return (lower, upper) with the largest eigenvalues of A'A + alpha0 I certainly between them, descending.
+        """Return certified bounds (lower, upper) on the largest eigenvalues of A'A + alpha0 I, descending.
 
-        There are as many as the sketch has rows; those of any two matrices that the truth lies between are bounds.
+        There is one pair for each row of the sketch. The bounds follow from Weyl's monotonicity theorem, because A'A
+        lies between two known matrices.
         """
         view = self._view
         return self._brackets(view, len(view.lam))
 
     def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
-        """Return bounds on the `count` largest eigenvalues, also if there are fewer in the view."""
+        """Return bounds on the `count` largest eigenvalues, even if the view has fewer."""
         lam, off = padded(np.sort(view.floor_lam)[::-1], count), view.rounding
         high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + float(self.alpha0))
         return np.maximum(lam - off, 0.0) + view.floor_alpha, high + off
 
     def bracket_logdet(self) -> tuple[float, float]:
-        """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
+        """Return certified bounds (lower, upper) on log det(A'A + alpha0 I). The lower bound may be -inf."""
         view = self._view
         lam, left = view.floor_lam[view.floor_lam > 0], self.n_features_in_ - np.count_nonzero(view.floor_lam)
         floor = np.maximum(lam - view.rounding, 0.0), view.floor_alpha
@@ -445,10 +469,10 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @one_blas_thread()
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
-        """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
+        """Return certified bounds (lower, upper) on the squared distances x'(A'A + alpha0 I)^-1 x.
 
-        The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
-        Where nothing bounds a distance from above, upper is inf.
+        The distances are measured from the origin. With `center=True`, subtract `mean_` from the rows of X first. The
+        upper bound is inf where none is known.
         """
         return self._bracket_distances(self._view, X)
 
@@ -460,7 +484,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         bounds = [np.zeros((2, 0))]
         step = max(1, BLOCK // x.shape[1])
         for start in range(0, x.shape[0], step):
-            # Dense, a block at a time: whether a row is in the span shows only in its explicit residual.
+            # Dense, one block at a time: only the explicit residual shows whether a row is in the span.
             rows = Rows(x[start : start + step], np.ones(0), np.ones(0)).dense()
             along = rows @ v.T
             size = np.abs(rows).max(axis=1, initial=0.0) + (rows == 0).all(axis=1)
@@ -483,15 +507,18 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     @guarded_pair
     def merge(self, other: "BaseSketch") -> Self:
-        """Take in all that another sketch has seen, as if its rows had come here; return self."""
+        """Add all rows of another sketch to this one and return self. The other sketch does not change.
+
+        The certificate holds for the union of the rows.
+        """
         self._check_mergeable(other)
         if not other.__sklearn_is_fitted__():
             return self
         if not self.__sklearn_is_fitted__():
-            keep = (*LEARNT, "n_features_in_", "feature_names_in_")
+            keep = (*FITTED_ATTRIBUTES, "n_features_in_", "feature_names_in_")
             self.__dict__.update({k: v for k, v in vars(other).items() if k in keep})
             return self
-        one, two = (Unread(each._state, each._queue, each._tail) for each in (self, other))
+        one, two = (Contents(each._state, each._queue, each._tail) for each in (self, other))
         with one_blas_thread():
             self._state, self._queue = self._merged(one, two)
         self._tail, self._cached = 1.0, None
@@ -499,17 +526,20 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return self
 
     def split(self, k: int) -> list[Self]:
-        """Return k sketches for parts of the rows to come, which are to be merged; what was seen is in the first.
+        """Return k sketches for parts of the future rows, to be merged later. The first contains the rows so far.
 
-        Those that draw random numbers draw different ones. Rows that fade or leave come in an order and have no parts.
+        Randomised sketches get different seeds. Not available with decay or a sliding window, where the order of the
+        rows matters.
         """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
     def _some_parts(self, k: int, which: Sequence[int]) -> list[Self]:
-        """Return those of the sketches of `split(k)` that have these numbers, in time for these only."""
+        """Return the sketches of `split(k)` with these indices, without creating the others."""
         self._check_parameters()
         if self.decay != 1.0 or hasattr(self, "window"):
-            raise ValueError("Rows that fade or leave come in an order: they cannot be sketched in parts side by side.")
+            raise ValueError(
+                "Cannot sketch parts in parallel with decay or a window, because the order of the rows matters."
+            )
         parts = [clone(self) if i else copy.copy(self) for i in which]
         for i, part in zip(which, parts, strict=True):
             if hasattr(self, "random_state"):
@@ -517,14 +547,14 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return parts
 
     def __add__(self, other: Any) -> Self:
-        """Return a new sketch of what both have seen."""
+        """Return a new sketch of the rows of both."""
         if not isinstance(other, BaseSketch):
             return NotImplemented
         return copy.copy(self).merge(other)
 
     def _check_mergeable(self, other: Any) -> None:
         if type(other) is not type(self):
-            raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}: rules differ.")
+            raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}: the classes differ.")
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
         structure = {name: mine[name] for name in mine if name not in ("solver", "random_state")}
         check_same_params("sketches", structure, theirs)
@@ -537,7 +567,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             if each.__sklearn_is_fitted__():
                 each._check_structure()
 
-    # -- on disk
+    # -- saving
 
     def _pack(self) -> tuple[Document, Tensors]:
         self._require_rows()
@@ -549,7 +579,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
 
 class RandomSketch(BaseSketch):
-    """A sketch that draws random numbers; it takes rows in at once, so `buffer_size` is only how many at a time."""
+    """A randomised sketch. It processes rows immediately; `buffer_size` is only the number processed at a time."""
 
     _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "center")
 

@@ -1,26 +1,27 @@
-"""Sums over the last rows of a stream, in blocks."""
+"""Sums over the last rows of a stream, stored in blocks."""
 
 from typing import Any
 
-PER_WINDOW = 32  # blocks that a window is cut into
+PER_WINDOW = 32  # blocks per window
 
 
 class WindowedSums:
-    """Sums over the last rows, in blocks by row count: the oldest block counts by the share of it that is left.
+    """Sums over the last rows, in blocks of equal row count.
 
-    The blocks have `plus` and `faded`. Like all states it is not changed: `after` returns the next one.
+    The oldest block counts in proportion to the share of its rows that are still in the window. The sums in a block
+    have methods `plus` and `faded`. Instances are immutable: `after` returns a new one.
     """
 
     def __init__(self, window: float, blocks: tuple[tuple[int, Any], ...] = (), seen: int = 0):
         self.length = max(1, int(window / PER_WINDOW))
         self.window, self.blocks, self.seen = float(window), blocks, seen
 
-    def room(self) -> int:
-        """Return how many rows fit into the newest block."""
+    def free_rows(self) -> int:
+        """Return the number of rows that still fit into the newest block."""
         return self.length - self.seen % self.length
 
     def after(self, rows: int, sums: Any) -> "WindowedSums":
-        """Return the sums after these of some rows, no more than there is room for."""
+        """Return the sums with those of the next `rows` rows added. `rows` must not exceed `free_rows()`."""
         block, blocks = self.seen // self.length, self.blocks
         if blocks and blocks[-1][0] == block:
             blocks, sums = blocks[:-1], blocks[-1][1].plus(sums)

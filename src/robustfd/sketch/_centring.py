@@ -1,7 +1,7 @@
-"""Rows centred at the mean of the rows before them, without loss of digits.
+"""Centre each row at the mean of the rows before it, without losing digits to cancellation.
 
-A mean is kept as two rows, the second what rounding took from the first: rows may be 1e12 away from the origin and a
-step of the mean far below the last digit of its entries.
+A mean is stored in double-double form, as two rows: the rounded mean and its rounding error. So rows may be 1e12 away
+from the origin, where a single step of the mean is far below the last digit of its entries.
 """
 
 from dataclasses import dataclass
@@ -11,153 +11,164 @@ import numpy as np
 from robustfd.linalg.eigen import EPS
 from robustfd.sketch._rows import Floats, Rows
 
-LARGEST_DECAY = 600.0  # exp of more would overflow
-CHUNK = 64  # dense rows centred at once
-LOSS = 1e4  # squares of the terms over those of their sum: beyond this too many digits have cancelled
+MAX_LOG_DECAY = 600.0  # exp(-x) and exp(x) stay within the range of float64
+CHUNK = 64  # dense rows that are centred together
+LOSS = 1e4  # largest acceptable ratio of the squared terms to the square of their sum; above it, cancellation is severe
 
 
 @dataclass(frozen=True)
 class Centring:
-    """What k rows a_0, a_1, ... enter as when each is centred at the mean of all rows before it.
+    """The linear map that centres each of k rows a_0, a_1, ... at the mean of all rows before it.
 
-    Row t enters as sqrt(w n / (n + w)) (a_t - mean), n the (decayed) weight before it. That is linear in the
-    rows, e_t = own_t a_t - on_rows_t (sum of share_s a_s over s < t) + on_mean_t mean, mean the one before all
-    of them, so running sums apply it, to the rows themselves or to any products of them.
+    Row t becomes e_t = sqrt(w n / (n + w)) (a_t - mean_t), where n is the (decayed) weight before it and w its own
+    weight. The sum of the e_t e_t' is then the scatter about the final mean (Welford 1962; Chan, Golub and LeVeque
+    1983). Written in terms of the mean before all k rows,
+
+        e_t = scale_t a_t - rows_coef_t (sum of share_s a_s over s < t) + mean_coef_t mean,
+
+    so running sums apply it, to the rows or to any products with them.
     """
 
-    root: Floats  # of the weights
-    own: Floats
+    root: Floats  # square roots of the weights
+    scale: Floats
     share: Floats
-    on_rows: Floats
-    on_mean: Floats
-    to_mean: Floats  # the new mean is the old one plus the sum of to_mean_t (a_t - old)
+    rows_coef: Floats
+    mean_coef: Floats
+    mean_step: Floats  # the new mean is old + sum of mean_step_t (a_t - old)
     weight: float
 
     @classmethod
     def of(cls, rows: Rows, weight: float) -> "Centring":
-        """Return the centring of these rows after others of total weight `weight`."""
+        """Return the centring of these rows, given the total weight of the rows before them."""
         log = np.cumsum(np.log(rows.decay))
         share, old = rows.weight * np.exp(-log), weight * np.exp(log)
         sums = np.cumsum(share)
         before = np.exp(log) * np.concatenate([[0.0], sums[:-1]]) + old
         after = before + rows.weight
-        own = np.sqrt(rows.weight * (before / after))  # in this order, or tiny and huge weights are lost
-        per_unit = np.divide(own, before, out=np.zeros_like(before), where=before > 0)
-        to_mean = share * np.exp(log[-1]) / after[-1]
-        on_rows, on_mean = per_unit * np.exp(log), -per_unit * old
-        return cls(np.sqrt(rows.weight), own, share, on_rows, on_mean, to_mean, after[-1])
+        scale = np.sqrt(rows.weight * (before / after))  # in this order, so that extreme weights do not overflow
+        per_unit = np.divide(scale, before, out=np.zeros_like(before), where=before > 0)
+        mean_step = share * np.exp(log[-1]) / after[-1]
+        rows_coef, mean_coef = per_unit * np.exp(log), -per_unit * old
+        return cls(np.sqrt(rows.weight), scale, share, rows_coef, mean_coef, mean_step, after[-1])
 
-    def apply(self, y: Floats, of_mean: Floats | None = None) -> Floats:
-        """Return what the rows enter as, y being the rows (or products of them) and of_mean the mean (or its), or 0."""
-        entered = self.own[:, None] * y
-        entered[1:] -= self._of_rows_before(y)
-        if of_mean is not None:
-            entered += np.outer(self.on_mean, of_mean)
-        return entered
+    def apply(self, y: Floats, mean_products: Floats | None = None) -> Floats:
+        """Return the centred rows, given rows y (or products with them) and the mean (or its products, default 0)."""
+        centred = self.scale[:, None] * y
+        centred[1:] -= self._sums_before(y)
+        if mean_products is not None:
+            centred += np.outer(self.mean_coef, mean_products)
+        return centred
 
     def adjoint(self, c: Floats) -> Floats:
-        """Return c as coefficients of the raw rows, given as coefficients of the entering ones."""
-        sums = np.cumsum((self.on_rows[1:, None] * c[1:])[::-1], axis=0)[::-1]
-        raw = self.own[:, None] * c
+        """Convert coefficients of the centred rows to coefficients of the raw rows (the transposed map)."""
+        sums = np.cumsum((self.rows_coef[1:, None] * c[1:])[::-1], axis=0)[::-1]
+        raw = self.scale[:, None] * c
         raw[:-1] -= self.share[:-1, None] * sums
         return np.asarray(raw)
 
-    def terms(self, lengths: Floats, of_mean: float = 0.0) -> Floats:
-        """Return the lengths of the terms of each entering row, added up: rounding errors are relative to that."""
-        terms = self.own * lengths - self.on_mean * of_mean
-        terms[1:] += self._of_rows_before(lengths[:, None])[:, 0]
-        return np.maximum(terms, self.root * (lengths + of_mean))  # what a row adds to the mean counts by its weight
+    def terms(self, row_lengths: Floats, mean_length: float = 0.0) -> Floats:
+        """Return, for each centred row, the sum of the lengths of its terms. Rounding errors are relative to this."""
+        terms = self.scale * row_lengths - self.mean_coef * mean_length
+        terms[1:] += self._sums_before(row_lengths[:, None])[:, 0]
+        # The contribution of a row to the mean is rounded in proportion to the weight of the row.
+        return np.maximum(terms, self.root * (row_lengths + mean_length))
 
-    def _of_rows_before(self, y: Floats) -> Floats:
+    def _sums_before(self, y: Floats) -> Floats:
         sums = np.cumsum(self.share[:-1, None] * y[:-1], axis=0)
-        sums *= self.on_rows[1:, None]
+        sums *= self.rows_coef[1:, None]
         return np.asarray(sums)
 
 
-def lengths(x: Floats) -> Floats:
+def row_lengths(x: Floats) -> Floats:
     """Return the lengths of the rows."""
     return np.sqrt(np.einsum("ij,ij->i", x, x))
 
 
 def noise(terms: Floats, t: Floats) -> float:
-    """Return eps times the sum of the squares of t times the terms."""
-    return float(np.square(np.sqrt(EPS) * (t * terms)).sum())  # in this order squares do not overflow
+    """Return eps times the sum of the squares of t * terms."""
+    return float(np.square(np.sqrt(EPS) * (t * terms)).sum())  # in this order, so that squares do not overflow
 
 
-def is_lost(noise: float, squared_norm: float) -> bool:
-    """Tell whether rows of this squared norm are what is left of terms that have cancelled."""
+def has_cancelled(noise: float, squared_norm: float) -> bool:
+    """Return whether rows with this squared norm have lost too many digits, because their terms cancelled."""
     return not noise <= LOSS * EPS * squared_norm
 
 
-def centred(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, Floats, float]:
-    """Return the dense entering rows, the lengths of their terms, the new mean and the total weight."""
+def centre_rows(rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Floats, Floats, float]:
+    """Return the centred rows as an array, the lengths of their terms, the new mean and the total weight."""
     x, start = rows.dense(), 0
-    entered, terms = np.empty_like(x), np.empty(len(x))
+    centred, terms = np.empty_like(x), np.empty(len(x))
     while start < len(rows):
         part = rows[start : _safe_stop(rows, start)]
-        stop, t = start + len(part), part.fading()[1]
-        y, centring, after = shifted(x[start:stop], part, mean, weight)
-        # As a matrix, since a product is faster than running sums.
-        e = np.matmul(centring.apply(np.eye(len(part))), y, out=entered[start:stop])
-        terms[start:stop], sizes = centring.terms(lengths(y)), lengths(e)
-        if is_lost(noise(terms[start:stop], t), float(np.square(t * sizes).sum())):
-            after = _centred_one_by_one(x[start:stop], part, mean, weight, e)
-            terms[start:stop] = lengths(e)
+        stop, t = start + len(part), part.decay_scales()[1]
+        y, centring, after = shift_rows(x[start:stop], part, mean, weight)
+        # As a matrix product, which is faster than running sums.
+        e = np.matmul(centring.apply(np.eye(len(part))), y, out=centred[start:stop])
+        terms[start:stop], sizes = centring.terms(row_lengths(y)), row_lengths(e)
+        if has_cancelled(noise(terms[start:stop], t), float(np.square(t * sizes).sum())):
+            after = _centre_one_at_a_time(x[start:stop], part, mean, weight, e)
+            terms[start:stop] = row_lengths(e)
         mean, weight, start = after, centring.weight, stop
-    return entered, terms, mean, weight
+    return centred, terms, mean, weight
 
 
-def shifted(x: Floats, rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Centring, Floats]:
-    """Return (y, centring, new mean): y is x minus the mean, or minus a row if there is no mean yet."""
+def shift_rows(x: Floats, rows: Rows, mean: Floats, weight: float) -> tuple[Floats, Centring, Floats]:
+    """Return (y, centring, new mean), where y is x minus the mean, or minus the first row if there is no mean yet."""
     centring = Centring.of(rows, weight)
-    mean = mean if weight > 0 else mean_at(x[0])  # any vector does, a near one is exact
+    mean = mean if weight > 0 else exact_mean(x[0])  # any vector is valid; one near the rows avoids cancellation
     y = x - mean[0]
     y -= mean[1]
-    return y, centring, moved(mean, centring.to_mean @ y)
+    return y, centring, shift_mean(mean, centring.mean_step @ y)
 
 
-def _centred_one_by_one(x: Floats, rows: Rows, mean: Floats, weight: float, out: Floats) -> Floats:
-    """Fill `out` with the entering rows and return the new mean; nothing cancels, whatever the rows."""
+def _centre_one_at_a_time(x: Floats, rows: Rows, mean: Floats, weight: float, out: Floats) -> Floats:
+    """Fill `out` with the centred rows and return the new mean. Slower, but never loses digits to cancellation."""
     for i, (row, w, decay) in enumerate(zip(x, rows.weight, rows.decay, strict=True)):
-        before, off = decay * weight, (row - mean[0]) - mean[1]
+        before, offset = decay * weight, (row - mean[0]) - mean[1]
         weight = before + w
-        np.multiply(np.sqrt(w * (before / weight)), off, out=out[i])
-        # From whichever is nearer, so that the step is the smaller one.
-        mean = moved(mean, (w / weight) * off) if before >= w else moved(mean_at(row), -(before / weight) * off)
+        np.multiply(np.sqrt(w * (before / weight)), offset, out=out[i])
+        # Step from the nearer of the old mean and the row, so that the step is small.
+        if before >= w:
+            mean = shift_mean(mean, (w / weight) * offset)
+        else:
+            mean = shift_mean(exact_mean(row), -(before / weight) * offset)
     return mean
 
 
 def _safe_stop(rows: Rows, start: int) -> int:
-    """Return where to stop so that the decay from start on stays within what exp can hold, a row at least."""
+    """Return the end of the chunk, so that its total decay stays in the range of exp. It has at least one row."""
     if rows.decay.min() == 1.0:
         return start + CHUNK
     log = np.cumsum(np.log(rows.decay[start : start + CHUNK]))
-    return start + max(1, int(np.searchsorted(-log, LARGEST_DECAY)))
+    return start + max(1, int(np.searchsorted(-log, MAX_LOG_DECAY)))
 
 
-# -- means in two parts
+# -- means in double-double form
 
 
-def mean_at(x: Floats) -> Floats:
-    """Return the mean that is x."""
+def exact_mean(x: Floats) -> Floats:
+    """Return x as a mean with zero rounding error."""
     return np.stack([x, np.zeros_like(x)])
 
 
-def moved(mean: Floats, step: Floats) -> Floats:
-    """Return the mean plus a step; what rounding takes from the sum is kept (Knuth's two-sum)."""
+def shift_mean(mean: Floats, step: Floats) -> Floats:
+    """Return the mean plus a step, with the rounding error of the sum in the second row (Knuth's TwoSum)."""
     high, step = mean[0], mean[1] + step
     total = high + step
     added = total - high
     return np.stack([total, (high - (total - added)) + (step - added)])
 
 
-def apart(one: Floats, two: Floats) -> Floats:
-    """Return the second mean minus the first."""
+def mean_difference(one: Floats, two: Floats) -> Floats:
+    """Return two - one."""
     return np.asarray((two[0] - one[0]) + (two[1] - one[1]))
 
 
-def joined(one: Floats, two: Floats, n: float, k: float) -> tuple[Floats, Floats]:
-    """Return the row that enters when rows of these means and of weights n and k are put together, and the new mean."""
-    off = apart(one, two)
-    row = np.sqrt(n * (k / (n + k))) * off
-    return row, moved(one, (k / (n + k)) * off) if n >= k else moved(two, -(n / (n + k)) * off)
+def merge_means(one: Floats, two: Floats, n: float, k: float) -> tuple[Floats, Floats]:
+    """Return the row that merging adds to the scatter, and the mean of the union (Chan, Golub and LeVeque 1983).
+
+    `one` and `two` are the means of two sets of rows with total weights n and k.
+    """
+    offset = mean_difference(one, two)
+    row = np.sqrt(n * (k / (n + k))) * offset
+    return row, shift_mean(one, (k / (n + k)) * offset) if n >= k else shift_mean(two, -(n / (n + k)) * offset)

@@ -1,9 +1,8 @@
 """The frequent-directions engine: buffer rows, shrink when the buffer is full (Luo et al. 2019, Alg. 1, 2, 4, 5).
 
-A `State` is never changed in place: an engine takes one and returns the next, so an error anywhere leaves
-the sketch as it was. Where a shrink happens depends on the number of rows alone, never on how the rows were
-cut into batches: the first comes when `buffer_size` rows are there, and after a shrink B counts as m - 1
-rows, even if some are zero.
+A `State` is immutable: the engine returns a new one, so an error leaves the sketch unchanged. The positions of the
+shrink steps depend only on the number of rows, never on the batches: the first comes after `buffer_size` rows, and
+after a shrink step B counts as m - 1 rows, even if some of them are zero.
 """
 
 from collections.abc import Sequence
@@ -17,29 +16,29 @@ from robustfd.linalg.decompose import Shrunk, Solver, shrink_columns, shrink_gra
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import rounding
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._centring import LARGEST_DECAY, is_lost, joined, noise
-from robustfd.sketch._entering import DenseRows, EnteringRows, Entrance, grown
-from robustfd.sketch._rows import Floats, Queue, Rows, Unread, check_total, raise_not_finite
+from robustfd.sketch._centring import MAX_LOG_DECAY, has_cancelled, merge_means, noise
+from robustfd.sketch._prepared import DenseRows, PreparedBatch, PreparedRows, updated_norm
+from robustfd.sketch._rows import Contents, Floats, Queue, Rows, check_total, raise_not_finite
 
-# Rows are worked on shrink by shrink, or several shrinks together with the rows dense or left sparse.
-Form: TypeAlias = Literal["apart", "dense", "sparse"]
+# How rows are processed: one shrink step at a time, or several together with dense or with sparse rows.
+Route: TypeAlias = Literal["separate", "dense", "sparse"]
 
 
 @dataclass(frozen=True)
 class State:
-    """What a sketch remembers of the rows that have been through a shrink.
+    """The summary of all rows that have been through a shrink step.
 
-    A sketch that remembers more has a state of its own, and says there what `faded`, `plus` and `entered` do to it.
+    Sketches that track more statistics subclass it and extend `faded`, `plus` and `updated`.
     """
 
-    b: Any  # orthogonal rows; of a state that is only read, perhaps a function that forms them
-    lam: Floats  # their squared norms
-    shrunk: bool  # whether a shrink has happened
+    b: Any  # B, orthogonal rows; in a state that is only read, it may be a function that forms B
+    lam: Floats  # squared norms of the rows of B
+    shrunk: bool  # whether there was a shrink step
     delta: float  # Delta, the sum of all deltas
     squared_norm: float  # ||A||_F^2
     weight: float  # total weight
-    mean: Floats | None  # when centring, in two parts (_centring.py)
-    rounding: float  # a bound on what rounding has changed of A'A - B'B
+    mean: Floats | None  # with centring only, in double-double form (_centring.py)
+    rounding: float  # bound on the rounding error of A'A - B'B, in the spectral norm
 
     @classmethod
     def empty(cls, d: int, center: bool) -> Self:
@@ -48,19 +47,19 @@ class State:
 
     @property
     def rows(self) -> Floats:
-        """B, formed now if it is not yet."""
+        """B as an array."""
         return self.b() if callable(self.b) else self.b
 
-    def entered(self, e: EnteringRows, s: float, t: Floats) -> Self:
-        """Return the state with what it remembers beside B after diag(t) E has entered, all older scaled by s."""
+    def updated(self, e: PreparedRows, s: float, t: Floats) -> Self:
+        """Return the state with its additional statistics updated by the rows diag(t) E; older rows are scaled by s."""
         return self
 
     def shrunk_to(self, shrunk: Shrunk) -> Self:
-        """Return the state with B as a shrink has left it."""
+        """Return the state with the result of a shrink step as B."""
         return replace(self, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=self.delta + shrunk.delta)
 
     def plus(self, other: "State") -> Self:
-        """Return the state with the sums of both, B not yet among them."""
+        """Return the state with the sums of both added. B is not merged here."""
         return replace(
             self,
             delta=self.delta + other.delta,
@@ -70,10 +69,10 @@ class State:
         )
 
     def faded(self, factor: float) -> Self:
-        """Return the state after everything in it is multiplied by factor; the mean stays."""
+        """Return the state with all sums multiplied by `factor`. The mean does not change."""
         if factor == 1.0:
             return self
-        live = factor * self.lam > 0  # what fades below the least number is gone
+        live = factor * self.lam > 0  # drop rows whose squared norm underflows
         return replace(
             self,
             b=np.sqrt(factor) * self.rows[live],
@@ -87,7 +86,7 @@ class State:
 
 @dataclass(frozen=True)
 class Engine:
-    """Rules of the game: m, the buffer, how many values a shrink takes delta from, and the solver."""
+    """The settings of a sketch: m, the buffer size, the number j of values that a shrink step reduces, the solver."""
 
     m: int
     buffer_size: int
@@ -95,183 +94,184 @@ class Engine:
     solver: Solver
 
     def absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
-        """Return the state after as many rows as fill whole buffers, and the rows that wait for more."""
-        while len(queue) >= (wanted := self._wanted(state, queue)):
-            cuts = self._cuts(state, wanted)
+        """Return the state after all complete buffers, and the queue of remaining rows."""
+        while len(queue) >= (wanted := self._min_rows(state, queue)):
+            cuts = self._shrink_points(state, wanted)
             rows, after = queue.take(cuts[-1])
-            state, queue = self._run(state, rows, cuts, self._form(state, queue)), after
-        # Rows that enter at once may take the state to ten times the largest norm (`grown` says why). So rows that wait
-        # have that much room, too. Otherwise such a state would refuse all rows.
+            state, queue = self._run(state, rows, cuts, self._route(state, queue)), after
+        # Processed rows may take the state to ten times the largest norm (see `updated_norm`), so queued rows get the
+        # same margin. Otherwise such a state would reject all further rows.
         return state, queue.owned(state.squared_norm / 10)
 
     def finish(self, state: State, queue: Queue, *, formed: bool = True) -> State:
-        """Return the state after all these rows, shrunk to at most m - 1 rows whatever their number.
+        """Return the state after all queued rows, with a final shrink step to at most m - 1 rows.
 
-        Unless it is to be `formed`, its B may be a function: who reads numbers only does not pay for it.
+        With `formed=False`, B may be a function that forms it, so that reading only numbers does not pay for B.
         """
         if not len(queue):
             return state
-        cuts = self._cuts(state, len(queue))
+        cuts = self._shrink_points(state, len(queue))
         if not cuts or cuts[-1] < len(queue):
             cuts.append(len(queue))
-        return self._run(state, queue.all(), cuts, self._form(state, queue), formed=formed)
+        return self._run(state, queue.all(), cuts, self._route(state, queue), formed=formed)
 
-    def merge(self, one: Unread, two: Unread) -> State:
-        """Return the sketch of the union: both buffers stacked, both Deltas added, one shrink."""
-        a, stack_one = self._unshrunk(*one)
-        b, stack_two = self._unshrunk(*two)
+    def merge(self, one: Contents, two: Contents) -> State:
+        """Return the sketch of the union: stack both buffers, add both Deltas, shrink once."""
+        a, stack_one = self._as_stack(*one)
+        b, stack_two = self._as_stack(*two)
         stacks, both, extra = [stack_one, stack_two], a.plus(b), 0.0
         if a.mean is not None and b.mean is not None and both.weight > 0:
-            row, mean = joined(a.mean, b.mean, a.weight, b.weight)
-            both = replace(both.entered(DenseRows(row[None]), 1.0, np.ones(1)), mean=mean)
+            row, mean = merge_means(a.mean, b.mean, a.weight, b.weight)
+            both = replace(both.updated(DenseRows(row[None]), 1.0, np.ones(1)), mean=mean)
             stacks.append(row[None])
             extra = float(row @ row)
         stack = np.concatenate(stacks)
         norm = check_total(both.squared_norm + extra)
         shrunk = shrink_stack(stack[:0], np.zeros(0), stack, self.m, self.j, solver=self.solver)
-        off = both.rounding + rounding(len(stack), stack.shape[1], 1.0, shrunk.lam[:0], EPS * norm)
-        return replace(both, squared_norm=norm, rounding=off).shrunk_to(shrunk)
+        bound = both.rounding + rounding(len(stack), stack.shape[1], 1.0, shrunk.lam[:0], EPS * norm)
+        return replace(both, squared_norm=norm, rounding=bound).shrunk_to(shrunk)
 
-    def _free(self, state: State) -> int:
+    def _free_rows(self, state: State) -> int:
         return self.buffer_size - (self.m - 1 if state.shrunk else 0)
 
-    def _cuts(self, state: State, upto: int) -> list[int]:
-        """Return the row counts, at most `upto`, at which a shrink is due."""
-        return list(range(self._free(state), upto + 1, self.buffer_size - self.m + 1))
+    def _shrink_points(self, state: State, upto: int) -> list[int]:
+        """Return the row counts up to `upto` at which a shrink step is due."""
+        return list(range(self._free_rows(state), upto + 1, self.buffer_size - self.m + 1))
 
-    def _form(self, state: State, queue: Queue) -> Form:
-        """Return how the rows of the queue are best worked on."""
+    def _route(self, state: State, queue: Queue) -> Route:
+        """Return the fastest way to process the rows of the queue."""
         d = state.b.shape[1]
         if self.solver == "svd" or d < 2 * self.buffer_size:
-            return "apart"
+            return "separate"
         light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue)
         return "sparse" if light and d > 4 * self.buffer_size else "dense"
 
-    def _wanted(self, state: State, queue: Queue) -> int:
-        """Return how many rows must wait before they are worked on, at least as many as the next shrink needs."""
-        m, d, free = self.m, state.b.shape[1], self._free(state)
-        form = self._form(state, queue)
-        # B is formed once for all rows that are worked on together, at a cost of m^2 d.
-        if form == "sparse":
-            # With more rows B is formed less often, but products of the rows with each other cost more for each row.
-            # At sqrt(m d) rows, where these products need as much memory as B, the sum is nearly least. More than 2048
-            # save little time, and at a million columns their products would be most of the memory beside B.
+    def _min_rows(self, state: State, queue: Queue) -> int:
+        """Return how many rows to collect before processing them, at least as many as the next shrink step needs."""
+        m, d, free = self.m, state.b.shape[1], self._free_rows(state)
+        route = self._route(state, queue)
+        # B is formed once for all rows that are processed together, at a cost of m^2 d.
+        if route == "sparse":
+            # With more rows B is formed less often, but the Gram matrix of the rows costs more per row. The total is
+            # nearly minimal at sqrt(m d) rows, where the Gram matrix is as large as B. More than 2048 rows save little
+            # time, and with a million columns their Gram matrix would need most of the memory.
             most = min(np.sqrt(m * d), 2048.0)
-            if state.mean is not None and len(queue):  # centring needs decays that can be inverted, all together
-                most = min(most, LARGEST_DECAY / max(-np.log(queue.pieces[-1].decay[-1]), EPS))
+            if state.mean is not None and len(queue):  # centring divides by the total decay, which must not underflow
+                most = min(most, MAX_LOG_DECAY / max(-np.log(queue.pieces[-1].decay[-1]), EPS))
             full = max(int(most), free)
-            # They may wait as long as they need no more memory than the buffer itself.
+            # Collect rows only while they need no more memory than the buffer itself.
             return full if len(queue) >= full or queue.nnz < self.buffer_size * d // 2 else free
-        if form == "dense" and self.buffer_size <= 3 * m:
-            # Two buffers at a time need as many flops as one, and the matrix products are of a better shape.
+        if route == "dense" and self.buffer_size <= 3 * m:
+            # Two buffers at a time cost as many flops per row as one, in larger and faster matrix products.
             return free + self.buffer_size - m + 1
         return free
 
-    def _unshrunk(self, state: State, queue: Queue, factor: float) -> tuple[State, Floats]:
-        """Return the state after these rows, and its buffer as one dense stack with nothing more taken away."""
-        while len(queue) >= self._free(state):
-            rows, queue = queue.take(self._free(state))
-            state = self._shrink(state, Entrance(rows, state.mean, state.weight))
+    def _as_stack(self, state: State, queue: Queue, factor: float) -> tuple[State, Floats]:
+        """Return the state after these rows, and its buffer as a dense stack, without a final shrink step."""
+        while len(queue) >= self._free_rows(state):
+            rows, queue = queue.take(self._free_rows(state))
+            state = self._shrink(state, PreparedBatch(rows, state.mean, state.weight))
         stack = state.b
         if len(queue):
-            state, e, s, t = _enter(state, Entrance(queue.all(), state.mean, state.weight))
+            state, e, s, t = _update_totals(state, PreparedBatch(queue.all(), state.mean, state.weight))
             stack = np.concatenate([s * stack, t[:, None] * e])
         return state.faded(factor), np.sqrt(factor) * stack
 
     @one_blas_thread()
-    def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form, *, formed: bool = True) -> State:
-        """Return the state after the rows, with shrinks at the cuts."""
+    def _run(self, state: State, rows: Rows, cuts: Sequence[int], route: Route, *, formed: bool = True) -> State:
+        """Return the state after the rows, with a shrink step at each of the cuts."""
         after = None
-        if form != "apart":
-            whole = Entrance(rows, state.mean, state.weight)
-            after = self._run_together(state, whole, cuts, sparse=form == "sparse", formed=formed)
+        if route != "separate":
+            whole = PreparedBatch(rows, state.mean, state.weight)
+            after = self._run_batched(state, whole, cuts, sparse=route == "sparse", formed=formed)
         if after is None:
             after = state
             for start, stop in zip([0, *cuts], cuts, strict=False):
-                after = self._shrink(after, Entrance(rows[start:stop], after.mean, after.weight))
+                after = self._shrink(after, PreparedBatch(rows[start:stop], after.mean, after.weight))
         return after
 
-    def _shrink(self, state: State, new: Entrance) -> State:
-        solver, invertible = self.solver, state.mean is None or new.rows.fades() <= LARGEST_DECAY
+    def _shrink(self, state: State, new: PreparedBatch) -> State:
+        solver, invertible = self.solver, state.mean is None or new.rows.neg_log_decay() <= MAX_LOG_DECAY
         if solver != "svd" and invertible and len(state.b) + len(new.rows) > state.b.shape[1]:
             columns, resolved = self._shrink_columns(state, new)
             if columns is not None:
                 return columns
             solver = self.solver if resolved else "svd"
-        after, e, s, t = _enter(state, new)
+        after, e, s, t = _update_totals(state, new)
         shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
         return after.shrunk_to(shrunk)
 
-    def _shrink_columns(self, state: State, new: Entrance) -> tuple[State | None, bool]:
-        """Return the state after more rows than columns, through E'E alone, and whether E'E shows enough.
+    def _shrink_columns(self, state: State, new: PreparedBatch) -> tuple[State | None, bool]:
+        """Return the state after a shrink step of more rows than columns, from E'E alone, and whether E'E resolves it.
 
-        There is no state if it does not, or if E'E itself is not accurate.
+        The state is None if E'E does not resolve the small eigenvalues or is itself inaccurate.
         """
-        e, mean, weight = new.entered(formed=False)
-        s, t = new.rows.fading()
+        e, mean, weight = new.prepared(formed=False)
+        s, t = new.rows.decay_scales()
         product, size = new.outer(), len(state.b) + len(new.rows)
         added = float(np.trace(product))
         if not np.isfinite(added):
             raise_not_finite(new.rows.x)
-        blur = noise(e.term_lengths(), t)
-        if is_lost(blur, s * s * state.lam.sum() + added):
+        noise_level = noise(e.term_lengths(), t)
+        if has_cancelled(noise_level, s * s * state.lam.sum() + added):
             return None, True
         shrunk, resolved = shrink_columns(state.b, product, self.m, self.j, s=s, size=size)
         if not resolved and self.solver == "auto":
             return None, False
         norm = check_total(s * s * state.squared_norm + added, slack=10)
-        off = s * s * state.rounding + rounding(size, state.b.shape[1], s, state.lam, blur)
-        state = replace(state.entered(e, s, t), delta=s * s * state.delta, rounding=off)
+        bound = s * s * state.rounding + rounding(size, state.b.shape[1], s, state.lam, noise_level)
+        state = replace(state.updated(e, s, t), delta=s * s * state.delta, rounding=bound)
         return replace(state, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk), True
 
-    def _run_together(
-        self, state: State, new: Entrance, cuts: Sequence[int], *, sparse: bool, formed: bool = True
+    def _run_batched(
+        self, state: State, new: PreparedBatch, cuts: Sequence[int], *, sparse: bool, formed: bool = True
     ) -> State | None:
-        """Return the state after the rows, never forming the B in between; None if that is not accurate enough.
+        """Return the state after the rows without forming the intermediate Bs; None if that is not accurate enough.
 
-        With E the entering rows, B = R [B_0; E]. All products of length d are those of E with B_0 and with
-        itself, once; the shrinks then touch only R, and B is formed at the end.
+        With the prepared rows E, every B is R [B_0; E]. The products E B_0' and E E' are computed once. The shrink
+        steps then update only the small matrix R, and B is formed at the end.
         """
         rows = new.rows
-        if state.mean is not None and rows.fades() > LARGEST_DECAY:
+        if state.mean is not None and rows.neg_log_decay() > MAX_LOG_DECAY:
             return None
-        e, mean, weight = new.entered(sparse=sparse, formed=False)
-        eb, ee, r0 = e.times(state.b), new.gram(sparse=sparse), len(state.b)
-        if not np.isfinite(np.trace(ee)):
+        e, mean, weight = new.prepared(sparse=sparse, formed=False)
+        cross, gram_e, rank0 = e.times(state.b), new.gram(sparse=sparse), len(state.b)
+        if not np.isfinite(np.trace(gram_e)):
             raise_not_finite(rows.x)
         terms = e.term_lengths()
-        r = np.eye(max(r0, self.m - 1), r0 + len(rows))  # of which the first len(lam) rows count
-        lam, norm, delta, off = state.lam, state.squared_norm, state.delta, state.rounding
+        r = np.eye(max(rank0, self.m - 1), rank0 + len(rows))  # only the first len(lam) rows are used
+        lam, norm, delta, bound = state.lam, state.squared_norm, state.delta, state.rounding
         for start, stop in zip([0, *cuts], cuts, strict=False):
-            s, t = rows.fading(start, stop)
-            q, z = len(lam), eb[start:stop]
-            if start > 0:  # before, R is the identity
-                z = z @ r[:q, :r0].T + ee[start:stop, :start] @ r[:q, r0 : r0 + start].T
-            gram = stack_gram(lam, z, ee[start:stop, start:stop], s, t)
+            s, t = rows.decay_scales(start, stop)
+            q, z = len(lam), cross[start:stop]
+            if start > 0:  # for the first shrink step, R is the identity
+                z = z @ r[:q, :rank0].T + gram_e[start:stop, :start] @ r[:q, rank0 : rank0 + start].T
+            gram = stack_gram(lam, z, gram_e[start:stop, start:stop], s, t)
             small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
             if not small.resolved and self.solver == "auto":
                 return None
-            added, blur = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
-            if is_lost(blur, s * s * lam.sum() + added):
+            added, noise_level = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
+            if has_cancelled(noise_level, s * s * lam.sum() + added):
                 return None
-            norm, off = s * s * norm + added, s * s * off + rounding(len(gram), rows.x.shape[1], s, lam, blur)
+            norm = s * s * norm + added
+            bound = s * s * bound + rounding(len(gram), rows.x.shape[1], s, lam, noise_level)
             delta, lam = s * s * delta + small.delta, small.lam
             old = s * small.weights[:, :q]
-            r[: len(lam), : r0 + start] = old if start == 0 else old @ r[:q, : r0 + start]
-            r[: len(lam), r0 + start : r0 + stop] = small.weights[:, q:] * t
+            r[: len(lam), : rank0 + start] = old if start == 0 else old @ r[:q, : rank0 + start]
+            r[: len(lam), rank0 + start : rank0 + stop] = small.weights[:, q:] * t
         r = r[: len(lam)]
-        b = partial(e.combine, r[:, r0:], r[:, :r0], state.b)
-        norm, state = check_total(norm, slack=10), state.entered(e, *rows.fading())
-        state = replace(state, squared_norm=norm, weight=weight, mean=mean, rounding=off)
+        b = partial(e.combine, r[:, rank0:], r[:, :rank0], state.b)
+        norm, state = check_total(norm, slack=10), state.updated(e, *rows.decay_scales())
+        state = replace(state, squared_norm=norm, weight=weight, mean=mean, rounding=bound)
         return replace(state, b=b() if formed else b, lam=lam, shrunk=True, delta=delta)
 
 
-def _enter(state: State, new: Entrance) -> tuple[State, Floats, float, Floats]:
-    """Return (state, E, s, t): E enters scaled by t, B is to be scaled by s; the rest of the state is up to date."""
-    rows, (e, mean, weight) = new.rows, new.entered()
+def _update_totals(state: State, new: PreparedBatch) -> tuple[State, Floats, float, Floats]:
+    """Return (state, E, s, t): the state with all sums updated, the rows E to be scaled by t, and the scale s of B."""
+    rows, (e, mean, weight) = new.rows, new.prepared()
     assert isinstance(e, DenseRows)
-    s, t = rows.fading()
-    norm, blur = grown(state.squared_norm, e, rows), noise(e.term_lengths(), t)
-    off = s * s * state.rounding + rounding(len(state.b) + len(rows), state.b.shape[1], s, state.lam, blur)
-    state = replace(state.entered(e, s, t), delta=s * s * state.delta, rounding=off)
+    s, t = rows.decay_scales()
+    norm, noise_level = updated_norm(state.squared_norm, e, rows), noise(e.term_lengths(), t)
+    bound = s * s * state.rounding + rounding(len(state.b) + len(rows), state.b.shape[1], s, state.lam, noise_level)
+    state = replace(state.updated(e, s, t), delta=s * s * state.delta, rounding=bound)
     return replace(state, mean=mean, weight=weight, squared_norm=norm), e.e, s, t

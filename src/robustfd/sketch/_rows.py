@@ -1,4 +1,4 @@
-"""Rows on their way into a sketch: with weights, forgetting and centring (maths in docs/mathematics.md)."""
+"""Rows with weights and decays, and the queue of rows that wait for a shrink step (docs/mathematics.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ Matrix: TypeAlias = Any  # a 2-d ndarray, or a CSR matrix or array
 
 @dataclass(frozen=True)
 class Rows:
-    """k rows; before row t enters, everything older is multiplied by decay[t]; it enters with weight[t]."""
+    """k rows. Row t has weight[t], and everything before it is multiplied by decay[t] first."""
 
     x: Matrix
     weight: Floats
     decay: Floats
-    clock: Floats | None = None  # when each row came, for sketches of a window
+    clock: Floats | None = None  # time stamp of each row, for sliding windows
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -36,11 +36,11 @@ class Rows:
 
     @property
     def nnz(self) -> int:
-        """How many numbers are stored."""
+        """The number of stored values."""
         return int(self.x.nnz if self.is_sparse else self.x.size)
 
     def owned(self) -> "Rows":
-        """Return the same rows, floating point and in memory that no caller can change."""
+        """Return a copy of the rows in floating point, so that the caller cannot change them."""
         dtype = self.x.dtype if self.x.dtype in (np.float32, np.float64) else np.float64
         x = self.x.copy() if self.is_sparse else np.array(self.x, dtype=dtype, order="C")
         return Rows(x, self.weight.copy(), self.decay.copy(), None if self.clock is None else self.clock.copy())
@@ -50,22 +50,22 @@ class Rows:
         x = self.x.toarray() if self.is_sparse else self.x
         return np.ascontiguousarray(x, dtype=np.float64)
 
-    def fades(self) -> float:
-        """Return minus the logarithm of all decays together."""
+    def neg_log_decay(self) -> float:
+        """Return minus the logarithm of the product of all decays."""
         return -float(np.log(self.decay).sum())
 
-    def fading(self, start: int = 0, stop: int | None = None) -> tuple[float, Floats]:
-        """Return (s, t) for rows start to stop: what is older is scaled by s, row start + i by t[i]."""
+    def decay_scales(self, start: int = 0, stop: int | None = None) -> tuple[float, Floats]:
+        """Return (s, t) for rows start to stop: older rows are scaled by s, row start + i by t[i]."""
         decay = self.decay[start:stop]
         if decay.min() == 1.0:
             return 1.0, np.ones(len(decay))
-        # From the newest row on: those that count most have the fewest rounding errors. Sums of logarithms have more.
+        # Multiply from the newest row backwards: the rows that count most then have the smallest rounding errors.
         product = np.cumprod(np.sqrt(decay[::-1]))[::-1]
         return float(product[0]), np.append(product[1:], 1.0)
 
 
 def concatenate(pieces: Sequence[Rows]) -> Rows:
-    """Return one Rows; sparse if all are, without a copy if there is only one."""
+    """Return the pieces as one `Rows`: sparse if all are sparse, and without a copy if there is only one."""
     if len(pieces) == 1:
         return pieces[0]
     if all(piece.is_sparse for piece in pieces):
@@ -79,13 +79,13 @@ def concatenate(pieces: Sequence[Rows]) -> Rows:
 
 @dataclass(frozen=True)
 class Queue:
-    """Rows that wait for a shrink, in the pieces they came in; the first `skip` rows have been taken."""
+    """Rows that wait for a shrink step, as the batches they came in. The first `skip` rows are already processed."""
 
     pieces: tuple[Rows, ...] = ()
     rows: int = 0
     nnz: int = 0
     is_sparse: bool = True
-    energy: float = 0.0  # weighted sum of squares of the rows, or more
+    energy: float = 0.0  # upper bound on the weighted sum of squares of the rows
     skip: int = 0
 
     def __len__(self) -> int:
@@ -100,13 +100,13 @@ class Queue:
 
     def take(self, k: int) -> tuple[Rows, "Queue"]:
         """Return the first k rows and the queue without them."""
-        if self.skip + k < len(self.pieces[0]):  # all of one piece, and not the end of it
+        if self.skip + k < len(self.pieces[0]):  # all from the first piece, which is not used up
             rows = self.pieces[0][self.skip : self.skip + k]
             energy, nnz = self.energy if len(self.pieces) > 1 else 0.0, self.nnz - rows.nnz
             return rows, Queue(self.pieces, self.rows - k, nnz, self.is_sparse, energy, self.skip + k)
         head, pieces, skip, left = [], list(self.pieces[::-1]), self.skip, k
         while left > 0:
-            piece = pieces[-1][skip : skip + left]  # what remains of a piece is never sliced, as CSR would copy it
+            piece = pieces[-1][skip : skip + left]  # slicing off the rest would copy a CSR matrix
             head.append(piece)
             left -= len(piece)
             skip += len(piece)
@@ -115,11 +115,11 @@ class Queue:
                 skip = 0
         rows, nnz = concatenate(head), self.nnz - sum(piece.nnz for piece in head)
         sparse = all(piece.is_sparse for piece in pieces)
-        energy = self.energy if len(pieces) > 1 else 0.0  # of the pieces before the newest
+        energy = self.energy if len(pieces) > 1 else 0.0  # of all pieces except the newest
         return rows, Queue(tuple(pieces[::-1]), self.rows - k, nnz, sparse, energy, skip)
 
     def clocks(self, most: int) -> Floats:
-        """Return the clocks of the first rows, `most` or as many as there are."""
+        """Return the clocks of the first rows, at most `most` of them."""
         found, left, skip = [np.zeros(0)], most, self.skip
         for piece in self.pieces:
             if left <= 0:
@@ -134,9 +134,9 @@ class Queue:
         return self.take(len(self))[0]
 
     def owned(self, norm: float) -> "Queue":
-        """Return the queue with its newest rows checked, and in memory that no caller can change.
+        """Return the queue with its newest rows checked and copied, so that the caller cannot change them.
 
-        They must not be too large together with those before them, whose squared norm is `norm`.
+        Raise a ValueError if they are too large together with the rows before them, whose squared norm is `norm`.
         """
         if not self.pieces:
             return self
@@ -149,8 +149,8 @@ class Queue:
         return Queue((*older, newest.owned()), self.rows, self.nnz, self.is_sparse, total, skip)
 
 
-class Unread(NamedTuple):
-    """Everything a sketch holds: a state, the rows that wait, and what both are to be multiplied by."""
+class Contents(NamedTuple):
+    """The contents of a sketch: a state, the queued rows, and a factor that multiplies both."""
 
     state: Any
     queue: Queue
@@ -158,7 +158,7 @@ class Unread(NamedTuple):
 
 
 def energy(rows: Rows) -> float:
-    """Return the weighted sum of squares of raw rows; raise a ValueError unless it is finite."""
+    """Return the weighted sum of squares of raw rows. Raise a ValueError if it is not finite."""
     x, weight = rows.x, rows.weight
     if rows.is_sparse:
         squares = np.square(x.data, dtype=np.float64)
@@ -171,7 +171,7 @@ def energy(rows: Rows) -> float:
 
 
 def check_total(norm: float, slack: float = 1.0) -> float:
-    """Return the squared norm of all rows; raise if it is so large that arithmetic with it overflows."""
+    """Return the squared norm of all rows. Raise a ValueError if arithmetic with it would overflow."""
     if not norm < slack * LARGEST_NORM:
         raise ValueError(
             "Input X is too large together with the rows before: the squared norm of all rows "
@@ -181,7 +181,7 @@ def check_total(norm: float, slack: float = 1.0) -> float:
 
 
 def raise_not_finite(x: Matrix) -> NoReturn:
-    """Raise the ValueError that says what is wrong with these numbers."""
+    """Raise a ValueError that states why these numbers are not usable."""
     values = x.data if sp.issparse(x) else x
     if np.isnan(values).any():
         raise ValueError("Input X contains NaN. Impute or drop the missing values before sketching.")

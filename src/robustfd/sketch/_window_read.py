@@ -1,8 +1,8 @@
-"""Reading a sliding window: an approximation F with truth - F between -lo I and hi I, for any window still known.
+"""Read a sliding window: an approximation F with -lo I <= A'A - F <= hi I, for any window that is still stored.
 
-The window begins at t0. With c1 the last mark up to t0 and k the first one after it, F is the pool, the directions that
-left it after c1, and the rows kept as they are. Where t0 is inside step k there are two ways to take that step, as
-if all of its rows were in the window or none; the one with the better certificate is read.
+The window begins at clock t0. Let c1 be the last mark up to t0, and k the first mark after it. F consists of the pool,
+the directions dumped after c1, and the original rows in the window. If t0 is inside step k, that step can be counted as
+if all of its rows were in the window or as if none were. The choice with the better certificate is used.
 """
 
 from collections.abc import Callable
@@ -37,28 +37,28 @@ from robustfd.sketch._window import (
     squared_lengths,
 )
 
-LEAST_SHARE = 1 / 8  # of hi that goes to alpha at least, so that the approximation is invertible
+LEAST_SHARE = 1 / 8  # minimum of alpha / hi, so that the approximation is invertible
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowView(View):
-    """A view that also knows on which side it errs, rounding included.
+    """A view with separate bounds for the two sides, rounding included.
 
-    V' diag(lam) V - lo I <= truth <= V' diag(lam) V + hi I.
+    V' diag(lam) V - lo I <= A'A <= V' diag(lam) V + hi I.
     """
 
     lo: float
     hi: float
-    norm_slack: float  # the squared norm is certainly no more than this above what is said, and as much below
+    norm_slack: float  # bound on the error of squared_norm
 
     @property
     def certain(self) -> Floats:
-        """What A'A is at least along each row of V, alpha0 left out."""
+        """A certified lower bound on A'A along each row of V, without alpha0."""
         return np.maximum(self.lam - self.lo, 0.0)
 
 
 class Bracket(NamedTuple):
-    """A choice of F: the directions that left the pool after this clock; its lo and hi, and what rounding can add."""
+    """A choice of F: it includes directions dumped after the clock `after` and has the bounds lo, hi and `rounding`."""
 
     after: float
     lo: float
@@ -72,12 +72,12 @@ class Bracket(NamedTuple):
 
     @property
     def alpha(self) -> float:
-        """The best multiple of the identity beside F, if not below a share of hi."""
+        """The multiple of the identity with the smallest error, but at least a share of hi."""
         return max((self.hi - self.lo) / 2, LEAST_SHARE * self.hi)
 
 
 def bracket(state: WindowState, start: float) -> Bracket | None:
-    """Return the better F for the window after `start`; None if nothing of it went through the pool."""
+    """Return the better F for the window after `start`; None if no row of the window went through the pool."""
     marks = state.marks
     k = int(np.searchsorted(marks[CLOCK], start, side="right"))
     if k == marks.shape[1]:
@@ -96,30 +96,30 @@ def bracket(state: WindowState, start: float) -> Bracket | None:
 def read(state: WindowState, queue: Queue, window: float, alpha0: float) -> WindowView:
     """Return the view of the rows after now - window."""
     start = state.now - window
-    raw, found = _waiting(queue, start), bracket(state, start)
+    raw, found = _queued_rows(queue, start), bracket(state, start)
     lo, hi = (0.0, 0.0) if found is None else (found.lo, found.hi)
     weight, norm, slack = _totals(state, raw, start)
-    mean, alone = None, state.shift is not None and state.unit == 0.0
-    if alone and state.shift is not None:  # nothing but rows as they came, centred
-        stack, mean = _about_mean(raw, state.shift)
+    mean, raw_only = None, state.shift is not None and state.unit == 0.0
+    if raw_only and state.shift is not None:  # only original rows, to be centred
+        stack, mean = _centre_raw_rows(raw, state.shift)
     else:
         stack = _approximation(state, raw, start, found)
-    off = 0.0 if found is None else found.rounding
-    off += rounding(len(stack), stack.shape[1], 1.0, np.zeros(0), EPS * float(squared_lengths(stack).sum()))
-    low, high = lo + off, hi + off
-    if state.shift is not None and not alone:
-        stack, mean, schur = _centred(stack, state.shift, state.unit)
+    rounding_bound = 0.0 if found is None else found.rounding
+    rounding_bound += rounding(len(stack), stack.shape[1], 1.0, np.zeros(0), EPS * float(squared_lengths(stack).sum()))
+    low, high = lo + rounding_bound, hi + rounding_bound
+    if state.shift is not None and not raw_only:
+        stack, mean, schur = _centre_stack(stack, state.shift, state.unit)
         (lo, hi), (low, high) = schur(lo, hi), schur(low, high)
     b, lam = stack[:0], np.zeros(0)
-    if stack.any():  # one more row than there is: nothing is taken
+    if stack.any():  # a sketch size above the number of rows: only orthogonalises
         shrunk = shrink_stack(b, lam, stack, len(stack) + 1, len(stack) + 1)
         b, lam = shrunk.rows, shrunk.lam
     if mean is not None:
-        norm, slack = (float(lam.sum()), 0.0) if found is None else (_about(norm, weight, mean, state), np.inf)
-    top = float(lam.max(initial=0.0))  # as the truth is at least 0, F is no more than this above it
-    lo, low = min(lo, top), min(low, top + off)
+        norm, slack = (float(lam.sum()), 0.0) if found is None else (_centred_norm(norm, weight, mean, state), np.inf)
+    top = float(lam.max(initial=0.0))  # A'A >= 0, so F exceeds it by at most this
+    lo, low = min(lo, top), min(low, top + rounding_bound)
     alpha = Bracket(0.0, lo, hi, 0.0).alpha
-    floor = alpha0 / (2 * low) if 2 * low > alpha0 else 1.0  # truth >= s (F - lo) for every s in [0, 1]
+    floor = alpha0 / (2 * low) if 2 * low > alpha0 else 1.0  # A'A >= s (F - lo I) for every s in [0, 1]
     return WindowView(
         form=partial(unit_rows, b, lam),
         lam=lam,
@@ -133,26 +133,26 @@ def read(state: WindowState, queue: Queue, window: float, alpha0: float) -> Wind
         ceiling_alpha=alpha0 + high,
         lo=low,
         hi=high,
-        norm_slack=slack + off,
+        norm_slack=slack + rounding_bound,
     )
 
 
 def _approximation(state: WindowState, raw: Rows | None, start: float, found: Bracket | None) -> Floats:
-    """Return the rows of F, those that wait included."""
+    """Return the rows of F, including queued rows."""
     when, _, exact, _ = state.dates
     if found is None:
-        taken, chosen = [state.b[:0]], (exact > 0) & (when > start)
+        parts, chosen = [state.b[:0]], (exact > 0) & (when > start)
     else:
-        taken, chosen = [state.b], when > np.where(exact > 0, start, found.after)
-    taken += list(compress((row[None] for row in state.dumps), chosen.tolist()))
+        parts, chosen = [state.b], when > np.where(exact > 0, start, found.after)
+    parts += list(compress((row[None] for row in state.dumps), chosen.tolist()))
     if raw is not None:
         rows = state.framed(raw)
-        taken.append(rows.toarray() if sp.issparse(rows) else rows)
-    return np.concatenate(taken)
+        parts.append(rows.toarray() if sp.issparse(rows) else rows)
+    return np.concatenate(parts)
 
 
-def _waiting(queue: Queue, start: float) -> Rows | None:
-    """Return the waiting rows that came after `start`."""
+def _queued_rows(queue: Queue, start: float) -> Rows | None:
+    """Return the queued rows after clock `start`; None if there are none."""
     if not len(queue):
         return None
     rows = queue.all()
@@ -161,20 +161,22 @@ def _waiting(queue: Queue, start: float) -> Rows | None:
     return rows if len(rows) else None
 
 
-def _about_mean(raw: Rows | None, nowhere: Floats) -> tuple[Floats, Floats]:
-    """Return the rows that wait about their mean, and the mean."""
+def _centre_raw_rows(raw: Rows | None, default: Floats) -> tuple[Floats, Floats]:
+    """Return the queued rows minus their mean, and the mean; `default` if there are no rows."""
     if raw is None:
-        return np.zeros((0, len(nowhere))), nowhere.copy()
+        return np.zeros((0, len(default))), default.copy()
     x = raw.dense()
     mean = x[0] + raw.weight / raw.weight.sum() @ (x - x[0])
     return np.sqrt(raw.weight)[:, None] * (x - mean), mean
 
 
-def _centred(stack: Floats, shift: Floats, unit: float) -> tuple[Floats, Floats, Callable[..., tuple[float, float]]]:
-    """Return the rows about their mean, the mean, and the function from bounds of F to those of what is returned.
+def _centre_stack(
+    stack: Floats, shift: Floats, unit: float
+) -> tuple[Floats, Floats, Callable[..., tuple[float, float]]]:
+    """Return the rows minus their mean, the mean, and the function that converts bounds of F to bounds of the result.
 
-    The scatter about the mean is the Schur complement of the column, min over y of (x, y)' M (x, y), which grows with
-    M. The bounds are those of F - lo I and F + hi I minus that of F.
+    The scatter about the mean is the Schur complement of the constant column, min over y of (x, y)' M (x, y), which is
+    monotone in M. The bounds are the Schur complements of F - lo I and of F + hi I, minus that of F.
     """
     column = stack[:, -1]
     square = float(column @ column)
@@ -182,20 +184,20 @@ def _centred(stack: Floats, shift: Floats, unit: float) -> tuple[Floats, Floats,
         return stack[:, :-1], shift.copy(), lambda lo, hi: (lo, hi)
     with np.errstate(over="ignore"):
         along = column @ stack[:, :-1] / square
-        off = float(along @ along) * square
+        rounding_bound = float(along @ along) * square
 
     def schur(lo: float, hi: float) -> tuple[float, float]:
         if lo < square:
-            lo = lo * (1.0 + off / (square - lo)) if lo > 0 else 0.0
+            lo = lo * (1.0 + rounding_bound / (square - lo)) if lo > 0 else 0.0
         else:
             lo = np.inf
-        return lo, hi * (1.0 + off / (square + hi)) if hi > 0 else 0.0
+        return lo, hi * (1.0 + rounding_bound / (square + hi)) if hi > 0 else 0.0
 
     return stack[:, :-1] - np.outer(column, along), shift + unit * along, schur
 
 
-def _about(norm: float, weight: float, mean: Floats, state: WindowState) -> float:
-    """Return the squared norm of rows about their mean, from that of rows in the frame; approximate as the mean is."""
+def _centred_norm(norm: float, weight: float, mean: Floats, state: WindowState) -> float:
+    """Return the squared norm of the centred rows from that of the framed rows. As approximate as the mean."""
     assert state.shift is not None
     with np.errstate(over="ignore"):
         column = state.unit**2 + float(np.sum(np.square(mean - state.shift)))
@@ -203,12 +205,15 @@ def _about(norm: float, weight: float, mean: Floats, state: WindowState) -> floa
 
 
 def _totals(state: WindowState, raw: Rows | None, start: float) -> tuple[float, float, float]:
-    """Return weight and squared norm of the window, and how far off the norm can be: half of the step it begins in."""
+    """Return the weight and squared norm of the window, and a bound on the error of the norm.
+
+    The bound is half of the squared norm of the step that the window begins in.
+    """
     marks, dates = state.marks, state.dates
     k = int(np.searchsorted(marks[CLOCK], start, side="right"))
     weight, norm, slack = float(marks[WEIGHT, k:].sum()), float(marks[POOLED, k:].sum()), 0.0
     if k < marks.shape[1] and marks[FIRST, k] <= start:
-        # As if the rows of the step had come evenly; if they are counted by the clock, that is exact.
+        # Assume that the rows of the step are evenly spaced. This is exact if the clock counts rows.
         step = marks[:, k]
         rows, all_of_it = max(float(step[ROWS]), 2.0), float(step[WEIGHT])
         live = all_of_it * (step[CLOCK] - start) * (rows - 1) / ((step[CLOCK] - step[FIRST]) * rows)

@@ -1,4 +1,4 @@
-"""The d x d matrix of the last rows: the better choice for a window when d is small."""
+"""The exact d x d matrix of the last rows: the better choice for a sliding window when d is small."""
 
 import copy
 import math
@@ -12,52 +12,59 @@ from robustfd._validation import check_integer, check_real
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch import snapshot
 from robustfd.sketch._blocks import WindowedSums
-from robustfd.sketch._rows import Queue, Unread
+from robustfd.sketch._rows import Contents, Queue
 from robustfd.sketch.exact import ExactSecondMoment, ExactState, with_rows
 
 
 @dataclass(frozen=True)
 class ExactWindowState:
-    """The matrices of blocks of rows."""
+    """One matrix for each block of rows."""
 
     sums: WindowedSums
-    nothing: ExactState  # that of no rows
+    nothing: ExactState  # the state of zero rows
 
     @property
     def squared_norm(self) -> float:
-        """At least the squared norm of all that is kept."""
+        """An upper bound on the squared norm of the stored rows."""
         return sum(state.squared_norm for _, state in self.sums.blocks)
 
 
 @dataclass(frozen=True)
 class PackedBlocks:
-    """The same as arrays, an entry for each block."""
+    """The same as arrays with one entry for each block, for snapshots."""
 
     seen: int
     block: Any
     matrix: Any
     squared_norm: Any
     weight: Any
-    mean: Any  # in two parts, if centring
+    mean: Any  # with centring only, in double-double form
     rounding: Any
 
 
 class ExactWindow(ExactSecondMoment):
-    """A'A + alpha0 I of the last `window` rows, kept in 32 blocks of d x d.
+    """The exact matrix A'A + alpha0 I of the last `window` rows, stored as 32 blocks of d x d numbers.
 
-    The oldest block counts by the share of its rows that are in the window. In that sense it is exact, and
-    `error_bound_` is a bound on rounding errors alone. A mean that moves makes it no worse.
+    The oldest block counts in proportion to the share of its rows that are still in the window. The matrix is exact in
+    this sense, and `error_bound_` covers only rounding errors, also when the mean of the rows drifts.
 
     Parameters
     ----------
     window : float
-        How many rows.
-    alpha0, center : as for `FrequentDirections`
+        Number of rows in the window.
+    alpha0 : float, default=0.0
+        The matrix is A'A + alpha0 I.
+    center : bool, default=False
+        Subtract the mean of the rows in the window.
+
+    See Also
+    --------
+    SlidingFrequentDirections : A certified approximation in O(m d) memory, for large d.
     """
 
     _structure: ClassVar[tuple[str, ...]] = ("center", "window")
     _state_type: ClassVar[type] = ExactWindowState
-    decay = 1.0  # nothing fades; rows leave
+    decay = 1.0  # rows leave the window instead of fading
 
     def __init__(self, window: float, *, alpha0: float = 0.0, center: bool = False):
         self.window = window
@@ -73,29 +80,33 @@ class ExactWindow(ExactSecondMoment):
 
     @one_blas_thread()
     def _absorb(self, state: Any, queue: Queue) -> tuple[Any, Queue]:
-        # Rows go in by as many as complete a block, or by as many as are best worked on together.
-        while len(queue) >= (size := min(state.sums.room(), self._chunk(queue))):
+        # Process as many rows as complete a block, but at most one chunk.
+        while len(queue) >= (size := min(state.sums.free_rows(), self._chunk(queue))):
             rows, queue = queue.take(size)
             state = ExactWindowState(state.sums.after(size, with_rows(state.nothing, rows)), state.nothing)
         return state, queue.owned(state.squared_norm)
 
-    def _finished(self, unread: Unread) -> ExactState:
-        state, queue, _ = unread
+    def _finished(self, contents: Contents) -> ExactState:
+        state, queue, _ = contents
         sums = state.sums
         while len(queue):
-            rows, queue = queue.take(min(len(queue), sums.room(), self._chunk(queue)))
+            rows, queue = queue.take(min(len(queue), sums.free_rows(), self._chunk(queue)))
             sums = sums.after(len(rows), with_rows(state.nothing, rows))
         total: ExactState | None = sums.total()
         return state.nothing if total is None else total
 
     def forget(self, factor: float) -> NoReturn:
-        """Refuse: rows leave the window by their number alone."""
-        raise NotImplementedError("A window forgets by the number of rows alone: they leave when it has moved on.")
+        """Raise an error: rows leave the window by count only."""
+        raise NotImplementedError(
+            "A window forgets by the number of rows only: each row leaves after `window` later rows."
+        )
 
     def _check_mergeable(self, other: Any) -> NoReturn:
-        raise NotImplementedError("Windows of the last rows cannot be merged: it is not known which rows came last.")
+        raise NotImplementedError(
+            "Windows of the last rows cannot be merged: the order of their rows relative to each other is unknown."
+        )
 
-    # -- on disk
+    # -- saving
 
     def _pack(self) -> tuple[Document, Tensors]:
         self._require_rows()
@@ -120,12 +131,12 @@ class ExactWindow(ExactSecondMoment):
     def _unpack_state(
         self, kind: type, scalars: dict[str, Any], tensors: dict[str, Any], structure: dict[str, Any], d: int
     ) -> ExactWindowState:
-        """Return the state that was saved, its arrays taken out of the tensors."""
+        """Return the saved state and remove its arrays from `tensors`."""
         center, seen = structure["center"], check_integer("seen", scalars.pop("seen"), 0)
         names = ["block", "matrix", "squared_norm", "weight", "rounding", *(["mean"] if center else [])]
         block, matrix, norm, weight, off, *means = (tensors.pop(f"state.{name}") for name in names)
         if not center and scalars.pop("mean") is not None:
-            raise ValueError("there is a mean, and no centring")
+            raise ValueError("there is a mean, but center is False")
         if scalars:
             raise ValueError(f"unknown scalars {sorted(scalars)}")
         sums, k = WindowedSums(float(structure["window"])), len(block)
@@ -138,7 +149,7 @@ class ExactWindow(ExactSecondMoment):
                 raise ValueError(f"state.{name} has shape {value.shape}")
         last = math.ceil(seen / sums.length) - 1
         if block.dtype != np.int64 or block.tolist() != list(range(last + 1 - k, last + 1)) or (k and last + 1 < k):
-            raise ValueError(f"blocks {block[:3]} and so on after {seen} rows")
+            raise ValueError(f"the block numbers {block[:3]} ... do not match {seen} rows")
         states = [
             ExactState(matrix[i], float(norm[i]), float(weight[i]), means[0][i] if center else None, float(off[i]))
             for i in range(k)

@@ -1,4 +1,4 @@
-"""Frequent directions and its relatives: one engine, five rules (diagonal.py has a sixth, which remembers more)."""
+"""The frequent-directions family: five shrink rules over one engine. See diagonal.py and two_sided.py for two more."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -9,13 +9,13 @@ from robustfd.linalg.eigen import EPS
 from robustfd.linalg.rules import shrunk_count
 from robustfd.sketch._base import BaseSketch, View, unit_rows
 from robustfd.sketch._engine import Engine, State
-from robustfd.sketch._rows import Queue, Unread
+from robustfd.sketch._rows import Contents, Queue
 
-MANY_ROWS = 2**17  # from which on it pays to start processes: threads wait for the lock between the steps of a shrink
+MANY_ROWS = 2**17  # from this many rows, processes pay off: threads would wait for the GIL within shrink steps
 
 
 class _FrequentDirections(BaseSketch):
-    """The engine's public face; a member says how many values a shrink takes from, and how it is read."""
+    """The estimator over the engine. Subclasses set how many values a shrink step reduces and how to read the state."""
 
     _state_type: ClassVar[type[State]] = State
 
@@ -37,12 +37,12 @@ class _FrequentDirections(BaseSketch):
         self.solver = solver
 
     def _shrunk_count(self) -> int:
-        """Return j, how many of the m largest values a shrink takes delta from."""
+        """Return j, the number of values, of the m largest, that a shrink step reduces by delta."""
         return self.sketch_size
 
     @abstractmethod
     def _view_of(self, state: State) -> View:
-        """Return how a shrunk state is read."""
+        """Return the view of a state with at most m - 1 rows."""
 
     def _engine(self) -> Engine:
         m = self.sketch_size
@@ -58,14 +58,14 @@ class _FrequentDirections(BaseSketch):
     def _absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         return self._engine().absorb(state, queue)
 
-    def _read(self, unread: Unread) -> View:
-        return self._view_of(self._engine().finish(unread.state, unread.queue, formed=False).faded(unread.factor))
+    def _read(self, contents: Contents) -> View:
+        return self._view_of(self._engine().finish(contents.state, contents.queue, formed=False).faded(contents.factor))
 
-    def _union(self, one: Unread, two: Unread) -> State:
+    def _union(self, one: Contents, two: Contents) -> State:
         return self._engine().merge(one, two)
 
     def _plain_view(self, state: State, *, lifted: float = 0.0, share: float = 0.0) -> View:
-        """Return the view with `lifted` times Delta on the kept directions and `share` times Delta on all."""
+        """Return the view that adds `lifted` * Delta to the kept directions and `share` * Delta to all directions."""
         alpha = float(self.alpha0) + share * state.delta
         return View(
             form=lambda: unit_rows(state.rows, state.lam, fresh=callable(state.b)),
@@ -86,64 +86,74 @@ _PARAMETERS = """
     Parameters
     ----------
     sketch_size : int, default=50
-        m of the paper: the sketch has at most m - 1 rows. Memory is O(buffer_size * n_features).
+        The parameter m of the paper: the sketch has at most m - 1 rows. Memory is O(buffer_size * n_features).
     {extra}buffer_size : int, optional
-        How many rows are held in all before a shrink; default 2 * sketch_size, the paper's fast algorithms.
-        `sketch_size` gives its one-row-at-a-time algorithms. Larger is usually more accurate.
+        Number of rows in the buffer before a shrink step, including those of the sketch. The default 2 * sketch_size
+        gives the fast algorithms of the paper, `sketch_size` its one-row-at-a-time algorithms. Larger buffers are
+        usually more accurate.
     alpha0 : float, default=0.0
-        The matrix approximated is A'A + alpha0 I.
+        The sketch approximates A'A + alpha0 I.
     decay : float in (0, 1], default=1.0
-        Before each row, all that is older is multiplied by this.
+        Before each new row, A'A of the older rows is multiplied by this factor.
     center : bool, default=False
-        Sketch the rows minus their mean, exactly: `covariance()` is then the covariance.
+        Subtract the mean of the rows, exactly: `covariance()` is then the covariance matrix.
     solver : {{"auto", "gram", "svd"}}, default="auto"
-        How a buffer is decomposed: through its Gram matrix, which is fast and sees squared singular values
-        down to about 1e-14 of the largest, by SVD, or by the first and, where that is too coarse, more accurately.
+        How a shrink step decomposes the buffer. "gram" uses the Gram matrix, which is fast and resolves squared
+        singular values down to about 1e-14 of the largest. "svd" uses an SVD. "auto" uses the Gram matrix and a more
+        accurate method where it does not resolve the small values.
 
     Attributes
     ----------
     sketch_ : ndarray of shape (at most sketch_size - 1, n_features)
-        B, orthogonal rows, longest first.
+        B, with orthogonal rows, longest first.
     components_, singular_values_ : ndarray
         Directions and lengths of the rows of `sketch_`.
     alpha_ : float
-        The multiple of the identity beside B'B.
+        The multiple of the identity that is added to B'B.
     error_bound_, relative_error_bound_ : float
         A certified bound on the spectral error, absolute and relative to ||A'A||_2.
     {attributes}squared_norm_ : float
-        ||A||_F^2, exact.
+        ||A||_F^2, exact up to rounding.
     n_samples_seen_, n_features_in_ : int
     weight_sum_ : float
         Total weight of the rows.
     mean_ : ndarray of shape (n_features,)
-        With `center=True` only.
+        The mean of the rows, with `center=True` only.
 
     Notes
     -----
-    Attributes can be read at any time; reading loses nothing and changes nothing. Any number of threads may
-    use one sketch: their calls take turns. When n_features is below buffer_size, `ExactSecondMoment` costs no more
-    and has no error."""
+    Attributes can be read at any time, and reading does not change the sketch. Several threads may use one sketch.
+    Their calls run one at a time. If n_features is below buffer_size, `ExactSecondMoment` costs no more and has no
+    error."""
 
 
 def documented(extra: str = "", attributes: str = "") -> Any:
-    """Return the decorator that fills in what the docstrings of the family share."""
+    """Return a class decorator that inserts the common sections into the docstring."""
 
-    def finish(cls: type) -> type:
-        if cls.__doc__ is not None:  # as with `python -OO`
+    def decorate(cls: type) -> type:
+        if cls.__doc__ is not None:  # it is None with `python -OO`
             shared = _PARAMETERS.strip().format(extra=extra, attributes=attributes)
             cls.__doc__ = cls.__doc__.replace("{parameters}", shared)
         return cls
 
-    return finish
+    return decorate
 
 
 @documented()
 class FrequentDirections(_FrequentDirections):
-    """Frequent directions (Luo et al. 2019, Alg. 1 and 4): A'A from above B'B, within a known Delta.
+    """Frequent directions (Luo et al. 2019, Alg. 1 and 4): a low-rank lower bound B'B of A'A with a known error.
 
-    0 <= A'A - B'B <= Delta I, Delta <= ||A - A_k||_F^2 / (m - k) for every k < m, and Delta is `error_bound_`.
+    The sketch satisfies 0 <= A'A - B'B <= Delta I with Delta <= ||A - A_k||_F^2 / (m - k) for every k < m, where A_k is
+    the best rank-k approximation of A (Ghashami et al. 2016). `error_bound_` is Delta, the sum of all deltas.
 
     {parameters}
+
+    See Also
+    --------
+    RobustFrequentDirections : The same B with half the error bound.
+    DiagonalFrequentDirections : The same B with a diagonal correction.
+    ExactSecondMoment : The exact matrix, for small n_features.
+    SlidingFrequentDirections : A sketch of the most recent rows only.
 
     Examples
     --------
@@ -162,13 +172,20 @@ class FrequentDirections(_FrequentDirections):
 
 @documented()
 class RobustFrequentDirections(_FrequentDirections):
-    """Robust frequent directions (Luo et al. 2019, Alg. 2 and 5): A'A as B'B + alpha I, at half FD's bound.
+    """Robust frequent directions (Luo et al. 2019, Alg. 2 and 5): B'B + alpha I with half the error bound of FD.
 
-    B is that of frequent directions; alpha = alpha0 + Delta / 2 puts back half of what the shrinks took. Then
-    ||A'A + alpha0 I - (B'B + alpha I)||_2 <= Delta / 2 <= ||A - A_k||_F^2 / (2 (m - k)) for every k < m, and
-    Delta / 2 is `error_bound_`. The approximation is invertible as soon as a shrink has taken anything.
+    B is the sketch of `FrequentDirections`, and alpha = alpha0 + Delta / 2 restores half of the mass that the shrink
+    steps removed. Then ||A'A + alpha0 I - (B'B + alpha I)||_2 <= Delta / 2 <= ||A - A_k||_F^2 / (2 (m - k)) for every
+    k < m (Luo et al. 2019, Thm. 3). `error_bound_` is Delta / 2. The approximation is invertible as soon as Delta > 0.
 
     {parameters}
+
+    See Also
+    --------
+    FrequentDirections : The same B without the multiple of the identity.
+    DiagonalFrequentDirections : The same B with a diagonal correction.
+    ExactSecondMoment : The exact matrix, for small n_features.
+    SlidingFrequentDirections : A sketch of the most recent rows only.
 
     Examples
     --------
@@ -191,16 +208,31 @@ class RobustFrequentDirections(_FrequentDirections):
 
 
 @documented("""beta : float in (0, 1], default=0.2
-        Which part of the m values a shrink takes from; 1 is FD.
+        Share of the m largest values that a shrink step reduces. 1 is FD.
     """)
 class ParameterizedFrequentDirections(_FrequentDirections):
-    """Parameterised frequent directions (Desai et al. 2016): a shrink takes only from the smallest values.
+    """Parameterised frequent directions (Desai et al. 2016): a shrink step reduces only the smallest values.
 
-    Of the m largest squared singular values the last max(1, floor(beta m)) lose delta. 0 <= A'A - B'B <= Delta I
-    holds as for FD; Delta <= ||A - A_k||_F^2 / (j - k) for k < j = max(1, floor(beta m)), a weaker promise that
-    often comes with a smaller error.
+    Of the m largest squared singular values, a shrink step reduces the last j = max(1, floor(beta m)) by delta. As for
+    FD, 0 <= A'A - B'B <= Delta I. The bound Delta <= ||A - A_k||_F^2 / (j - k) for k < j is weaker than that of FD, but
+    the error is often smaller.
 
     {parameters}
+
+    See Also
+    --------
+    FrequentDirections : The case beta = 1.
+    GreedySketch : The case j = 1.
+    TwoSidedFrequentDirections : Combines this sketch with FD for certified eigenvalues.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import ParameterizedFrequentDirections
+    >>> A = np.random.default_rng(0).standard_normal((1000, 30)) / np.arange(1, 31)
+    >>> pfd = ParameterizedFrequentDirections(sketch_size=10, beta=0.3).fit(A)
+    >>> bool(np.linalg.norm(A.T @ A - pfd.sketch_.T @ pfd.sketch_, 2) <= pfd.error_bound_)
+    True
     """
 
     _structure: ClassVar[tuple[str, ...]] = (*_FrequentDirections._structure, "beta")
@@ -232,12 +264,26 @@ class ParameterizedFrequentDirections(_FrequentDirections):
 
 @documented()
 class CompensativeFrequentDirections(_FrequentDirections):
-    """Compensative frequent directions (Desai et al. 2016): FD, with Delta put back on the kept directions.
+    """Compensative frequent directions (Desai et al. 2016): FD with Delta added back to the kept directions.
 
-    The read-out C has C'C = B'B + Delta P, P the projection on the rows of B. It may overshoot:
-    -Delta P <= A'A - C'C <= Delta (I - P), so `error_bound_` is Delta, two-sided.
+    The sketch is C with C'C = B'B + Delta P, where B is the sketch of FD and P the projection onto its rows. It can
+    overestimate: -Delta P <= A'A - C'C <= Delta (I - P). `error_bound_` is Delta, a two-sided bound.
 
     {parameters}
+
+    See Also
+    --------
+    FrequentDirections : The sketch B without compensation.
+    RobustFrequentDirections : Adds Delta / 2 to all directions and halves the bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import CompensativeFrequentDirections
+    >>> A = np.random.default_rng(0).standard_normal((1000, 30)) / np.arange(1, 31)
+    >>> cfd = CompensativeFrequentDirections(sketch_size=10).fit(A)
+    >>> bool(np.linalg.norm(A.T @ A - cfd.sketch_.T @ cfd.sketch_, 2) <= cfd.error_bound_)
+    True
     """
 
     def _view_of(self, state: State) -> View:
@@ -246,13 +292,27 @@ class CompensativeFrequentDirections(_FrequentDirections):
 
 @documented()
 class GreedySketch(_FrequentDirections):
-    """Greedy low-rank approximation (Luo et al. 2019, Alg. 8), also known as incremental SVD: keep the largest.
+    """Greedy low-rank approximation (Luo et al. 2019, Alg. 8), also known as incremental SVD.
 
-    A shrink drops what is beyond m - 1 rows and takes nothing from the rest. 0 <= A'A - B'B <= Delta I holds
-    and Delta is `error_bound_`, but nothing bounds Delta beforehand: the paper's Appendix F has a stream on
-    which it grows without end while FD's stays put.
+    A shrink step keeps the m - 1 largest values unchanged and drops the others. 0 <= A'A - B'B <= Delta I still holds,
+    and `error_bound_` is Delta, but there is no a priori bound on Delta: Appendix F of the paper gives a stream on
+    which the error grows without limit while that of FD stays bounded.
 
     {parameters}
+
+    See Also
+    --------
+    FrequentDirections : Has an a priori error bound.
+    ParameterizedFrequentDirections : Lies between this sketch and FD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import GreedySketch
+    >>> A = np.random.default_rng(0).standard_normal((1000, 30)) / np.arange(1, 31)
+    >>> greedy = GreedySketch(sketch_size=10).fit(A)
+    >>> bool(np.linalg.norm(A.T @ A - greedy.sketch_.T @ greedy.sketch_, 2) <= greedy.error_bound_)
+    True
     """
 
     def _shrunk_count(self) -> int:

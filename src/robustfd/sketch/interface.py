@@ -1,4 +1,4 @@
-"""Parts of this package that other packages of robustfd build on. They are not public."""
+"""Private names of this package that other packages of robustfd use."""
 
 from robustfd.sketch._base import BLOCK, BaseSketch, View, padded
 from robustfd.sketch._blocks import WindowedSums

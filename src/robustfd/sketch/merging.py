@@ -1,17 +1,31 @@
-"""Merging many sketches, or models."""
+"""Merge many sketches or models."""
 
 import copy
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-Sketch = TypeVar("Sketch", bound=Any)  # whatever has `merge`: sketches, learners and estimators
+Sketch = TypeVar("Sketch", bound=Any)  # any object with a method `merge`: sketches, learners and estimators
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
-    """Return a new sketch, or model, of all that the given ones have seen, merged as a balanced tree.
+    """Return a new sketch or model of the rows of all given ones, merged as a balanced tree.
 
-    The promises hold whatever the tree; a balanced one keeps the number of shrinks a row goes through small.
-    What is handed in is not changed.
+    The certificates hold for any order of merging. A balanced tree keeps the number of shrink steps per row small. The
+    arguments are not changed.
+
+    Parameters
+    ----------
+    sketches : iterable of sketches, learners or estimators
+        All of the same class and with the same parameters.
+
+    Returns
+    -------
+    merged : a new object of that class
+
+    See Also
+    --------
+    RobustFrequentDirections.merge : Merge one sketch into another, in place.
+    RobustFrequentDirections.split : Create sketches for parts of the rows.
 
     Examples
     --------
@@ -31,7 +45,7 @@ def merge(sketches: Iterable[Sketch]) -> Sketch:
         if not hasattr(sketch, "merge"):
             raise TypeError(f"merge takes sketches or models, got {sketch!r}.")
     while len(level) > 1:
-        # An odd one out goes up a level as it is.
+        # An odd one passes to the next level unchanged.
         pairs = [one.merge(two) for one, two in zip(level[::2], level[1::2], strict=False)]
         level = pairs + level[2 * len(pairs) :]
     return level[0]

@@ -1,4 +1,4 @@
-"""Random projection: every row is added to all m rows of the sketch with random signs and sizes."""
+"""Gaussian random projection: every row is added to all m rows of the sketch with random coefficients."""
 
 import json
 from dataclasses import dataclass
@@ -10,46 +10,51 @@ from sklearn.utils import check_random_state
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import RandomSketch, View, trivial_view
-from robustfd.sketch._centring import joined
-from robustfd.sketch._entering import enter, grown
-from robustfd.sketch._rows import Floats, Queue, Unread, check_total
+from robustfd.sketch._centring import merge_means
+from robustfd.sketch._prepared import prepare, updated_norm
+from robustfd.sketch._rows import Contents, Floats, Queue, check_total
 
-CHUNK = 256  # rows entered at once
+CHUNK = 256  # rows that are processed together
 
 
 @dataclass(frozen=True)
 class ProjectionState:
-    """B' and what goes with it."""
+    """B', the random generator, and the norm, weight and mean of the rows."""
 
     bt: Floats  # d x m
     generator: str  # the bit generator's state, as JSON
     squared_norm: float
     weight: float
-    mean: Floats | None  # in two parts (_centring.py)
+    mean: Floats | None  # in double-double form (_centring.py)
 
 
 class RandomProjectionSketch(RandomSketch):
-    """Gaussian random projection: B = R A / sqrt(m) with R of independent standard normals, drawn row by row.
+    """Gaussian random projection: B = R A / sqrt(m), where R has independent standard normal entries.
 
-    B'B is an unbiased estimate of A'A. Nothing about its error is certain: `error_bound_` is the trivial bound
-    max(||A||_F^2, ||B||_2^2). `sketch_` has orthogonal rows (B up to a rotation, B'B the same), at most m.
+    B'B is an unbiased estimate of A'A. There is no useful certificate: `error_bound_` is the trivial bound
+    max(||A||_F^2, ||B||_2^2). `sketch_` is B rotated to have orthogonal rows, at most m, with the same B'B.
 
     Parameters
     ----------
     sketch_size : int, default=50
-        m, the number of rows of B.
+        The number m of rows of B.
     buffer_size : int, optional
-        How many rows are worked on at once, default 256; the result is the same.
-    alpha0, decay, center : as for `FrequentDirections`
+        Number of rows that are processed together, 256 by default. It does not change the result.
+    alpha0, decay, center
+        As for `FrequentDirections`.
     solver : {"auto", "gram", "svd"}, default="auto"
-        How B is made orthogonal when it is read.
-    random_state : int, RandomState instance or None
-        Sketches to be merged must not share a seed: they would have used the same random numbers for different
-        rows.
+        How the rows of B are orthogonalised when the sketch is read.
+    random_state : int, RandomState instance or None, default=None
+        Seed of R. Sketches to be merged need different seeds, because they must not use the same random numbers for
+        different rows.
+
+    See Also
+    --------
+    RobustFrequentDirections : Deterministic, with a certificate.
 
     Notes
     -----
-    Any number of threads may use one sketch: their calls take turns.
+    Several threads may use one sketch. Their calls run one at a time.
 
     Examples
     --------
@@ -76,21 +81,21 @@ class RandomProjectionSketch(RandomSketch):
         bt, norm, weight, mean = state.bt.copy(), state.squared_norm, state.weight, state.mean
         while len(queue):
             rows, queue = queue.take(min(len(queue), self.buffer_size or CHUNK))
-            e, mean, weight = enter(rows, mean, weight, sparse=True)
-            s, t = rows.fading()
-            norm = grown(norm, e, rows)
+            e, mean, weight = prepare(rows, mean, weight, sparse=True)
+            s, t = rows.decay_scales()
+            norm = updated_norm(norm, e, rows)
             bt *= s
             e.add_to(bt, t[:, None] * normal((len(rows), self.sketch_size)) / np.sqrt(self.sketch_size))
         return ProjectionState(bt, json.dumps(bits.state), norm, weight, mean), queue
 
-    def _read(self, unread: Unread) -> View:
-        state, factor = unread.state, unread.factor
+    def _read(self, contents: Contents) -> View:
+        state, factor = contents.state, contents.factor
         b = np.ascontiguousarray(state.bt.T)
-        # With room for one row more than there are, a shrink takes nothing: it only makes the rows orthogonal.
+        # With a sketch size above the number of rows, the shrink step only orthogonalises them.
         shrunk = shrink_stack(b[:0], np.zeros(0), b, len(b) + 1, len(b) + 1, solver=self.solver)
         return trivial_view(float(self.alpha0), shrunk.rows, factor * shrunk.lam, state, factor)
 
-    def _union(self, one: Unread, two: Unread) -> ProjectionState:
+    def _union(self, one: Contents, two: Contents) -> ProjectionState:
         a, b = one.state, two.state
         f, g = one.factor, two.factor
         mean, extra = a.mean, 0.0
@@ -99,7 +104,7 @@ class RandomProjectionSketch(RandomSketch):
         bits = np.random.PCG64()
         bits.state = json.loads(a.generator)
         if mean is not None and n + k > 0:
-            row, mean = joined(mean, b.mean, n, k)
+            row, mean = merge_means(mean, b.mean, n, k)
             extra = float(row @ row)
             r = np.random.Generator(bits).standard_normal(self.sketch_size)
             bt += np.outer(row, r / np.sqrt(self.sketch_size))
@@ -113,5 +118,5 @@ class RandomProjectionSketch(RandomSketch):
             if len(streams) < 2:
                 raise ValueError(
                     f"Cannot merge random projections drawn with the same random_state ({self.random_state!r}): their "
-                    "errors would add up instead of cancelling. Give every sketch a seed of its own, or None."
+                    "errors would add up instead of cancelling. Give each sketch its own seed, or None."
                 )

@@ -1,4 +1,4 @@
-"""A sketch of the newest rows of a stream, those in a sliding window, with a certificate at any moment."""
+"""A sketch of the most recent rows of a stream, those in a sliding window, with a certificate at any time."""
 
 import copy
 import math
@@ -10,8 +10,8 @@ import numpy as np
 from robustfd._validation import check_choice, check_real
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.sketch._base import BaseSketch, View, padded
-from robustfd.sketch._rows import Floats, Queue, Unread, energy
-from robustfd.sketch._window import CLOCK, MOST, NORM, OWN, ROWS, WindowEngine, WindowState
+from robustfd.sketch._rows import Contents, Floats, Queue, energy
+from robustfd.sketch._window import CLOCK, MAX_DUMPS, NORM, OWN, ROWS, WindowEngine, WindowState
 from robustfd.sketch._window_read import WindowView, read
 from robustfd.sketch.snapshot import TINY, check_values
 
@@ -19,63 +19,70 @@ CLOCKS = ("rows", "time", "weight")
 
 
 class SlidingFrequentDirections(BaseSketch):
-    """A'A of the last N rows, of the last T units of time or of the last rows of some weight, as B'B + alpha I.
+    """Frequent directions over a sliding window: B'B + alpha I for the most recent rows, by count, time or weight.
 
-    At any moment ||A'A + alpha0 I - (B'B + alpha I)||_2 <= `error_bound_`, A being the rows in the window, and nothing
-    but the newest rows counts: a row that left is gone without a trace. About 6 `sketch_size` rows are kept
-    however long the window is. A window of up to 4 `sketch_size` rows is kept as it is, without error.
+    At any time ||A'A + alpha0 I - (B'B + alpha I)||_2 <= `error_bound_`, where A holds the rows in the window. Rows
+    that left the window have no influence at all. The sketch stores about 6 `sketch_size` rows, however long the window
+    is. A window of up to 4 `sketch_size` rows is stored exactly.
 
     Parameters
     ----------
     window : float
-        How long the window is, in units of the clock. The window is (now - window, now].
+        Length of the window in units of the clock. The window is (now - window, now].
     sketch_size : int, default=50
         m: the pool of directions has m - 1 rows. The certificate is about ||A||_F^2 / (6 m) or better.
     clock : {"auto", "rows", "time", "weight"}, default="auto"
-        What the clock counts: rows, the times that come with rows, or weights of rows. "auto" is time if the first rows
-        come with times, else rows.
+        The unit of the clock: the number of rows, the time stamps passed as `times`, or the sum of the row weights.
+        "auto" is "time" if the first rows have time stamps, else "rows".
     alpha0 : float, default=0.0
-        The matrix approximated is A'A + alpha0 I.
+        The sketch approximates A'A + alpha0 I.
     center : bool, default=False
-        Sketch the rows of the window minus their mean. See Notes.
+        Subtract the mean of the rows in the window. See Notes.
 
     Attributes
     ----------
     sketch_ : ndarray of shape (at most about 6 sketch_size, n_features)
-        B, orthogonal rows, longest first.
+        B, with orthogonal rows, longest first.
     components_, singular_values_ : ndarray
         Directions and lengths of the rows of `sketch_`.
     alpha_ : float
-        The multiple of the identity beside B'B; positive as soon as a shrink took anything from the window.
+        The multiple of the identity that is added to B'B. It is positive as soon as a shrink step removed mass from the
+        window.
     error_bound_, relative_error_bound_ : float
         A certified bound on the spectral error, absolute and relative to ||A'A||_2.
     now_ : float
-        What the clock says.
+        The current value of the clock.
     squared_norm_ : float
-        ||A||_F^2, known up to the rows of the one step that the window begins in.
+        ||A||_F^2, exact up to the rows of the single step that the window begins in.
     weight_sum_ : float
-        Total weight of the rows in the window. Exact if rows are counted and have no weights, else known as
-        `squared_norm_` is.
+        Total weight of the rows in the window. Exact if the clock counts rows and the rows have no weights, otherwise
+        approximate in the same way as `squared_norm_`.
     n_samples_seen_, n_features_in_ : int
-        `n_samples_seen_` is of the whole stream.
+        `n_samples_seen_` counts the rows of the whole stream.
     mean_ : ndarray of shape (n_features,)
-        With `center=True` only: the mean of the rows in the window, approximately.
+        With `center=True` only: the approximate mean of the rows in the window.
+
+    See Also
+    --------
+    RobustFrequentDirections : A sketch of all rows, optionally with exponential decay.
+    ExactSecondMoment : The exact matrix of all rows, for small n_features.
 
     Notes
     -----
-    Rows have no decay, and `forget` is refused: rows leave by the clock alone.
+    There is no decay, and `forget` raises an error: rows leave the window by the clock only.
 
-    Centring keeps, beside each row minus the mean of the first rows, one more column of a constant, and takes the
-    scatter about the mean as the Schur complement of that column. The certificate holds for it. It grows when the mean
-    of the window moves far from that of the first rows, and sparse rows are centred as if that were 0.
+    With centring, the sketch subtracts the mean of the first rows from each row and appends a constant column. The
+    scatter about the current mean is the Schur complement of that column, and the certificate covers it. The
+    certificate grows if the mean of the window moves far from that of the first rows. For sparse rows the initial mean
+    is taken to be 0.
 
-    Sketches of streams that share a clock can be merged: the rows of both that are in the window then count.
+    Sketches of streams that share a clock can be merged. The result is a sketch of the rows of both in the window.
 
     References
     ----------
-    The pool and the directions that leave it are those of DS-FD (Yin et al., "Optimal Matrix Sketching over Sliding
-    Windows", VLDB 2024). Here there is one pool, never begun anew, its threshold is found from the rows, and long rows
-    are kept as they are; docs/mathematics.md has the proof.
+    The pool and its dumps follow DS-FD (Yin et al., "Optimal Matrix Sketching over Sliding Windows", VLDB 2024). This
+    version has a single pool that is never restarted, adapts its threshold to the rows, and stores long rows as they
+    are. docs/mathematics.md has the proof.
 
     Examples
     --------
@@ -86,7 +93,7 @@ class SlidingFrequentDirections(BaseSketch):
     >>> error = np.linalg.norm(A[-1000:].T @ A[-1000:] - sliding.second_moment().to_dense(), 2)
     >>> bool(error <= sliding.error_bound_)
     True
-    >>> last = sliding.within(300)  # of the same rows, only the last 300
+    >>> last = sliding.within(300)  # only the last 300 rows
     >>> bool(np.linalg.norm(A[-300:].T @ A[-300:] - last.second_moment().to_dense(), 2) <= last.error_bound_)
     True
     """
@@ -94,7 +101,7 @@ class SlidingFrequentDirections(BaseSketch):
     _structure: ClassVar[tuple[str, ...]] = ("window", "sketch_size", "clock", "center")
     _state_type: ClassVar[type[WindowState]] = WindowState
     _state: WindowState
-    decay = 1.0  # what the base multiplies older rows by
+    decay = 1.0  # for the base class
 
     def __init__(
         self,
@@ -116,38 +123,43 @@ class SlidingFrequentDirections(BaseSketch):
         check_real("window", self.window, 0.0, open_low=True)
         check_choice("clock", self.clock, ("auto", *CLOCKS))
 
-    # -- rows in
+    # -- fitting
 
-    def fit(  # type: ignore[override]  # there are no jobs: rows that leave come in an order
+    def fit(  # type: ignore[override]  # no n_jobs, because the order of the rows matters
         self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None
     ) -> Self:
-        """Forget everything and sketch X.
+        """Sketch the rows of X from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
         y : ignored
         sample_weight : array of shape (n,), optional
-            A row of weight s counts as sqrt(s) times the row; 0 is as if the row were not there.
+            A row of weight s counts as sqrt(s) times the row. Rows of weight 0 are ignored.
         times : array of shape (n,), optional
-            When the rows came, if the clock is time: numbers that do not go backwards.
+            Time stamps of the rows, in nondecreasing order. Required if the clock is time.
 
         Returns
         -------
         self
         """
-        return self._learn(X, sample_weight, anew=True, times=times)
+        return self._learn(X, sample_weight, reset=True, times=times)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, times: Any = None) -> Self:
-        """Sketch the rows of X after those that came before; how rows are cut into batches does not matter.
+        """Add the rows of X to the sketch. The result does not depend on how the rows are split into batches.
 
-        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
-        none.
+        The parameters and the result are those of `fit`. After the first call, X may have 0 rows.
         """
-        return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__(), times=times)
+        return self._learn(X, sample_weight, reset=not self.__sklearn_is_fitted__(), times=times)
 
     def advance(self, now: float) -> Self:
-        """Let time go by without rows, until `now`; return self."""
+        """Advance the clock to `now` without adding rows, and return self.
+
+        Parameters
+        ----------
+        now : float
+            The new time, not before the current one. Only for a clock of time.
+        """
         self._require_rows()
         self._check_structure()
         if self._state.clock != "time":
@@ -157,7 +169,7 @@ class SlidingFrequentDirections(BaseSketch):
             raise ValueError(f"now goes backwards: {now:g} comes after {self._state.now:g}.")
         state = replace(self._state, now=now).trimmed(now - self.window)
         if state.marks.size and state.marks[CLOCK, -1] <= now - self.window:
-            state = state.emptied()
+            state = state.cleared()
         if not state.marks.size and len(self._queue):
             gone = int(np.searchsorted(self._queue.clocks(len(self._queue)), now - self.window, side="right"))
             self._queue = self._queue.take(gone)[1] if gone else self._queue
@@ -165,11 +177,11 @@ class SlidingFrequentDirections(BaseSketch):
         return self
 
     def forget(self, factor: float) -> NoReturn:
-        """Refuse: rows leave the window by its clock alone."""
+        """Raise an error: rows leave the window by the clock only."""
         self._require_rows()
         raise NotImplementedError(
             "A SlidingFrequentDirections forgets by its clock alone: rows leave when the window has moved on. "
-            "To let the past fade, use RobustFrequentDirections with decay or forget."
+            "For gradual forgetting, use RobustFrequentDirections with decay or forget."
         )
 
     def _clocks(self, weight: Floats, times: Floats | None) -> Floats:
@@ -179,21 +191,21 @@ class SlidingFrequentDirections(BaseSketch):
             clock = "rows" if times is None else "time"
         if (times is None) == (clock == "time"):
             raise ValueError(
-                "times is missing: the clock of this sketch is time, so that every row needs one."
+                "times is missing: the clock of this sketch is time, so every row needs a time stamp."
                 if times is None
-                else f"times was given, but the clock of this sketch counts {clock}. Leave times out, or start anew "
-                'with clock="time".'
+                else f"times was given, but the clock of this sketch counts {clock}. Leave times out, or start "
+                'over with clock="time".'
             )
         if times is not None:
             found, now = times, before.now if started else times[0]
             if times[0] < now:
                 raise ValueError(f"times goes backwards: {times[0]:g} comes after {now:g}. Sort the rows by time.")
-        else:  # one after the other, so that batches do not change how the sum is rounded
+        else:  # a running sum, so that batches do not change its rounding
             found = np.cumsum(np.concatenate([[before.now], np.ones(len(weight)) if clock == "rows" else weight]))[1:]
         if not np.spacing(abs(found[-1])) <= self.window / 2:
             raise ValueError(
-                f"The clock is at {found[-1]:g}, where float64 cannot tell times apart that are window={self.window:g} "
-                "apart. Count from a later time, or in other units."
+                f"The clock is at {found[-1]:g}, where float64 cannot tell times apart that differ by "
+                f"window={self.window:g}. Count from a later time, or in other units."
             )
         self._state = replace(before, clock=clock, now=before.now if started else float(found[0]))
         return found
@@ -206,16 +218,21 @@ class SlidingFrequentDirections(BaseSketch):
 
     def _absorb(self, state: WindowState, queue: Queue) -> tuple[WindowState, Queue]:
         if queue.pieces:
-            energy(queue.pieces[-1])  # of all new rows, as some may leave before they are used
+            energy(queue.pieces[-1])  # check all new rows, because some may leave the window before they are processed
         state, queue = self._windowed().absorb(state, queue)
         return state, queue.owned(state.squared_norm)
 
     # -- reading
 
     def within(self, window: float) -> Self:
-        """Return a copy whose window is a shorter one, to be read or to go on with.
+        """Return a copy with a shorter window, for reading or for adding rows.
 
-        Every attribute of it is of the shorter window, its certificate too.
+        All its attributes, including the certificate, refer to the shorter window.
+
+        Parameters
+        ----------
+        window : float
+            The new length, at most `self.window`.
         """
         self._require_rows()
         self._check_structure()
@@ -226,7 +243,7 @@ class SlidingFrequentDirections(BaseSketch):
         return shorter
 
     def second_moment(self, window: float | None = None) -> LowRankPlusIdentity:
-        """Return the approximation of A'A + alpha0 I, of the window or of a shorter one."""
+        """Return the approximation of A'A + alpha0 I for the window, or for a shorter one."""
         return super().second_moment() if window is None else self.within(window).second_moment()
 
     @property
@@ -237,13 +254,13 @@ class SlidingFrequentDirections(BaseSketch):
 
     @property
     def now_(self) -> float:
-        """What the clock says: the time of the last row or of `advance`, or how many rows or how much weight came."""
+        """The clock: the time of the last row or of `advance`, or the number or the total weight of the rows."""
         self._require_rows()
         return self._state.now
 
     @property
     def relative_error_bound_(self) -> float:
-        """A bound on the error divided by ||A'A||_2, itself known only to be at least what is used here."""
+        """A certified bound on the error relative to ||A'A||_2, which is itself replaced by a lower bound."""
         view = self._window_view
         spread = (view.squared_norm - view.norm_slack) / min(self._n_seen, self.n_features_in_)
         largest = max(view.lam.max(initial=0.0) - view.lo, spread)
@@ -257,7 +274,7 @@ class SlidingFrequentDirections(BaseSketch):
         return lower + float(self.alpha0), upper + float(self.alpha0)
 
     def bracket_logdet(self) -> tuple[float, float]:
-        """Return (lower, upper) with log det(A'A + alpha0 I) certainly between them; lower may be -inf."""
+        """Return certified bounds (lower, upper) on log det(A'A + alpha0 I). The lower bound may be -inf."""
         view = self._window_view
         lam, alpha0 = np.pad(view.lam, (0, max(self.n_features_in_ - len(view.lam), 0))), float(self.alpha0)
         with np.errstate(divide="ignore"):
@@ -265,17 +282,17 @@ class SlidingFrequentDirections(BaseSketch):
             return float(np.log(low + alpha0).sum()), float(np.log(high + alpha0).sum())
 
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
-        """Return (lower, upper) with the squared distances x'(A'A + alpha0 I)^-1 x certainly between them.
+        """Return certified bounds (lower, upper) on the squared distances x'(A'A + alpha0 I)^-1 x.
 
-        The distances are those of the rows of X from the origin: subtract `mean_` first when centring.
-        Where nothing bounds a distance from above, upper is inf.
+        The distances are measured from the origin. With `center=True`, subtract `mean_` from the rows of X first. The
+        upper bound is inf where none is known.
         """
         view = self._window_view
         lower, _ = self._bracket_distances(replace(view, floor_lam=view.lam), X)
         return lower, self._bracket_distances(view, X)[1]
 
-    def _read(self, unread: Unread) -> WindowView:
-        return read(unread.state, unread.queue, float(self.window), float(self.alpha0))
+    def _read(self, contents: Contents) -> WindowView:
+        return read(contents.state, contents.queue, float(self.window), float(self.alpha0))
 
     # -- merging
 
@@ -285,13 +302,13 @@ class SlidingFrequentDirections(BaseSketch):
             here, there = self._state.clock, other._state.clock
             raise ValueError(f"Cannot merge windows of different clocks: {here} here, {there} there.")
 
-    def _merged(self, one: Unread, two: Unread) -> tuple[WindowState, Queue]:
+    def _merged(self, one: Contents, two: Contents) -> tuple[WindowState, Queue]:
         return self._windowed().merge(one, two)
 
-    def _union(self, one: Unread, two: Unread) -> WindowState:
-        raise NotImplementedError  # `_merged` is in its place: rows may go on waiting
+    def _union(self, one: Contents, two: Contents) -> WindowState:
+        raise NotImplementedError  # `_merged` is used instead, because rows may stay queued
 
-    # -- on disk
+    # -- saving
 
     def _unpack_state(
         self,
@@ -301,7 +318,7 @@ class SlidingFrequentDirections(BaseSketch):
         structure: dict[str, Any],
         d: int,
     ) -> WindowState:
-        """Return the state that was saved, its arrays taken out of the tensors."""
+        """Return the saved state and remove its arrays from `tensors`."""
         center, m = structure["center"], structure["sketch_size"]
         b, lam, dumps, dates, marks = (tensors.pop(f"state.{name}") for name in ("b", "lam", "dumps", "dates", "marks"))
         shift = tensors.pop("state.shift") if center else scalars.pop("shift")
@@ -320,7 +337,7 @@ class SlidingFrequentDirections(BaseSketch):
         check_values("state.dates", dates, -np.inf)
         waiting = tensors.get("queue.clock", np.zeros(0))
         if np.any(waiting > now):
-            raise ValueError(f"rows wait that came after {now}")
+            raise ValueError(f"the clock of a queued row is after {now}")
         width, r, n, k = d + center, len(lam), len(dumps), marks.shape[-1]
         shapes = [(b, (r, width)), (lam, (r,)), (dumps, (n, width)), (dates, (4, n)), (marks, (12, k))]
         if any(value.shape != shape for value, shape in shapes) or r > min(m - 1, width):
@@ -330,9 +347,9 @@ class SlidingFrequentDirections(BaseSketch):
             if shift.shape != (d,):
                 raise ValueError(f"state.shift has shape {shift.shape}")
         if np.any(marks[ROWS:] < 0) or np.any(np.diff(marks[CLOCK]) <= 0) or np.any(dates[NORM:] < 0):
-            raise ValueError("the marks of the window hold what they never should")
-        if np.any(dates[OWN] > 1) or dates[OWN].sum() > MOST * m or (r and not k):
-            raise ValueError("there are more rows beside the pool than there can be")
+            raise ValueError("the marks of the window have invalid values")
+        if np.any(dates[OWN] > 1) or dates[OWN].sum() > MAX_DUMPS * m or (r and not k):
+            raise ValueError("the window has more dumps than possible, or a pool without marks")
         unit = check_real("unit", unit, 0.0)
         if center and k and not unit > 0:
             raise ValueError(f"unit is {unit}")

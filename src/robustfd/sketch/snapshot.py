@@ -1,4 +1,4 @@
-"""What a snapshot of a sketch holds: docs/snapshot-format.md. How it becomes a file is in _container.py."""
+"""The contents of a sketch's snapshot (docs/snapshot-format.md). The file container is in _container.py."""
 
 import json
 from dataclasses import fields
@@ -13,16 +13,16 @@ from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.linalg.eigen import EPS
 from robustfd.sketch._rows import Queue, Rows
 
-TINY = float(np.finfo(np.float64).smallest_subnormal)  # the least number above zero
+TINY = float(np.finfo(np.float64).smallest_subnormal)  # the smallest positive number
 
 
 def pack(sketch: Any) -> tuple[Document, Tensors]:
-    """Return what is kept of a sketch, beside its parameters."""
+    """Return the contents of a sketch, without its parameters, as a document and arrays."""
     scalars: dict[str, Any] = {}
     tensors: Tensors = {}
     for field in fields(sketch._state):
         value = getattr(sketch._state, field.name)
-        if isinstance(value, tuple):  # of rows
+        if isinstance(value, tuple):  # a tuple of rows
             value = np.stack([np.zeros(sketch._state.b.shape[1]), *value])[1:]
         if isinstance(value, np.ndarray):
             tensors[f"state.{field.name}"] = value
@@ -37,14 +37,14 @@ def pack(sketch: Any) -> tuple[Document, Tensors]:
         "state": scalars,
         "queue": _pack_queue(sketch._queue, tensors),
         "feature_names": list(getattr(sketch, "feature_names_in_", [])),
-        # The layout of B in memory decides how its products are rounded.
+        # The memory layout of B affects the rounding of its products.
         "column_major": [name for name, value in tensors.items() if not value.flags.c_contiguous],
     }
     return document, tensors
 
 
 def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
-    """Make a sketch of the saved parameters what was saved."""
+    """Restore the contents of a sketch that has the saved parameters."""
     structure = document["structure"]
     _check_parameters(sketch, structure)
     for name in document["column_major"]:
@@ -52,14 +52,14 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
     d = check_integer("n_features", document["n_features"], 1)
     scalars = document["state"]
     if any(field.name == "rounding" for field in fields(sketch._state_type)) and "rounding" not in scalars:
-        # A file from before it was kept: what it can be at most, with a shrink for every row.
+        # Older files lack it. Use the worst case: one shrink step per row.
         size = structure.get("sketch_size", d) + np.sqrt(d)
         scalars["rounding"] = float(8.0 * EPS * document["n_seen"] * size * scalars["squared_norm"])
     unpack_state = getattr(sketch, "_unpack_state", _unpack_state)
     sketch._state = unpack_state(sketch._state_type, scalars, tensors, structure, d)
     sketch._queue = _unpack_queue(document["queue"], tensors, d)
     if sketch._queue.pieces and (sketch._queue.pieces[0].clock is None) == hasattr(sketch._state, "now"):
-        raise ValueError("the waiting rows of a window have clocks, and no others")
+        raise ValueError("queued rows must have clocks if the sketch has a window, and only then")
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
     sketch._tail = check_real("tail", document["tail"], 0.0, 1.0, open_low=True)
@@ -74,7 +74,7 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
 
 
 def _pack_queue(queue: Queue, tensors: dict[str, Any]) -> list[int] | None:
-    """Put the waiting rows among the tensors; return their shape if they are sparse."""
+    """Add the queued rows to the tensors; return their shape if they are sparse."""
     if not len(queue):
         return None
     rows = queue.all()
@@ -90,7 +90,7 @@ def _pack_queue(queue: Queue, tensors: dict[str, Any]) -> list[int] | None:
 
 
 def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
-    """Raise unless the parameters are possible, those now and those with which the rows were seen."""
+    """Raise an error if the current parameters, or those at the time of fitting, are invalid."""
     sketch._check_parameters()
     if structure.keys() != sketch._structural_parameters().keys():
         raise ValueError(f"structure has {sorted(structure)}")
@@ -99,8 +99,8 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
     check_random_state(getattr(sketch, "random_state", None))
 
 
-# What the arrays of a state look like. A letter is a length: d the number of features, m sketch_size, p
-# the two parts of a mean, and the others the same wherever they stand, q and r < m and k = m or d.
+# The shapes of the arrays of a state. A letter stands for a length, the same wherever it occurs: d is the number of
+# features, m is sketch_size, p is 2 (the two parts of a mean), k is min(m, d), and q and r are less than m.
 _SHAPES = {
     "b": "rd", "lam": "r", "mean": "pd", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k",
     "upper_b": "qd", "upper_lam": "q",
@@ -111,13 +111,13 @@ _LEAST = {"lam": TINY, "upper_lam": TINY, "squares": 0.0, "energy": 0.0}
 def _unpack_state(
     kind: type[Any], scalars: dict[str, Any], tensors: dict[str, Any], structure: dict[str, Any], d: int
 ) -> Any:
-    """Return the state, its arrays taken out of the tensors."""
+    """Return the state and remove its arrays from `tensors`."""
     m = structure.get("sketch_size", d + 1)
     lengths, values = {"d": d, "m": m, "k": min(m, d), "p": 2}, {}
     for name, type_ in ((field.name, field.type) for field in fields(kind)):
         if name in _SHAPES and (name != "mean" or structure["center"]):
             value = tensors.pop(f"state.{name}")
-            if name == "mean" and value.ndim == 1:  # a file from before means had two parts
+            if name == "mean" and value.ndim == 1:  # older files store means as one row
                 value = np.stack([value, np.zeros_like(value)])
             for letter, length in zip(_SHAPES[name], value.shape, strict=True):
                 if lengths.setdefault(letter, length) != length:
@@ -143,7 +143,7 @@ def _unpack_state(
 
 
 def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Queue:
-    """Return the waiting rows, taken out of the tensors."""
+    """Return the queued rows and remove their arrays from `tensors`."""
     if "queue.weight" not in tensors:
         return Queue()
     weight, decay, clock = tensors.pop("queue.weight"), tensors.pop("queue.decay"), tensors.pop("queue.clock", None)
@@ -152,14 +152,16 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     else:
         parts = tuple(tensors.pop(f"queue.{part}") for part in ("data", "indices", "indptr"))
         if any(part.ndim != 1 or part.dtype.kind != "i" for part in parts[1:]):
-            raise ValueError("the indices of the waiting rows are not integers")
+            raise ValueError("the indices of the queued rows are not integers")
         x, values = sp.csr_array(parts, shape=shape), parts[0]
         x.check_format()
         if not x.has_canonical_format:
-            raise ValueError("the indices of the waiting rows are not ascending")
+            raise ValueError("the indices of the queued rows are not ascending")
     k = len(weight)
     if weight.shape != (k,) or decay.shape != (k,) or x.shape != (k, d) or k == 0:
-        raise ValueError(f"the waiting rows have shape {x.shape}, their weights {weight.shape} and {decay.shape}")
+        raise ValueError(
+            f"the queued rows have shape {x.shape}, their weights {weight.shape}, their decays {decay.shape}"
+        )
     if x.dtype == np.float32:
         values = values.astype(np.float64)
     for name, value, least in (("x", values, -np.inf), ("weight", weight, TINY), ("decay", decay, TINY)):
@@ -168,11 +170,11 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     if clock is not None:
         check_values("queue.clock", clock, -np.inf)
         if clock.shape != (k,) or np.any(np.diff(clock) < 0):
-            raise ValueError("the clocks of the waiting rows go backwards")
+            raise ValueError("the clocks of the queued rows are not ascending")
     return Queue().plus(Rows(x, weight, decay, clock)).owned(0.0)
 
 
 def check_values(name: str, value: Any, least: float) -> None:
-    """Raise unless these are finite float64, none below the least that they may be."""
+    """Raise a ValueError unless all values are finite float64 numbers and at least `least`."""
     if value.dtype != np.float64 or not np.all(np.isfinite(value) & (value >= least)):
-        raise ValueError(f"{name} holds what it never should")
+        raise ValueError(f"{name} has invalid values")

@@ -1,4 +1,4 @@
-"""Two rules over the same rows: one gives directions and lower bounds of A'A, the other gives upper bounds."""
+"""Two shrink rules over the same rows: one gives directions and lower bounds of A'A, the other upper bounds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,17 +9,17 @@ import numpy as np
 from robustfd.linalg.rules import shrunk_count
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import View, padded, unit_rows
-from robustfd.sketch._engine import Engine, Form, State
-from robustfd.sketch._entering import Entrance
-from robustfd.sketch._rows import Floats, Queue, Rows, Unread
+from robustfd.sketch._engine import Engine, Route, State
+from robustfd.sketch._prepared import PreparedBatch
+from robustfd.sketch._rows import Contents, Floats, Queue, Rows
 from robustfd.sketch.frequent_directions import _FrequentDirections, documented
 
-BETA = 0.2  # the part of the values that a shrink of the first rule takes from
+BETA = 0.2  # share of the values that a shrink step of the first rule reduces
 
 
 @dataclass(frozen=True)
 class TwoSidedState(State):
-    """The state of the first rule, and what the second has of its own: rows, mean and norm are the same for both."""
+    """The state of the first rule, plus the B of the second. Queue, mean and norm are common to both."""
 
     upper_b: Floats
     upper_lam: Floats
@@ -34,7 +34,7 @@ class TwoSidedState(State):
 
     @classmethod
     def of(cls, lower: State, upper: State) -> Self:
-        """Return both states of the same rows as one."""
+        """Return two states of the same rows as one."""
         own = {name: getattr(lower, name) for name in State.__dataclass_fields__}
         return cls(
             **own,
@@ -56,42 +56,42 @@ class TwoSidedState(State):
         return replace(self.lower, **second)
 
     def faded(self, factor: float) -> Self:
-        """Return the state after everything in it is multiplied by factor; the mean stays."""
+        """Return the state with all sums multiplied by `factor`. The mean does not change."""
         return self if factor == 1.0 else type(self).of(self.lower.faded(factor), self.upper.faded(factor))
 
 
 @dataclass(frozen=True)
 class TwoSidedEngine(Engine):
-    """The engine with two rules: its own, and that of frequent directions, which takes from all m values."""
+    """An engine with two rules: its own, and that of frequent directions, which reduces all m values."""
 
     @property
     def _rules(self) -> tuple[Engine, Engine]:
         first, second = (Engine(self.m, self.buffer_size, j, self.solver) for j in (self.j, self.m))
         return first, second
 
-    def _form(self, state: State, queue: Queue) -> Form:
-        form = super()._form(state, queue)
-        # Only products of rows that are worked on together can be shared, and those are most of the work.
+    def _route(self, state: State, queue: Queue) -> Route:
+        route = super()._route(state, queue)
+        # Both rules can share the products of rows that are processed together, which dominate the cost.
         fits = self.solver != "svd" and self.buffer_size <= state.b.shape[1]
-        return "dense" if form == "apart" and fits else form
+        return "dense" if route == "separate" and fits else route
 
     @one_blas_thread()
-    def _run(self, state: State, rows: Rows, cuts: Sequence[int], form: Form, *, formed: bool = True) -> State:
+    def _run(self, state: State, rows: Rows, cuts: Sequence[int], route: Route, *, formed: bool = True) -> State:
         assert isinstance(state, TwoSidedState)
         sides = list(zip(self._rules, (state.lower, state.upper), strict=True))
         after: list[State | None] = [None]
-        if form != "apart":
-            whole, sparse = Entrance(rows, state.mean, state.weight), form == "sparse"
-            after = [rule._run_together(side, whole, cuts, sparse=sparse, formed=formed) for rule, side in sides]
+        if route != "separate":
+            whole, sparse = PreparedBatch(rows, state.mean, state.weight), route == "sparse"
+            after = [rule._run_batched(side, whole, cuts, sparse=sparse, formed=formed) for rule, side in sides]
         if after[0] is not None and after[-1] is not None:
             return TwoSidedState.of(after[0], after[-1])
         for start, stop in zip([0, *cuts], cuts, strict=False):
-            new = Entrance(rows[start:stop], sides[0][1].mean, sides[0][1].weight)
+            new = PreparedBatch(rows[start:stop], sides[0][1].mean, sides[0][1].weight)
             sides = [(rule, rule._shrink(side, new)) for rule, side in sides]
         return TwoSidedState.of(sides[0][1], sides[1][1])
 
-    def merge(self, one: Unread, two: Unread) -> State:
-        """Return the sketch of the union: each rule's by itself."""
+    def merge(self, one: Contents, two: Contents) -> State:
+        """Return the sketch of the union, merging each rule separately."""
         lower, upper = self._rules
         return TwoSidedState.of(
             lower.merge(one._replace(state=one.state.lower), two._replace(state=two.state.lower)),
@@ -101,7 +101,7 @@ class TwoSidedEngine(Engine):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSidedView(View):
-    """A view of the first rule, with the spectrum and the certificate of the second."""
+    """A view of the first rule, plus the spectrum and certificate of the second."""
 
     upper_lam: Floats
     upper_delta: float
@@ -109,9 +109,9 @@ class TwoSidedView(View):
     upper_form: Callable[[], Floats]  # returns the directions of the second rule
 
     def upper_explains_more(self, k: int) -> bool:
-        """Return whether the k first directions of the second rule certainly explain more than those of the first.
+        """Return whether the first k directions of the second rule certainly explain more than those of the first.
 
-        That is so where new directions become the largest late in a stream: the first rule is slow to let them in.
+        This happens when new directions become dominant late in a stream, because the first rule adapts more slowly.
         """
         more, off = self.upper_lam[:k] - self.upper_rounding, self.rounding
         return bool(np.maximum(more, 0.0).sum() > (self.lam[:k] + off).sum())
@@ -124,24 +124,30 @@ class TwoSidedView(View):
 
 @documented(
     attributes="""upper_error_bound_ : float
-        Delta of the second rule: no interval of `bracket_eigenvalues` is longer, but for rounding.
+        Delta of the second rule. Up to rounding, no interval of `bracket_eigenvalues` is longer.
     """
 )
 class TwoSidedFrequentDirections(_FrequentDirections):
     """Two sketches of the same rows in one pass, for principal components with certified variances.
 
-    The first, P, is that of `ParameterizedFrequentDirections` with beta = 0.2. Its shrinks take nothing from the
-    largest directions, so that these, and what it says about them, are accurate. The second, F, is that of
-    `FrequentDirections`, which has the better bound. With B'B <= A'A <= B'B + Delta I for both,
+    The first, P, is `ParameterizedFrequentDirections` with beta = 0.2. Its shrink steps do not reduce the largest
+    directions, so these are accurate. The second, F, is `FrequentDirections`, which has the better error bound. Since
+    both satisfy B'B <= A'A <= B'B + Delta I,
 
         max(lambda_i(P'P), lambda_i(F'F)) <= lambda_i(A'A) <= min(lambda_i(P'P) + Delta_P, lambda_i(F'F) + Delta_F)
 
-    for every i, which is what `bracket_eigenvalues` returns. No interval is longer than Delta_F, at most
-    ||A - A_k||_F^2 / (m - k) for every k < m, and most are much shorter. `sketch_`, `components_`, `second_moment()`
-    and `error_bound_` are those of the first. Both share the rows that wait, and the products of rows with each other:
-    memory is (buffer_size + 2 sketch_size) n_features, and time 1.5 to 2 times that of one.
+    for every i. `bracket_eigenvalues` returns these bounds. No interval is longer than Delta_F, which is at most ||A -
+    A_k||_F^2 / (m - k) for every k < m, and most are much shorter. `sketch_`, `components_`, `second_moment()` and
+    `error_bound_` are those of the first sketch. Both share the queued rows and their products, so memory is
+    (buffer_size + 2 sketch_size) n_features numbers, and the time is 1.5 to 2 times that of one sketch.
 
     {parameters}
+
+    See Also
+    --------
+    ParameterizedFrequentDirections : The first sketch alone.
+    FrequentDirections : The second sketch alone.
+    SketchedPCA : The estimator that uses this sketch.
 
     Examples
     --------
@@ -186,6 +192,6 @@ class TwoSidedFrequentDirections(_FrequentDirections):
         delta = view.ceiling_alpha - view.floor_alpha
         low = np.maximum(np.maximum(lam - view.rounding, other - view.upper_rounding), 0.0)
         high = np.minimum(lam + delta + view.rounding, other + view.upper_delta + view.upper_rounding)
-        # All eigenvalues together are ||A||_F^2: none is more than the others leave of it.
+        # The eigenvalues sum to ||A||_F^2, so each is at most that minus the lower bounds of the others.
         left = view.squared_norm + view.rounding - (low.sum() - low)
         return low + float(self.alpha0), np.maximum(np.minimum(high, left), low) + float(self.alpha0)
