@@ -375,7 +375,7 @@ def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
     runner = descent.begin(problem, 100.0)
     columns = Columns()
-    columns.see(X)
+    columns.update(X)
     given = Rows.of(X, y, columns, Scale())
     runner.learn(given)
     rows, errors = runner.curve()

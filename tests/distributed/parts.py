@@ -22,7 +22,7 @@ def cut(x, k):
 
 
 def merged_here(estimator, blocks, targets=None, classes=None):
-    """Return the model of partitions that are learnt and merged one after the other, by public names only."""
+    """Return the model of partitions that are learned and merged one after the other, by public names only."""
     k = len(blocks)
     parts = estimator.split(k) if hasattr(estimator, "split") else [robustfd_copy(estimator) for _ in range(k)]
     for i, part in enumerate(parts):

@@ -209,17 +209,17 @@ def test_bad_input_is_refused_by_a_sentence(rows):
         on_dask.fit(learner, x, y)
     with pytest.raises(ValueError, match="x must have two dimensions"):
         on_dask.sketch(as_array(y, 2), 5)
-    with pytest.raises(ValueError, match="y has shape .3,., but x has 1500 rows"):
+    with pytest.raises(ValueError, match="y must have shape .1500,., as x has 1500 rows, got .3,"):
         on_dask.fit(learner, as_array(x, 2), y[:3])
     with pytest.raises(ValueError, match="y has 3 partitions, but x has 2"):
         on_dask.fit(learner, as_delayed([x, x]), as_delayed([y, y, y]))
-    with pytest.raises(TypeError, match="y must be a collection of Dask"):
+    with pytest.raises(TypeError, match="y must be a Dask collection"):
         on_dask.fit(learner, as_delayed([x, x]), y)
     with pytest.raises(TypeError, match="RobustFrequentDirections has no predict"):
         on_dask.predict(robustfd.RobustFrequentDirections(4).fit(x), as_array(x, 2))
     with pytest.raises(ValueError, match="has seen no rows yet"):
         on_dask.predict(learner, as_array(x, 2))
-    with pytest.raises(TypeError, match="model must be fitted"):
+    with pytest.raises(TypeError, match="model must be a fitted model"):
         on_dask.predict(on_dask.fit(learner, as_array(x, 2), y, compute=False), as_array(x, 2))
     with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match="all 2 partitions are empty"):
         on_dask.sketch(as_delayed([x[:0], x[:0]]), 5)

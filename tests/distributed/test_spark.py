@@ -200,7 +200,7 @@ def test_a_pipeline_is_saved_and_loaded(spark, rows, tmp_path):
         VectorAssembler(inputCols=list("abcdef"), outputCol="features").transform(df)
     )
     assert sketch.model.n_samples_seen_ == 1500
-    with pytest.raises(TypeError, match="neither predicts nor transforms"):
+    with pytest.raises(TypeError, match="can neither predict nor transform"):
         sketch.transform(df)
 
 
@@ -241,7 +241,7 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
     assert seen == [0, 1, 1, 2]  # Spark handed in batch 1 twice
     assert again.model.n_samples_seen_ == 1500
     assert (again.model.predict(x) == y).mean() > 0.9
-    with pytest.raises(Exception, match="has learnt batches of another query"):
+    with pytest.raises(Exception, match="belongs to another query"):
         run(again, str(tmp_path / "other"))
     with pytest.raises(ValueError, match="classes must be given for a stream"):
         on_spark.StreamingFit(robustfd.SketchedNewtonClassifier(), tmp_path / "model", label="label")
@@ -250,18 +250,18 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
 def test_bad_input_is_refused_by_a_sentence(spark):
     df = spark.createDataFrame([(1.0, "a", [1.0]), (2.0, "b", [1.0, 2.0])], ["x", "y", "list"])
     for options, message in (
-        ({"features": "z"}, "There is no column 'z'; there are x, y, list"),
-        ({"features": "y"}, "The column 'y' is of type string"),
-        ({"features": ["x", "list"]}, "features must be columns of numbers, or one column"),
-        ({"features": []}, "no columns of numbers"),
+        ({"features": "z"}, "There is no column 'z'. The columns are x, y, list"),
+        ({"features": "y"}, "The column 'y' must hold numbers, arrays or vectors, got type string"),
+        ({"features": ["x", "list"]}, "features must be numeric columns, or one column"),
+        ({"features": []}, "features must name at least one column"),
     ):
         with pytest.raises(ValueError, match=message):
             on_spark.sketch(df, 5, **options)
-    with pytest.raises(Exception, match="The column 'list' has rows of different lengths, 1 to 2"):
+    with pytest.raises(Exception, match="The arrays in 'list' must have one length, got lengths 1 to 2"):
         on_spark.sketch(df.coalesce(1), 5, features="list")
     with pytest.raises(ValueError, match="SketchedNewtonClassifier needs targets"):
         on_spark.fit(robustfd.SketchedNewtonClassifier(), df)
     with pytest.raises(ValueError, match="partitions are empty"):
         on_spark.sketch(df.where("x > 5"), 5, features="x")
-    with pytest.raises(ValueError, match="There is a column 'y' already"):
+    with pytest.raises(ValueError, match="output must be a new column name, got 'y'"):
         on_spark.predict(robustfd.RFDSONRegressor().fit([[1.0], [2.0]], [1.0, 2.0]), df, features="x", output="y")

@@ -33,7 +33,7 @@ def table(n=400, d=5, *, seed=0, gaps=0.2):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits, load_breast_cancer])
-def test_data_sets_as_they_come_are_learnt_as_well_as_by_logistic_regression(load):
+def test_data_sets_as_they_come_are_learned_as_well_as_by_logistic_regression(load):
     X, y = load(return_X_y=True)
     batch = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     ours = np.mean([cross_val_score(SketchedNewtonClassifier(random_state=s), X, y).mean() for s in range(3)])
@@ -121,7 +121,7 @@ def test_what_is_missing_contributes_to_its_column():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_missing_values_are_learnt_from(sparse):
+def test_missing_values_are_learned_from(sparse):
     X, y = table(3000)
     rows = sp.csr_array(X) if sparse else X
     model = SketchedNewtonClassifier(shuffle=False).fit(rows[:2000], y[:2000])

@@ -126,7 +126,7 @@ def test_learn_one_with_weights(make, classification):
 
 
 @every_face
-def test_rows_may_change_after_they_were_learnt(make, classification):
+def test_rows_may_change_after_they_were_learned(make, classification):
     X, y = targets(classification)
     whole, model, buffer, target = make().fit(X, y), make(), np.empty((1, 8)), np.empty(1, y.dtype)
     for i in range(200):

@@ -1,4 +1,4 @@
-"""Progressive loss and error: each row judged before it is learnt, recomputed from predictions one row at a time."""
+"""Progressive loss and error: each row judged before it is learned, recomputed from predictions one row at a time."""
 
 import matplotlib
 import numpy as np

@@ -203,7 +203,7 @@ def test_a_new_class_leaves_what_is_known_of_the_others(make):
 
 
 def test_classes_that_come_in_time_are_as_if_known():
-    """Within the first rows, which are learnt again, it makes no difference when a class appeared."""
+    """Within the first rows, which are learned again, it makes no difference when a class appeared."""
     X, y = stream(120, classes=4)
     y[:13] = [0, 0, 1, 0, 1, 2, 0, 1, 2, 1, 3, 0, 2]
     whole, one = (

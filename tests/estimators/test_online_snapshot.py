@@ -153,7 +153,7 @@ def test_going_on_in_a_fresh_process(tmp_path):
     assert found == expected
 
 
-def test_what_was_learnt_is_there_after_a_reload(tmp_path):
+def test_what_was_learned_is_there_after_a_reload(tmp_path):
     for (name, model), form in itertools.product(MODELS.items(), FORMS):
         model = clone(model)
         X, y = stream(model, form, classes=2)
@@ -220,7 +220,7 @@ def test_labels_and_names_that_cannot_be_saved():
         model.to_bytes()
     for name in (("a", 1), None, b"a", float("nan"), frozenset("a")):
         model = rf.RFDSONClassifier(M).learn_one({"a": 1.0, name: 2.0}, 1)
-        with pytest.raises(TypeError, match="The feature .* cannot be saved: a snapshot holds str, int"):
+        with pytest.raises(TypeError, match="The feature .* cannot be saved: a snapshot can hold only str, int"):
             model.to_bytes()
     model = rf.RFDSONClassifier(M).learn_one({np.str_("a"): 1.0, np.int64(3): 2.0}, "x")
     assert again(model).vocabulary_ == model.vocabulary_

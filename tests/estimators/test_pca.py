@@ -216,7 +216,7 @@ def test_one_row_has_a_mean_but_no_variance():
     np.testing.assert_array_equal(pca.mean_, [1.0, 2.0, 3.0])
     np.testing.assert_allclose(pca.transform([[1.0, 2.0, 3.0]]), 0.0, atol=1e-15)
     np.testing.assert_array_equal(pca.explained_variance_ratio_, 0.0)
-    with pytest.raises(ValueError, match="total weight above 1, but it is 1"):
+    with pytest.raises(ValueError, match="total weight of the rows must be above 1 for a variance, got 1"):
         _ = pca.explained_variance_
     assert SketchedPCA().partial_fit([[1.0, 2.0, 3.0]]).transform([[0.0, 1.0, 2.0]]).shape == (1, 0)
 
@@ -313,7 +313,7 @@ def test_lossy_merge_keeps_the_certificate():
     ("other", "error", "message"),
     [
         (PCA(), TypeError, "other must be a SketchedPCA, got a PCA"),
-        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "ExactSecondMoment here and a TwoSided.* there"),
+        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "ExactSecondMoment with TwoSided"),
         (SketchedPCA(3, decay=0.5).fit(stream(20, 8)), ValueError, "different decay"),
         (SketchedPCA(3).fit(stream(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
         (
@@ -512,7 +512,7 @@ def test_residuals_bound_eigenvalues_from_above(seed, d, scale, power):
 def test_models_that_were_saved_without_upper_ends_are_loaded():
     pca = SketchedPCA(3, sketch_size=8).fit(stream(200, 40, ratio=0.95))
     pca._ritz = replace(pca._ritz, upper=None)
-    pca._kept = {}
+    pca._cache = {}
     before = pca.explained_variance_interval_
     np.testing.assert_array_equal(SketchedPCA.from_bytes(pca.to_bytes()).explained_variance_interval_, before)
 

@@ -95,7 +95,7 @@ def test_defaults_are_good_on_standardised_columns():
     assert RFDSONClassifier().fit(X[train], y[train]).score(X[test], y[test]) > 0.93
 
 
-def test_numbers_are_learnt_in_units_of_the_bound():
+def test_numbers_are_learned_in_units_of_the_bound():
     X, y = stream(150, numbers=True)
     X = scaled(X)
     model = RFDSONRegressor(4, alpha0=0.0, bound=8.0, fit_intercept=False).fit(X, y)

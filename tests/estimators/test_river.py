@@ -89,7 +89,7 @@ def test_many_rows_are_one_after_the_other(name):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_many_rows_are_learnt_as_a_whole_or_not_at_all(name):
+def test_many_rows_are_learned_as_a_whole_or_not_at_all(name):
     model = CLASSES[name](5)
     (x, y), (more, _), _ = batches(name)
     model.learn_many(x, y)

@@ -99,7 +99,7 @@ def test_twenty_classes_in_one_pass_are_better_than_twenty_models():
     assert model.score(X[6000:], y[6000:]) > np.mean(single.argmax(axis=1) == y[6000:]) - 0.005
 
 
-def test_a_class_between_two_others_is_learnt():
+def test_a_class_between_two_others_is_learned():
     """No line separates the middle class from the rest, so one against the rest is not enough."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 6))
@@ -174,7 +174,7 @@ def test_coefficients_are_mean_effects(classes):
 
 
 def test_features_need_no_scaling():
-    """Any scale and origin of the columns give the same predictions, nearly: scales are learnt from the rows."""
+    """Any scale and origin of the columns give the same predictions, nearly: scales are learned from the rows."""
     X, y = stream(600, classes=3)
     plain = SketchedNewtonClassifier(shuffle=False).fit(X, y).predict_proba(X)
     factors = 10.0 ** np.random.default_rng(0).integers(-8, 8, 8)

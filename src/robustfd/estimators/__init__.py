@@ -1,4 +1,7 @@
-"""Scikit-learn estimators over the sketches: validation, shapes and tags; the mathematics is below."""
+"""Scikit-learn estimators on top of the sketches and the online learners.
+
+This layer validates input and follows scikit-learn's conventions. The mathematics is in the layers below.
+"""
 
 from typing import TYPE_CHECKING
 
