@@ -91,7 +91,7 @@ def test_dropped_connection_goes_on_where_it_stopped(publish, server, cache, res
 def test_next_call_goes_on_where_the_last_one_gave_up(publish, server, cache, monkeypatch):
     expected = publish("a9a", cuts=[5000, 0])
     monkeypatch.setattr(_http, "RETRIES", 0)
-    with pytest.raises(datasets.DatasetError, match=r"ended after 5000 of .*\(5000 bytes came and are kept"):
+    with pytest.raises(datasets.DatasetError, match=r"ended after 5000 of .*\(5000 bytes were received and are kept"):
         datasets.load("a9a")
     assert names_in(cache) == ["a9a.part"]
     assert same(datasets.load("a9a"), expected)
@@ -100,7 +100,7 @@ def test_next_call_goes_on_where_the_last_one_gave_up(publish, server, cache, mo
 
 def test_server_that_never_finishes_is_given_up(publish, server, cache):
     publish("a9a", cuts=[5000] + 99 * [0])
-    with pytest.raises(datasets.DatasetError, match="5000 bytes came and are kept"):
+    with pytest.raises(datasets.DatasetError, match="5000 bytes were received and are kept"):
         datasets.load("a9a")
     assert len(server.asked) == 2 + _http.RETRIES
     assert names_in(cache) == ["a9a.part"]
@@ -218,7 +218,7 @@ def test_later_reads_must_agree_with_the_first_checksum(publish, server, cache):
     path = cache / "real-sim.bz2"
     other = bz2.decompress(path.read_bytes()).replace(b"1:", b"1:0", 1)  # the same numbers in other bytes
     path.write_bytes(bz2.compress(other))
-    with pytest.raises(datasets.DatasetError, match="wrong checksum.*kept in .*real-sim.sha256"):
+    with pytest.raises(datasets.DatasetError, match="wrong checksum.*stored in .*real-sim.sha256"):
         datasets.load("real-sim")
     assert path.exists()
     path.unlink()

@@ -123,7 +123,7 @@ def test_save_and_load(name, tmp_path):
     assert again._model.to_bytes() == model._model.to_bytes()
     assert type(robustfd.load(path)) is getattr(robustfd, name)
     other = next(each for each in CLASSES if each != name)
-    with pytest.raises(ValueError, match=f"model.rfd has a {name}, not a {other}"):
+    with pytest.raises(ValueError, match=f"model.rfd must hold a {other}, got a {name}"):
         CLASSES[other].load(path)
 
 

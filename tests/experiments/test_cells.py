@@ -52,7 +52,7 @@ def test_a_damaged_file_is_as_none(store, damage):
     broken = {"empty": "", "cut": text[:-9], "digit": text.replace("83.6524", "83.6525"), "swapped": text, "list": "[]"}
     path.write_text(broken[damage])
     assert store.read(ONE) is None
-    results = run_cells([ONE], store, lambda _: RESULT, jobs=0, watch=lambda *_: None)
+    results = run_cells([ONE], store, lambda _: RESULT, jobs=0, on_end=lambda *_: None)
     assert results == {ONE: RESULT}
     assert store.read(ONE) == RESULT
 
@@ -65,11 +65,11 @@ def test_a_cell_that_fails_stops_no_other(store):
             raise ZeroDivisionError("no rows")
         return RESULT
 
-    results = run_cells([ONE, TWO, ONE], store, run, jobs=0, watch=lambda each, how: heard.update({each: how}))
+    results = run_cells([ONE, TWO, ONE], store, run, jobs=0, on_end=lambda each, how: heard.update({each: how}))
     assert results == {ONE: RESULT}
     assert heard == {ONE: "done", TWO: "ZeroDivisionError: no rows"}
     assert store.read(TWO) is None
-    run_cells([ONE], store, run, jobs=0, watch=lambda each, how: heard.update({each: how}))
+    run_cells([ONE], store, run, jobs=0, on_end=lambda each, how: heard.update({each: how}))
     assert heard[ONE] == "kept"
 
 
