@@ -142,7 +142,7 @@ class Comparison:
             each.begin(self.problem, each.default).learn(first)
         self.runs = [(each, [each.begin(self.problem, value) for value in each.values]) for each in chosen]
 
-    def shown(self) -> dict[str, str]:
+    def progress_fields(self) -> dict[str, str]:
         """Return the fields to show next to the progress bar."""
         if not self.runs:
             return {}
