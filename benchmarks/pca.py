@@ -211,7 +211,7 @@ def ridge_line(name: str, x: Any, y: Floats, alpha: float) -> tuple[str, str | N
     own_time = time.perf_counter() - start
     one, two = exact.score(x[test], y[test]), model.score(x[test], y[test])
     warned = "; ".join(str(each.message).rsplit(". ", 1)[-1] for each in caught) or "none"
-    missed = None if caught or two >= one - 0.01 else f"ridge, {name}, alpha={alpha:g}: R^2 {two:.3f} beside {one:.3f}"
+    missed = None if caught or two >= one - 0.01 else f"ridge, {name}, alpha={alpha:g}: R^2 {two:.3f}, Ridge {one:.3f}"
     kept = type(model.sketch_).__name__
     return (
         f"| {name} | {alpha:g} | {one:.4f} | {two:.4f} | {exact_time:.2f} | {own_time:.2f} | {kept} | {warned} |",

@@ -63,7 +63,7 @@ TASKS = {
 def threads(repeats: int = 3) -> None:
     """Measure time with the default number of BLAS threads relative to one, with and without a busy process."""
     rows = []
-    for setting, context in (("alone", contextlib.nullcontext), ("beside a busy process", _busy)):
+    for setting, context in (("alone", contextlib.nullcontext), ("with a busy process", _busy)):
         with context():
             for name in TASKS:
                 took = [min(each) for each in zip(*((_run(name, None), _run(name, "1")) for _ in range(repeats)))]

@@ -1,4 +1,4 @@
-"""Files of each format are read, as they are or compressed; whatever is wrong with one is said, and it stays."""
+"""Reading each file format, plain or compressed. Invalid files raise an error and are not removed."""
 
 import bz2
 import gzip
@@ -28,7 +28,7 @@ def zipped(contents: dict[str, bytes]) -> bytes:
 
 @pytest.fixture
 def put(tmp_path, monkeypatch):
-    """Return the function that puts a small version of a data set into a folder and returns what load should."""
+    """Return a function that writes a small version of a data set to a folder and returns the expected rows."""
 
     def write(name, suffix="", *, split="train", seed=0, change=bytes, **options):
         x, y = rows_and_labels(name, seed=seed)
@@ -50,7 +50,7 @@ def test_every_data_set_is_read_plain_and_compressed(put, name, suffix):
     assert same((x, y), expected)
     assert x.dtype == np.float64 and sp.issparse(x) == (name != "mnist") and (name == "mnist" or x.format == "csr")
     assert y.dtype == (np.int64 if name in ("news20", "mnist") else np.float64) and y.ndim == 1
-    assert name == "mnist" or x.indices.dtype == x.indptr.dtype == np.int32  # SGDClassifier takes no others
+    assert name == "mnist" or x.indices.dtype == x.indptr.dtype == np.int32  # SGDClassifier accepts no other dtype
 
 
 @pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mnist"])
@@ -161,6 +161,6 @@ def test_other_number_of_nonzeros_is_a_warning(put, tmp_path):
 def test_unreadable_file_is_an_error(put, tmp_path):
     put("a9a")
     (tmp_path / "a9a").unlink()
-    (tmp_path / "a9a").mkdir()  # a folder is no copy
+    (tmp_path / "a9a").mkdir()  # a folder does not count as a file
     with pytest.raises(datasets.DatasetError, match="a9a: a9a is not in"):
         datasets.load("a9a", download=False)

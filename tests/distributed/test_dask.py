@@ -1,4 +1,4 @@
-"""Dask: a real cluster of two worker processes gives what one machine gives, also when a worker dies."""
+"""Dask: a real cluster of two worker processes gives the results of one process, even if a worker dies."""
 
 import os
 from itertools import pairwise
@@ -57,7 +57,7 @@ def test_certificates_bound_the_true_error(client, request, name, k):
     made = on_dask.sketch(as_delayed(cut(x, k)), sketch)
     assert_same(made, merged_here(sketch, cut(x, k)))
     assert made.n_samples_seen_ == 1200
-    assert true_error(made, x) <= made.error_bound_ <= made.squared_norm_ / 10  # of 20 rows, at most 1/20
+    assert true_error(made, x) <= made.error_bound_ <= made.squared_norm_ / 10  # at most 1/20 with 20 rows
 
 
 @pytest.mark.parametrize("fan_in", [2, 8])
@@ -100,7 +100,7 @@ def test_no_worker_compiles_twice(client, rows):
     on_each = learn()
     again = learn()
     assert set(on_each) == set(again)
-    # A worker that had nothing to merge the first time may have to the second time, and no more after that.
+    # A worker may merge for the first time in the second run, but not later.
     assert sum(again.values()) >= sum(on_each.values())
     assert learn() == learn() == learn()
 

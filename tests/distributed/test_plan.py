@@ -1,4 +1,4 @@
-"""The tree of merges and the checks that both engines share, without an engine."""
+"""The tree of merges and the checks that Dask and Spark share, without an engine."""
 
 import copy
 
@@ -14,7 +14,7 @@ from tests.distributed.parts import cut, merged_here
 
 
 def run(plan, blocks, *, leave_out_empty=False, **more):
-    """Return the model of a plan, level by level."""
+    """Run a plan level by level and return the model."""
     models = {i: plan.learn(i, [block], **more) for i, block in enumerate(blocks)}
     if leave_out_empty:
         models = {i: model for i, model in models.items() if model.__sklearn_is_fitted__()}
@@ -88,7 +88,7 @@ def test_going_on_keeps_what_was_learned():
     blocks = [(x[100:200], None, None), (x[200:], None, None)]
     after = run(Plan(before, 2, reset=False), blocks)
     assert after.n_samples_seen_ == 400 and before.to_bytes() == saved
-    assert run(Plan(before, 2), blocks).n_samples_seen_ == 300  # reset
+    assert run(Plan(before, 2), blocks).n_samples_seen_ == 300  # starts from scratch
     learner = robustfd.SketchedNewtonClassifier().fit(x[:200], y[:200])
     blocks = [(x[200:300], y[200:300], None), (x[300:], y[300:], None)]
     after = run(Plan(learner, 2, reset=False), blocks, classes=[0, 1])

@@ -1,4 +1,4 @@
-"""Spark: a real session gives what one machine gives, also when a task fails, and streams go on after a restart."""
+"""Spark: a real session gives the results of one process, even if a task fails. Streams continue after a restart."""
 
 import os
 import re
@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 
 
 def java_version():
-    """Return the main version of Java, 0 if there is none."""
+    """Return the major version of Java, or 0 without Java."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java or not os.path.exists(java):
@@ -54,7 +54,7 @@ def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONWARNINGS", "ignore")  # of the workers
+        patch.setenv("PYTHONWARNINGS", "ignore")  # for the workers
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -82,7 +82,7 @@ def rows():
 
 
 def frame(spark, x, k, **more):
-    """Return a DataFrame of vectors in k partitions, those of `cut`."""
+    """Return a DataFrame of vectors in the k partitions of `cut`."""
     vectors = [Vectors.sparse(x.shape[1], r.indices, r.data) if sp.issparse(x) else Vectors.dense(r) for r in each(x)]
     items = list(zip(vectors, *(values.tolist() for values in more.values()), strict=True))
     parts = [items[a:b] for a, b in pairwise(np.cumsum([0, *sizes(x.shape[0], k)]))]
@@ -238,7 +238,7 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
         seen.append(batch_id)
 
     run(goes_on)
-    assert seen == [0, 1, 1, 2]  # Spark handed in batch 1 twice
+    assert seen == [0, 1, 1, 2]  # Spark delivered batch 1 twice
     assert again.model.n_samples_seen_ == 1500
     assert (again.model.predict(x) == y).mean() > 0.9
     with pytest.raises(Exception, match="belongs to another query"):

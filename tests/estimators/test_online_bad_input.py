@@ -1,4 +1,4 @@
-"""Bad input is refused with a clear message, and the model is what it was, bit for bit."""
+"""Bad input raises a clear error and leaves the model unchanged, bit for bit."""
 
 import copy
 import pickle
@@ -17,11 +17,11 @@ X = np.random.default_rng(0).standard_normal((30, 8))
 Y = np.arange(30) % 3
 HUGE = np.where(np.eye(3, 8) > 0, 1e200, 1.0)
 
-MISSING = ("NaN", "sparse NaN", "nothing")  # no error where missing values are taken
+MISSING = ("NaN", "sparse NaN", "nothing")  # not an error for models that accept missing values
 
 
 def is_missing(model, name, kind="rows"):
-    """Return whether what is bad for others is a missing value for this model."""
+    """Return whether this model treats the bad value as a missing value."""
     return (
         name in MISSING
         and kind != "pairs"
@@ -70,7 +70,7 @@ def bad_rows(classification):
 def test_bad_rows_change_nothing(make, classification, sparse, monkeypatch):
     if sparse:
         monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
-    for seen in (10, 30):  # while the first rows are kept, and later
+    for seen in (10, 30):  # while the first rows are stored, and later
         model = make().fit((sp.csr_array if sparse else np.asarray)(X[:seen]), Y[:seen])
         before, stored = copy.deepcopy(model), pickle.dumps(model)
         for name, (rows, y, options, message) in bad_rows(classification).items():
@@ -135,7 +135,7 @@ def test_parameters_changed_under_way_are_refused(make, classification):
     for learn in (lambda: model.partial_fit(X, Y), lambda: model.learn_one(X[0], 1)):
         with pytest.raises(ValueError, match="The parameters were changed after rows were learned: .*4.* to .*5"):
             learn()
-    assert_same(model, before, X)  # reading goes by the parameters of then
+    assert_same(model, before, X)  # predictions use the parameters of the fit
     model.set_params(sketch_size=-1)
     with pytest.raises(ValueError, match="sketch_size must be at least [02], got -1"):
         model.partial_fit(X, Y)
@@ -295,7 +295,7 @@ def test_bad_single_rows_change_nothing(make, classification, wrap, bad):
         with pytest.raises(ValueError, match="sample_weight"):
             model.learn_one(wrap(X[0]), 1, weight)
         assert pickle.dumps(model) == stored, weight
-    model.learn_one({"new": 1.0} if wrap is as_dict else wrap(X[0]), 9, 0.0)  # a weight of 0 is nothing at all
+    model.learn_one({"new": 1.0} if wrap is as_dict else wrap(X[0]), 9, 0.0)  # a row of weight 0 has no effect
     assert pickle.dumps(model) == stored
     if wrap is not ROWS["arrays"][0]:
         with pytest.raises(ValueError, match="started with .* Continue with learn_one"):
@@ -338,7 +338,7 @@ def test_classes_are_closed_after_batches_and_open_after_single_rows():
 
 
 def test_memory_that_is_not_there_changes_nothing():
-    """A pair with a very large index asks for a very wide model."""
+    """A pair with a very large index needs a very wide model."""
     model = robustfd.SketchedNewtonClassifier(4, shuffle=False)
     for row, label in zip(X, Y, strict=True):
         model.learn_one((np.arange(8), row), int(label))
@@ -351,7 +351,7 @@ def test_memory_that_is_not_there_changes_nothing():
 
 
 def with_limit(call):
-    """Call with no more than a few gigabytes of memory to be had."""
+    """Call a function with a memory limit of a few gigabytes."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, hard))

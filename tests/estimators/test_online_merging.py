@@ -1,4 +1,4 @@
-"""Online estimators merge: models of parts of the rows become one, which is nearly that of all rows in turn."""
+"""Merging of online estimators: the merged model is nearly that of one pass over all rows."""
 
 import copy
 import pickle
@@ -20,13 +20,13 @@ OLD = Path(__file__).parents[1] / "data" / "v1-learners"
 
 
 def learned(model, X, y):
-    """Return the model after rows; all classes are said."""
+    """Return the model after learning rows, given all classes."""
     more = {"classes": [0, 1, 2]} if hasattr(model, "predict_proba") else {}
     return model.partial_fit(X, y, **more)
 
 
 def parts_of(model, X, y, k):
-    """Return k parts of a model of no rows, each with the k-th part of the rows."""
+    """Split an unfitted model into k parts and train each on a k-th of the rows."""
     return [learned(part, X[i::k], y[i::k]) for i, part in enumerate(model.split(k))]
 
 
@@ -39,7 +39,7 @@ def test_merged_parts_of_a_split_are_the_model(face, n, k, cut):
     before = copy.deepcopy(m)
     parts = m.split(k)
     merged = robustfd.merge(parts)
-    assert_same(m, before, X)  # it is as it was
+    assert_same(m, before, X)  # unchanged
     skip = {f"progressive {name}" for name in ("rows", "loss", "error")}
     assert_same(merged, m, X, tolerance=1e-7, skip=skip)
     assert merged.progressive_loss_ == pytest.approx(m.progressive_loss_)
@@ -97,11 +97,11 @@ def test_parts_have_their_share_of_the_prior():
     learned(parts[0], X, y)
     assert parts[0].share_ == pytest.approx(0.25)
     assert pickle.loads(pickle.dumps(parts[1])).fit(X, y).share_ == pytest.approx(0.25)
-    whole = robustfd.merge(parts)  # three of them are empty
+    whole = robustfd.merge(parts)  # three parts are empty
     assert whole.share_ == pytest.approx(1.0)
     assert whole.n_samples_seen_ == 400
     assert [part.share_ for part in whole.split(2)] == pytest.approx([0.5, 0.5])
-    assert (whole + learned(SketchedNewtonClassifier(), X, y)).share_ == 1.0  # there is no more than all of it
+    assert (whole + learned(SketchedNewtonClassifier(), X, y)).share_ == 1.0  # the share never exceeds 1
 
 
 def test_a_merged_model_explains_itself():
@@ -122,7 +122,7 @@ def test_a_merged_model_explains_itself():
 @pytest.mark.parametrize("d", [60, 400])
 def test_merged_parts_are_nearly_as_good_as_one_pass(d):
     rng = np.random.default_rng(0)
-    # Rows of ones, as of one-hot columns: nothing but their features tells them apart.
+    # Rows of ones, as from one-hot columns: they differ only in their features.
     X = sp.csr_array((rng.random((9000, d)) < 8 / d).astype(float))
     y = (X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(9000) > 0).astype(int)
     train, test = slice(0, 7000), slice(7000, None)

@@ -1,4 +1,4 @@
-"""The estimators as River knows them pass River's own checks, and are the estimators they stand for."""
+"""The River wrappers pass River's own checks and give the results of the wrapped estimators."""
 
 import inspect
 import subprocess
@@ -19,7 +19,7 @@ CHECKS = [(name, check) for name, each in CLASSES.items() for check in checks.yi
 
 
 @pytest.mark.parametrize("name, check", CHECKS, ids=[f"{name}-{check.__name__}" for name, check in CHECKS])
-@pytest.mark.filterwarnings("default")  # of River itself
+@pytest.mark.filterwarnings("default")  # warnings of River itself
 def test_river_s_own_checks(name, check):
     check(CLASSES[name](5))
 
@@ -27,7 +27,7 @@ def test_river_s_own_checks(name, check):
 @pytest.mark.parametrize("name", CLASSES)
 def test_parameters_are_those_of_the_estimator(name):
     ours, theirs = (inspect.signature(each).parameters for each in (CLASSES[name], getattr(robustfd, name)))
-    batch = ("shuffle", "epochs", "random_state")  # of fit, which River has not
+    batch = ("shuffle", "epochs", "random_state")  # parameters of fit, which River does not have
     assert [(each.name, each.default) for each in ours.values()] == [
         (each.name, each.default) for each in theirs.values() if each.name not in batch
     ]
@@ -61,7 +61,7 @@ def test_scores():
 
 
 def batches(name, rows=150):
-    """Return a stream as three DataFrames and Series, whose columns are of numbers and, of one, of text."""
+    """Return a stream as three pairs of DataFrame and Series. One column has text, the others numbers."""
     stream = datasets.ImageSegments() if "Classifier" in name else datasets.TrumpApproval()
     pairs = list(stream.take(rows))
     x, y = pd.DataFrame([x for x, _ in pairs], index=range(7, 7 + rows)), pd.Series([y for _, y in pairs])

@@ -1,4 +1,4 @@
-"""What PCA, ridge regression and detector share: which sketch they keep, snapshots, merging."""
+"""Common behaviour of PCA, ridge regression and detector: choice of the sketch, snapshots, merging."""
 
 import pickle
 
@@ -47,7 +47,7 @@ def learned(model, X, *, whole=False):
 
 
 def says(model, X):
-    """Return all that a model says about rows."""
+    """Return all outputs of a model for rows."""
     if isinstance(model, SketchedPCA):
         found = [
             model.transform(X),
@@ -61,7 +61,7 @@ def says(model, X):
     return np.append(model.score_samples(X), [model.offset_, model.contamination_])
 
 
-# -- which sketch
+# -- choice of the sketch
 
 
 @pytest.mark.parametrize(

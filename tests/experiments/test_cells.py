@@ -1,4 +1,4 @@
-"""Results are kept under all that decides them, and only whole ones count."""
+"""Stored results depend on everything that affects them, and only complete files count."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_what_was_written_is_read(store):
     store.write(ONE, RESULT, 0.1)
     assert store.read(ONE) == RESULT
     assert store.read(TWO) is None
-    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".json"]  # no drafts left
+    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".json"]  # no temporary files
 
 
 def test_effort_is_not_part_of_a_cell():
