@@ -194,7 +194,7 @@ def parameters_as_json(thing: Saved) -> str:
     return json.dumps({"kind": type(thing).__name__, "params": thing._saved_params()})
 
 
-def without_rows(text: str) -> Any:
+def from_parameters_json(text: str) -> Any:
     """Return a new object of the class and with the parameters of `parameters_as_json`."""
     document = json.loads(text)
     found = _find(document["kind"])

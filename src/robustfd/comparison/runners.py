@@ -116,7 +116,7 @@ class Linear(Runner):
         y, x = rows.y, self._input(rows)
         if self.problem.classes:
             y = np.where(y[:, None] == np.arange(self.problem.outputs) + (self.problem.outputs == 1), 1.0, -1.0)
-        found = [judged(model, x, labels) for model, labels in zip(self.models, np.atleast_2d(y.T))]
+        found = [learn_with_margins(model, x, labels) for model, labels in zip(self.models, np.atleast_2d(y.T))]
         count = min(map(len, found))
         margins = np.column_stack([each[:count] for each in found])
         fine = np.isfinite(margins).all(axis=1)
@@ -137,7 +137,7 @@ class Linear(Runner):
         return margins[:, 0] > 0 if self.problem.outputs == 1 else margins.argmax(axis=1)
 
 
-def judged(model: Any, x: Any, labels: Any) -> Any:
+def learn_with_margins(model: Any, x: Any, labels: Any) -> Any:
     """Learn rows and return their margins before learning, up to the row that makes the weights overflow."""
     try:
         return model.learn(x, labels)
@@ -145,8 +145,10 @@ def judged(model: Any, x: Any, labels: Any) -> Any:
         if len(labels) == 1:
             return np.empty(0)
         half = len(labels) // 2
-        first = judged(model, x[:half], labels[:half])
-        return first if len(first) < half else np.concatenate([first, judged(model, x[half:], labels[half:])])
+        first = learn_with_margins(model, x[:half], labels[:half])
+        return (
+            first if len(first) < half else np.concatenate([first, learn_with_margins(model, x[half:], labels[half:])])
+        )
 
 
 class Batches(Runner):

@@ -21,11 +21,11 @@ class DownloadError(Exception):
     """Raised if a file cannot be downloaded from an address."""
 
 
-class _Silent(Exception):
+class _NoAnswer(Exception):
     """An attempt without an answer, or with a server error."""
 
 
-class _Dropped(Exception):
+class _ConnectionLost(Exception):
     """An attempt whose answer ended early. Another attempt may continue from there."""
 
 
@@ -54,11 +54,11 @@ def download(address: str, part: Path, report: Report, most: int | None) -> None
     while True:
         try:
             return _attempt(address, part, report, most)
-        except (_Dropped, _Silent) as error:
+        except (_ConnectionLost, _NoAnswer) as error:
             came = _size(part)
             failures = 0 if came > longest else failures + 1
             longest = max(longest, came)
-            answered |= isinstance(error, _Dropped)
+            answered |= isinstance(error, _ConnectionLost)
             if not answered or failures > RETRIES:
                 kept = f" ({came} bytes were received and are kept: the next call continues from there)" if came else ""
                 raise DownloadError(f"{error}{kept}") from error
@@ -81,10 +81,10 @@ def _attempt(address: str, part: Path, report: Report, most: int | None) -> None
                 part.unlink()
                 return _attempt(address, part, report, most)
             if error.code >= 500:
-                raise _Silent(f"the server returned {error.code} {error.reason}") from error
+                raise _NoAnswer(f"the server returned {error.code} {error.reason}") from error
             raise DownloadError(f"the server returned {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
-        raise _Silent(f"no connection: {getattr(error, 'reason', error)}") from error
+        raise _NoAnswer(f"no connection: {getattr(error, 'reason', error)}") from error
     except ValueError as error:  # urllib raises this for answers that are not HTTP and for invalid redirects
         raise DownloadError(f"the server's answer is not valid: {error}") from error
     with response:
@@ -111,7 +111,7 @@ def _attempt(address: str, part: Path, report: Report, most: int | None) -> None
             os.fsync(out.fileno())
             end = out.tell()
     if total is not None and end != total:
-        raise _Dropped(f"the connection ended after {end} of {total} bytes")
+        raise _ConnectionLost(f"the connection ended after {end} of {total} bytes")
     return None
 
 
@@ -119,9 +119,9 @@ def _next_block(response: Any) -> bytes:
     try:
         return response.read1(BLOCK)  # read() would wait for a full block and lose the bytes received before an error
     except (OSError, HTTPException) as error:
-        raise _Dropped(f"the connection was lost: {error}") from error
+        raise _ConnectionLost(f"the connection was lost: {error}") from error
     except ValueError as error:  # an invalid chunk length
-        raise _Dropped(f"the server's answer is not valid: {error}") from error
+        raise _ConnectionLost(f"the server's answer is not valid: {error}") from error
 
 
 def _extent(response: Any) -> tuple[int, int | None]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from robustfd.estimators.ridge import SketchedRidge
     from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 
-_HOMES = {
+_NAMES = {
     "_sketched": ("SketchSizeWarning",),
     "detector": ("MahalanobisDetector",),
     "pca": ("SketchedPCA",),
@@ -35,4 +35,4 @@ __all__ = [
     "SketchedRidge",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _NAMES)

@@ -51,7 +51,7 @@ class MergingEstimator:
             The merged estimator.
         """
         self._check_mergeable(other)
-        after = self._replica()  # an error leaves self unchanged
+        after = self._shallow_copy()  # an error leaves self unchanged
         if not other.__sklearn_is_fitted__():
             after._add_prior_share(getattr(other, "_share", 0.0))
         elif not self.__sklearn_is_fitted__():

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 
-def gaps(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the row and column indices of missing values in row order."""
     values = (x.data if sp.issparse(x) else x).reshape(-1)
     if np.isfinite(values @ values):  # the usual case, in one pass
@@ -18,9 +18,9 @@ def gaps(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.searchsorted(x.indptr, at, side="right") - 1, x.indices[at].astype(np.int64)
 
 
-def first_gaps(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
+def first_missing(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
     """Return (row, columns) pairs where a column not in `known` has its first missing value."""
-    rows, columns = gaps(x)
+    rows, columns = missing_entries(x)
     _, first = np.unique(columns, return_index=True)
     found: dict[int, list[int]] = {}
     for at in np.sort(first):
@@ -36,7 +36,7 @@ def with_indicators(x: Any, known: list[int]) -> Any:
         return x
     if not sp.issparse(x):
         return np.hstack([x, np.isnan(x[:, known])])
-    rows, columns = gaps(x)
+    rows, columns = missing_entries(x)
     place = np.full(d, -1)
     place[known] = d + np.arange(len(known))
     rows, columns = rows[place[columns] >= 0], place[columns][place[columns] >= 0]

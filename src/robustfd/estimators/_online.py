@@ -141,7 +141,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
 
     def _working_copy(self, *, reset: bool) -> Self:
         """Return a copy to learn on after checking the parameters. With `reset`, drop everything learned so far."""
-        after = self._replica()
+        after = self._shallow_copy()
         if reset:
             for name in [name for name in vars(after) if name.endswith("_") or name in self._learned]:
                 delattr(after, name)
@@ -161,7 +161,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
                 "Set them back, or call fit to start over."
             )
 
-    def _replica(self) -> Self:
+    def _shallow_copy(self) -> Self:
         """Return a shallow copy that shares all attributes with this model."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
@@ -394,7 +394,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit first.")
 
-    def _judge(self, X: Any) -> Floats:
+    def _checked_margins(self, X: Any) -> Floats:
         self._require_rows()
         return self._finite_margins(self._checked(X))
 

@@ -30,7 +30,7 @@ def mixed(chances: Floats, losses: Floats) -> Floats:
     return np.asarray(np.tensordot(share / share.sum(), chances, 1))
 
 
-def judge_in_turn(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
+def progressive_losses(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
     """Return the log loss of each row under the mixture weighted by the earlier rows, and the updated losses (3,)."""
     each = -sharpened(margins)[:, np.arange(len(y)), y]
     total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)

@@ -128,16 +128,16 @@ class OnlineClassifier(OnlineEstimator):
 
     def decision_function(self, X: Any) -> Floats:
         """Return the margins: (n,) for the second of two classes, (n, classes) for more classes."""
-        margins = self._judge(X)
+        margins = self._checked_margins(X)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities (n, classes), in the order of `classes_`."""
-        return self._probabilities(self._judge(X))
+        return self._probabilities(self._checked_margins(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class of each row."""
-        chosen = self._decide(self._judge(X))
+        chosen = self._decide(self._checked_margins(X))
         return np.asarray(self.classes_[chosen])
 
     def _decide(self, margins: Floats) -> NDArray[np.int64]:
@@ -221,7 +221,7 @@ class OnlineRegressor(OnlineEstimator):
 
     def predict(self, X: Any) -> Floats:
         """Return the predicted target of each row."""
-        return self._judge(X)[:, 0]
+        return self._checked_margins(X)[:, 0]
 
     def predict_one(self, x: Any) -> float:
         """Return the predicted target of one row in any format of `learn_one`, or 0.0 before the first row."""

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, plain
 from robustfd._validation import check_choice, check_integer
-from robustfd.estimators._missing import first_gaps, with_indicators
+from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
 from robustfd.online import first_edition, plots, untuned_merging, untuned_reading
@@ -34,7 +34,7 @@ class UntunedEstimator(OnlineEstimator):
         "_model",
         "_calibration",
         "_missing",
-        "_usual",
+        "_common_names",
         "_names",
         "_encoder",
     )
@@ -44,7 +44,7 @@ class UntunedEstimator(OnlineEstimator):
     epochs: int
     random_state: Any
     _model: UntunedState
-    _usual: set[Any]  # names of numeric features that most dicts have
+    _common_names: set[Any]  # names of numeric features that most dicts have
     _names: Names | None  # names of the last dict, if all are known and none is missing
     _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
@@ -62,7 +62,7 @@ class UntunedEstimator(OnlineEstimator):
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
         share = getattr(self, "_share", 1.0)
         self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss(), share=share)
-        self._missing, self._usual = [], set()
+        self._missing, self._common_names = [], set()
 
     def _number_loss(self) -> NumberLoss | None:
         """Return the loss of a regressor, or None for a classifier."""
@@ -85,18 +85,18 @@ class UntunedEstimator(OnlineEstimator):
         before = getattr(self, "_names", None)
         if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
             return row, {}
-        absent = getattr(self, "_usual", set()) - x.keys()
+        absent = getattr(self, "_common_names", set()) - x.keys()
         if not absent and self._kind == "dicts":
             self._names = names_of(x, self._vocabulary)
         return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 
-    def _note_usual(self) -> None:
+    def _update_common_names(self) -> None:
         """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
         rows = self._model.seen
         if rows & (rows - 1) == 0 and rows >= 8 and self._kind == "dicts":
             often = self._model.experts.features.table["count"][1:] > USUAL * rows
             names = [name for name, j in self._vocabulary.items() if often[j]]
-            self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
+            self._common_names = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
             self._names = None  # the last dict may lack one of these features
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
@@ -107,7 +107,7 @@ class UntunedEstimator(OnlineEstimator):
         margins = np.empty((x.shape[0], self._model.outputs))
         if isinstance(x, SingleRow):
             self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
-            self._note_usual()
+            self._update_common_names()
             return margins
         for part, rows in blocks(x, sparse=sp.issparse(x)):
             for some, whole in self._with_new_indicators(as_rows(rows, sparse=sp.issparse(x))):
@@ -120,7 +120,7 @@ class UntunedEstimator(OnlineEstimator):
 
         A new indicator is therefore added exactly at its row, and the batch sizes do not matter.
         """
-        n, begin, new = x.shape[0], 0, first_gaps(x, self._missing)
+        n, begin, new = x.shape[0], 0, first_missing(x, self._missing)
         for row, columns in [*new, (n, [])]:
             if row > begin:
                 rows = x if (begin, row) == (0, n) else x[begin:row]
@@ -218,7 +218,7 @@ class UntunedEstimator(OnlineEstimator):
         if self._kind == "dicts":
             names, known = dict(self._vocabulary), len(self._vocabulary)
             places = [names.setdefault(name, len(names)) for name in other._vocabulary]
-            self._vocabulary, self._usual = names, self._usual | other._usual
+            self._vocabulary, self._common_names = names, self._common_names | other._common_names
             self.n_features_in_ = max(self.n_features_in_, len(names))
             return np.arange(known), np.array(places, np.int64), self.n_features_in_
         self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
@@ -236,7 +236,7 @@ class UntunedEstimator(OnlineEstimator):
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         numbers, arrays = self._model.pack()
-        usual = [self._vocabulary[name] for name in self._usual]
+        usual = [self._vocabulary[name] for name in self._common_names]
         more = {"missing": self._missing, "usual": sorted(usual)}
         return [(numbers, arrays | {name: np.array(some, np.int32) for name, some in more.items() if some})]
 
@@ -250,7 +250,7 @@ class UntunedEstimator(OnlineEstimator):
                 if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
                     raise ValueError(f"{name} is inconsistent")
         self._missing, names = columns["missing"], list(getattr(self, "_vocabulary", ()))
-        self._usual = {names[j] for j in columns["usual"]}
+        self._common_names = {names[j] for j in columns["usual"]}
 
         def check(d: int, outputs: int) -> None:
             inputs = self.n_features_in_ + len(self._missing)

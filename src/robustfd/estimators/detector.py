@@ -170,7 +170,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     offset_: float
     contamination_: float
 
-    _judge: _Model | None
+    _scorer: _Model | None
     _due: int  # the row count at which the scoring model is replaced
     _counts: Floats  # weight of the scored rows in each bin
 
@@ -242,7 +242,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
             self._counts = (self._counts + other._counts) / 2
             self._renew(self.sketch_.n_samples_seen_)
         else:
-            self._judge, self._due, self._counts = other._judge, other._due, other._counts
+            self._scorer, self._due, self._counts = other._scorer, other._due, other._counts
         self._use_histogram()
 
     def mahalanobis(self, X: Any) -> Floats:
@@ -288,7 +288,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
 
     def _renew(self, seen: int) -> None:
         """Replace the scoring model by the current model."""
-        self._judge = _Model.of(self.sketch_)
+        self._scorer = _Model.of(self.sketch_)
         memory = 1.0 / max(1.0 - float(self.decay), 1e-16) if self.window is None else self.window
         growth = EXACT_GROWTH if isinstance(self.sketch_, ExactSecondMoment) else GROWTH
         self._due = seen + self._unit + int(growth * min(seen, memory))
@@ -308,7 +308,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         if reset:
             self.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
             self.sketch_._check_parameters()
-            self._judge, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
+            self._scorer, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
         else:
             self.sketch_ = self._next_sketch()
         self._cache = {}
@@ -323,8 +323,8 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
             part = slice(start, start + min(self._due - seen, max(1, BLOCK // x.shape[1])))
             rows, w = _double(x[part]), weight[part]
             rfd.partial_fit(rows, sample_weight=w)
-            if self._judge is not None:
-                self._counts = self._counts + _histogram(self._judge.distances(rows), w)
+            if self._scorer is not None:
+                self._counts = self._counts + _histogram(self._scorer.distances(rows), w)
             start, seen = start + len(w), seen + len(w)
             if seen == self._due:
                 self._counts = self._counts / 2
@@ -338,15 +338,15 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
 
     def _pack_own(self) -> tuple[Document, Tensors]:
         own = {"due": self._due, "offset": self.offset_, "contamination": self.contamination_, "judge": None}
-        if self._judge is None:
+        if self._scorer is None:
             return own, {"counts": self._counts}
-        mean, m = self._judge.mean, self._judge.covariance
+        mean, m = self._scorer.mean, self._scorer.covariance
         arrays = {"mean": mean, "components": m.components, "lam": m.low_rank_eigenvalues, "counts": self._counts}
         return own | {"judge": m.alpha}, arrays
 
     def _unpack_own(self, parts: Parts) -> None:
         d, alpha = self.n_features_in_, parts.text("judge")
-        self._due, self._judge = parts.count("due"), None
+        self._due, self._scorer = parts.count("due"), None
         self.offset_, self.contamination_ = parts.number("offset"), parts.number("contamination", 0.0)
         self._counts = parts.array("counts", len(EDGES), least=0.0)
         if self._due <= self.sketch_.n_samples_seen_:
@@ -354,7 +354,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         if alpha is not None:
             mean, r = parts.array("mean", d), parts.shape("lam", 1)[0]
             lam, v = parts.array("lam", r, least=0.0), parts.array("components", r, d)
-            self._judge = _Model(mean, LowRankPlusIdentity(v, lam, check_real("judge", alpha, 0.0)))
+            self._scorer = _Model(mean, LowRankPlusIdentity(v, lam, check_real("judge", alpha, 0.0)))
 
     def _set_threshold(self, distances: Floats, weight: Floats) -> None:
         """Set `offset_` and `contamination_` from weighted distances of rows or of histogram bins."""

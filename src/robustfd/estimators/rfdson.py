@@ -60,7 +60,7 @@ class _RFDSON(OnlineEstimator):
 
     def _scaled(self, x: Any) -> Any:
         """Return the rows, divided by their norms with `normalize_rows`."""
-        return of_length_one(x) if self._seen_parameters.get("normalize_rows") else x
+        return normalized(x) if self._seen_parameters.get("normalize_rows") else x
 
     def _prepared(self, x: Any) -> Any:
         """Return the rows as the learner expects them: normalised and with a leading 1, as configured."""
@@ -143,7 +143,7 @@ class _RFDSON(OnlineEstimator):
         return w if first else np.hstack([np.zeros((len(w), 1)), w])
 
 
-def of_length_one(x: Any) -> Any:
+def normalized(x: Any) -> Any:
     """Return the rows divided by their Euclidean norms. Rows of zeros are unchanged."""
     if sp.issparse(x):
         x, counts = sp.csr_array(x, dtype=np.float64), np.diff(x.indptr)

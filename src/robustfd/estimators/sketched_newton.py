@@ -11,7 +11,7 @@ from sklearn.utils import compute_class_weight
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
-from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
+from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progressive_losses, sharpened
 from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.estimators._untuned_estimator import UntunedEstimator
@@ -158,7 +158,7 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
             return -log_expit(margin if second else -margin), np.array([float((margin.item() > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
         if wanted > 1:
-            losses, self._calibration = judge_in_turn(margins, y, weight, self._calibration)
+            losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
         else:
             losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
         return losses if classes > 1 else np.zeros(len(y)), wrong

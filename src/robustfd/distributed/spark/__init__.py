@@ -35,10 +35,10 @@ __all__ = [
     "transform",
 ]
 
-_HOMES = {
+_NAMES = {
     "frames": ("fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"),
     "ml": ("RobustfdEstimator", "RobustfdModel"),
     "streaming": ("StreamingFit",),
 }
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _NAMES)

@@ -28,7 +28,7 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import functions as f
 
-from robustfd._container import Saved, parameters_as_json, without_rows
+from robustfd._container import Saved, from_parameters_json, parameters_as_json
 from robustfd.distributed._plan import FAN_IN, check_estimator
 from robustfd.distributed.spark import frames
 
@@ -100,7 +100,7 @@ class RobustfdEstimator(Estimator, _Columns, DefaultParamsReadable, DefaultParam
 
     def getEstimator(self) -> Any:
         """Return a new unfitted estimator with the parameters of this stage."""
-        return without_rows(self.getOrDefault("template"))
+        return from_parameters_json(self.getOrDefault("template"))
 
     def _fit(self, dataset: Any) -> "RobustfdModel":
         estimator = self.getEstimator()
