@@ -1,4 +1,4 @@
-"""`robustfd sketch` of a text that is larger than its memory: MB a second, and the most memory it ever had."""
+"""`robustfd sketch` of a text file that is larger than its memory: MB per second and peak memory."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ MOST_MEMORY = 400  # MB
 
 
 def big_file(size: int = 2_000_000_000) -> None:
-    """Sketch a LIBSVM file of 2 GB, written beforehand, as users do: it is read twice, first to count the features."""
+    """Write a LIBSVM file of 2 GB and sketch it as users do. It is read twice, first to count the features."""
     if shutil.disk_usage(tempfile.gettempdir()).free < 2 * size:
         print(f"\nbig_file: skipped, it needs {2 * size / 1e9:g} GB of disk")
         return
@@ -27,7 +27,7 @@ def big_file(size: int = 2_000_000_000) -> None:
         command = [sys.executable, "-m", "robustfd", "sketch", str(rows), "-m", str(M), "-q", "-o", f"{rows}.rfd"]
         began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as started:
-            _, status, used = os.wait4(started.pid, 0)  # the peak counts that of this process, which is smaller
+            _, status, used = os.wait4(started.pid, 0)  # the peak includes that of this process, which is smaller
             seconds = time.perf_counter() - began
             started.returncode = os.waitstatus_to_exitcode(status)
         if started.returncode:
@@ -45,7 +45,7 @@ def big_file(size: int = 2_000_000_000) -> None:
 
 
 def write(path: Path, size: int) -> None:
-    """Write a file of so many bytes, a few megabytes of lines again and again."""
+    """Write a file of about `size` bytes by repeating a few megabytes of lines."""
     x = zipf_rows(4000, D, NNZ)
     lines = []
     for begin, end in zip(x.indptr, x.indptr[1:]):

@@ -1,11 +1,11 @@
-"""`robustfd train` from text to a file of a model, against Vowpal Wabbit.
+"""`robustfd train` from text to a model file, compared with Vowpal Wabbit.
 
-`command_line` compares it, start-up counted, with --OjaNewton. There Vowpal Wabbit runs inside this process, so that
-its own start-up is not counted; the command is a process of its own, its loops compiled by an earlier run. Both read
-text of their own format and learn in one pass, with equal sketches.
+`command_line` compares it, including start-up, with --OjaNewton. Vowpal Wabbit runs inside this process, so its
+start-up does not count. robustfd is a separate process with loops compiled by an earlier run. Both read their own text
+format and learn in one pass with sketches of the same size.
 
-`price` compares it, without options, with the Vowpal Wabbit that most people use: two processes, both as users start
-them, and start-up taken off from both.
+`price` compares it, without options, with the usual mode of Vowpal Wabbit: two processes, started as users start them,
+without the start-up time of both.
 """
 
 import os
@@ -26,13 +26,13 @@ from benchmarks.online_speed import rows_of
 from benchmarks.sketch_speed import _row
 
 COPIES = {"a9a": 10, "farm-ads": 5, "news20": 5}
-FEW = 50  # rows, which take no time beside start-up
-FIRST = 1000  # rows of a first use
+FEW = 50  # rows whose time is negligible compared with start-up
+FIRST = 1000  # rows for the first use
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def command_line() -> None:
-    """Seconds of the whole job on three sets, and how many times faster than Vowpal Wabbit that is."""
+    """Measure seconds of the whole job on three data sets, and the speed-up over Vowpal Wabbit."""
     if folder() is None or not vowpal.available():
         print("\ncommand_line: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
         return
@@ -49,7 +49,7 @@ def command_line() -> None:
 
 
 def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) -> list[dict[str, Any]]:
-    """Return the rows of one set and one size of the sketch."""
+    """Return the results for one data set and one sketch size."""
 
     def train(learner: str) -> None:
         command = [sys.executable, "-m", "robustfd", "train", text, "-o", text.with_suffix(".rfd"), "-m", str(m)]
@@ -72,7 +72,7 @@ def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) 
 
 
 def price(repeats: int = 5) -> None:
-    """Seconds of a pass and how many times those of Vowpal Wabbit they are; then the first use of an installation."""
+    """Measure seconds of a pass and their ratio to Vowpal Wabbit's, and the first use of an installation."""
     if folder() is None or not vowpal.available():
         print("\nprice: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
         return
@@ -90,7 +90,7 @@ def price(repeats: int = 5) -> None:
 
 
 def _write(place: Path, name: str, copies: int) -> dict[str, list[Any]]:
-    """Write so many copies of a set, and its first rows, in both formats; return the commands that learn them."""
+    """Write copies of a data set, and its first rows, in both formats. Return the commands that learn them."""
     x, y = rows_of(name)
     x, y = sp.vstack([sp.csr_matrix(x)] * copies, format="csr"), np.tile(y, copies)
     commands = {}
@@ -109,12 +109,12 @@ def _write(place: Path, name: str, copies: int) -> dict[str, list[Any]]:
 
 
 def _train(text: Path) -> list[Any]:
-    """Return the command without options."""
+    """Return the training command without options."""
     return [sys.executable, "-m", "robustfd", "train", text, "-o", text.with_suffix(".rfd")]
 
 
 def _run(command: list[Any], **environment: str) -> None:
-    """Run a command as users do, who set no number of threads."""
+    """Run a command without a setting for the number of threads, as users do."""
     inherited = {name: value for name, value in os.environ.items() if name not in THREADS}
     subprocess.run(
         command, check=True, env=inherited | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -122,7 +122,7 @@ def _run(command: list[Any], **environment: str) -> None:
 
 
 def _first_use(place: Path, repeats: int) -> list[dict[str, Any]]:
-    """Return seconds from nothing compiled, and of the same command again."""
+    """Return the seconds of a command with an empty compile cache, and of the same command again."""
     x, y = rows_of("a9a")
     text = place / "first.svm"
     dump_svmlight_file(x[:FIRST], y[:FIRST], str(text), zero_based=False)

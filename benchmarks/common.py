@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing side by side, the speed of this machine's matrix product, results as JSON."""
+"""Shared code of the benchmarks: interleaved timing, the speed of a matrix product, results as JSON."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def turns(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Return all times of each task; the tasks take turns, so that a busy moment hits all of them."""
+    """Return all times of each task. The tasks run alternately, so that other load affects all of them."""
     times: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
@@ -35,13 +35,13 @@ def seconds(tasks: Mapping[str, Callable[[], Any]], repeats: int = 3) -> dict[st
 
 
 def multiply(size: int = 2000) -> Callable[[], Any]:
-    """Return a task of 2 size^3 flops: one square matrix product, with one BLAS thread as the library has it."""
+    """Return a task of 2 size^3 flops: one square matrix product with one BLAS thread, as in the library."""
     a = np.random.default_rng(0).standard_normal((size, size))
     return one_blas_thread()(lambda: a @ a)
 
 
 def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
-    """Return n sparse rows of about nnz entries in d columns that are drawn with probability 1/rank, as words are."""
+    """Return n sparse rows with about nnz entries in d columns drawn with probability 1/rank, like words."""
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, d + 1)
     columns = rng.choice(d, size=n * nnz, p=share / share.sum())
@@ -51,7 +51,7 @@ def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
 
 
 def report(name: str, rows: list[dict[str, Any]]) -> None:
-    """Print rows of results as a table and save them with what they were measured on."""
+    """Print results as a table and save them with the versions and the machine."""
     print(f"\n{name}")
     for row in rows:
         verdict = {True: "ok", False: "MISSED", None: ""}[row.get("met")]

@@ -1,4 +1,4 @@
-"""Vowpal Wabbit, River and scikit-learn's SGD at their defaults: what they predict of rows before they learn them."""
+"""Progressive predictions of Vowpal Wabbit, River and scikit-learn's SGD with their default settings."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,21 +15,21 @@ Predictions = Iterator[tuple[str, Any]]
 _LOG, _HINGE, _SQUARED = range(3)
 
 
-def predictions(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+def predictions(x: Any, y: Any, learned: int, *, numbers: bool) -> Predictions:
     """Yield the name of each peer and its prediction for every row: the class 0, 1, ... or the number.
 
-    Only the first `learnt` rows are learnt. River only sees streams that it does not take minutes for, and it and SGD
-    get numbers standardised as the stream goes, which both need.
+    Only the first `learned` rows are learned. River runs only on streams where it takes less than minutes. River and
+    SGD get features that are standardised on the fly, which both need.
     """
     if vowpal.available():
-        yield from _vowpal(x, y, learnt, numbers=numbers)
+        yield from _vowpal(x, y, learned, numbers=numbers)
     if x.shape[1] <= 1000:
-        yield from _sgd(x.toarray() if sp.issparse(x) else x, y, learnt, numbers=numbers)
+        yield from _sgd(x.toarray() if sp.issparse(x) else x, y, learned, numbers=numbers)
     if x.shape[0] <= 32000 and x.shape[1] <= 45:
-        yield from _river(x, y, learnt, numbers=numbers)
+        yield from _river(x, y, learned, numbers=numbers)
 
 
-def _vowpal(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+def _vowpal(x: Any, y: Any, learned: int, *, numbers: bool) -> Predictions:
     classes = 0 if numbers else int(y.max()) + 1
     oja = "--OjaNewton --sketch_size 10"
     if numbers:
@@ -44,7 +44,7 @@ def _vowpal(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
         path = Path(directory) / "rows"
         with open(path, "w") as file:
             for i, line in enumerate(vowpal.lines(x)):
-                file.write(f"{labels[i] if i < learnt else ''}{line}\n")
+                file.write(f"{labels[i] if i < learned else ''}{line}\n")
         for name, options in modes.items():
             p = vowpal.run(
                 options + several, x.shape[1] * (8 * classes if classes > 2 else 1), path,
@@ -53,7 +53,7 @@ def _vowpal(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
             yield name, p if numbers else p.astype(int) - 1 if classes > 2 else (p > 0).astype(int)
 
 
-def _river(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+def _river(x: Any, y: Any, learned: int, *, numbers: bool) -> Predictions:
     try:
         from river import linear_model, multiclass, optim, preprocessing
     except ImportError:
@@ -70,7 +70,7 @@ def _river(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
         if y.max() > 1:
             models = {name: multiclass.OneVsRestClassifier(model) for name, model in models.items()}
     labels = y.tolist() if numbers or y.max() > 1 else (y > 0).tolist()
-    # One scaler for all of them, as each would have one of its own: it learns a row between prediction and step.
+    # All models share one scaler, which learns a row between prediction and step, as it would in a pipeline.
     scaler, found = preprocessing.StandardScaler(), {name: np.full(len(y), np.nan) for name in models}
     for i, values in enumerate((x.toarray() if sp.issparse(x) else x).tolist()):
         row = dict(enumerate(values))
@@ -78,7 +78,7 @@ def _river(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
         for name, model in models.items():
             p = model.predict_one(scaled)
             found[name][i] = np.nan if p is None else p
-        if i < learnt:
+        if i < learned:
             scaler.learn_one(row)
             scaled = scaler.transform_one(row)
             for model in models.values():
@@ -86,36 +86,36 @@ def _river(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
     yield from found.items()
 
 
-def _sgd(x: Any, y: Any, learnt: int, *, numbers: bool) -> Predictions:
+def _sgd(x: Any, y: Any, learned: int, *, numbers: bool) -> Predictions:
     x = np.ascontiguousarray(x, dtype=np.float64)
     outputs = 1 if numbers or y.max() < 2 else int(y.max()) + 1
     if numbers:
-        yield "SGD squared", _descend(x, y.astype(float)[:, None], learnt, _SQUARED)[:, 0]
+        yield "SGD squared", _descend(x, y.astype(float)[:, None], learned, _SQUARED)[:, 0]
         return
     signs = np.where(y[:, None] == (np.arange(outputs) if outputs > 1 else 1), 1.0, -1.0)
     for name, loss in (("SGD log", _LOG), ("SGD hinge", _HINGE)):
-        margins = _descend(x, signs, learnt, loss)
+        margins = _descend(x, signs, learned, loss)
         yield name, margins.argmax(axis=1) if outputs > 1 else (margins[:, 0] > 0).astype(int)
 
 
 @numba.njit(cache=True)
-def _descend(x: Any, targets: Any, learnt: int, loss: int) -> Any:
+def _descend(x: Any, targets: Any, learned: int, loss: int) -> Any:
     """Return margins before each step of SGDClassifier (loss "log_loss" or "hinge") or SGDRegressor ("squared_error").
 
-    The rule of scikit-learn with its defaults, an epoch of one pass, over rows that are standardised as they come.
+    This is scikit-learn's rule with default settings and one pass, on rows that are standardised on the fly.
     """
     (n, d), outputs, alpha = x.shape, targets.shape[1], 1e-4
-    # "optimal": eta = 1/(alpha (t0 + t - 1)), t0 such that the first step is of the size of typical weights.
+    # "optimal": eta = 1/(alpha (t0 + t - 1)), where t0 makes the first step as large as typical weights.
     t0 = alpha**0.25 / alpha
     w, b, margins = np.zeros((outputs, d)), np.zeros(outputs), np.zeros((n, outputs))
     mean, squares, z = np.zeros(d), np.zeros(d), np.zeros(d)
     for i in range(n):
         for j in range(d):
-            spread = np.sqrt(squares[j] / min(i, learnt)) if i > 0 else 0.0
+            spread = np.sqrt(squares[j] / min(i, learned)) if i > 0 else 0.0
             z[j] = (x[i, j] - mean[j]) / spread if spread > 0 else 0.0
         for k in range(outputs):
             margins[i, k] = w[k] @ z + b[k]
-        if i >= learnt:
+        if i >= learned:
             continue
         for j in range(d):
             step = x[i, j] - mean[j]

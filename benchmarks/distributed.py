@@ -1,7 +1,7 @@
-"""Learning on Dask and on Spark beside one process, Spark MLlib and Vowpal Wabbit: the same rows, time and accuracy.
+"""Dask and Spark compared with one process, Spark MLlib and Vowpal Wabbit: time and accuracy on the same rows.
 
-Rows are in the memory of the engine before the clock starts. The engine's share is the part of its cores' time that is
-not spent on learning and merging, which take as long as in one process. MLlib passes over the rows many times.
+Rows are in the memory of the engine before timing starts. The engine's share is the part of the CPU time that is not
+spent on learning and merging, which take as long as in one process. MLlib makes many passes over the rows.
 """
 
 import os
@@ -21,14 +21,14 @@ from benchmarks import data, vowpal
 from benchmarks.common import report
 from robustfd.distributed._plan import Plan
 
-TIMES = 32  # the training rows are taken so many times
+TIMES = 32  # number of copies of the training rows
 PARTITIONS = 8
 COMPONENTS = 10
 Rows = list[dict[str, Any]]
 
 
 def distributed() -> None:
-    """Rows a second and accuracy on a9a, and what the engine costs."""
+    """Measure rows per second and accuracy on a9a, and the overhead of the engine."""
     x, y = data.load("a9a")
     order = np.random.default_rng(0).permutation(len(y))
     cut = int(0.7 * len(y))
@@ -55,7 +55,7 @@ def _line(found: Rows, what: str, value: float, unit: str = "") -> None:
 
 
 def _timed(task: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
-    """Return the best time of a task and its result; the first time counts only if there are no others."""
+    """Return the best time of a task and its result. The first run is a warm-up, unless `repeats` is 0."""
     start = time.perf_counter()
     result = task()
     times = [] if repeats else [time.perf_counter() - start]
@@ -67,7 +67,7 @@ def _timed(task: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
 
 
 def _one_process(whole: Any, parts: Any, accuracy: Any, found: Rows) -> tuple[float, float]:
-    """Return the seconds of one process over all rows, and over all partitions with their merges."""
+    """Return the seconds of one process for all rows, and for all partitions and their merges."""
     n = len(whole[1])
     took, model = _timed(lambda: robustfd.SketchedNewtonClassifier().partial_fit(*whole, classes=[-1.0, 1.0]))
     _line(found, f"one process, {n:,} rows of a9a", n / took, "rows/s")
@@ -127,7 +127,7 @@ def _session(cores: int) -> Iterator[Any]:
 
 
 def _frame(session: Any, x: Any, y: Any, rows: Any, partitions: int) -> Any:
-    """Return a DataFrame in Spark's memory."""
+    """Return a cached Spark DataFrame."""
     from pyspark.ml.linalg import Vectors
     from pyspark.sql import functions as f
 
@@ -136,7 +136,7 @@ def _frame(session: Any, x: Any, y: Any, rows: Any, partitions: int) -> Any:
     items = [(Vectors.sparse(d, x.indices[a:b], x.data[a:b]), (label + 1) / 2) for a, b, label in entries]
     df = session.createDataFrame(session.sparkContext.parallelize(items, partitions), ["features", "label"])
     df = df.crossJoin(session.range(TIMES)).drop("id").repartition(partitions, f.rand(0))
-    df = df.sortWithinPartitions(f.rand(1)).cache()  # copies of a row must not follow each other
+    df = df.sortWithinPartitions(f.rand(1)).cache()  # copies of a row must not be adjacent
     df.count()
     return df
 
@@ -159,7 +159,7 @@ def _on_spark(x: Any, y: Any, train: Any, test: Any, alone: float, work: float, 
 
 
 def _mllib(df: Any, x: Any, y: Any, test: Any, found: Rows) -> None:
-    """Time MLlib's logistic regression and PCA on the same DataFrame, and our PCA."""
+    """Measure MLlib's logistic regression and PCA, and our PCA, on the same DataFrame."""
     from pyspark.ml.classification import LogisticRegression
     from pyspark.ml.feature import PCA
 

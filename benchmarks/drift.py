@@ -1,12 +1,11 @@
-"""The learner with nothing to tune on streams that change or have something odd in them, beside the defaults of others.
+"""The untuned learner on streams with drift or anomalies, compared with the defaults of other libraries.
 
     python -m benchmarks.drift [--quick] [--peers] [--seeds chosen|reported|both] [--out file.md] [names]
 
-Every row is predicted before it is learnt, in one pass. Vowpal Wabbit, River and SGD run once; their figures are kept
-in results/drift_peers.json, and taken from there as long as a stream has the same rows. `--quick` never runs them,
-`--peers` always; names, or parts of names, of streams restrict all this to them, and then no file is written but that
-of `--out`. Settings of the learner may be chosen on CHOSEN; REPORTED has other seeds, orders or rows, and is not for
-that.
+Every row is predicted before it is learned, in one pass. Vowpal Wabbit, River and SGD run once. Their results are
+cached in results/drift_peers.json and used as long as the rows of a stream are the same. `--quick` never runs them, and
+`--peers` always does. Names, or parts of names, select streams; then only the file of `--out` is written. Settings of
+the learner may be chosen on CHOSEN. REPORTED has other seeds, orders or rows and must not be used for that.
 """
 
 import argparse
@@ -31,9 +30,10 @@ CHOSEN = [(stream, CHOSEN_SEED) for stream in CHANGING + ODD + NUMBERS]
 REPORTED = [(stream, REPORTED_SEED) for stream in CHANGING + ODD + NUMBERS]
 
 INTRODUCTION = (
-    "`python -m benchmarks.drift`. One pass, nothing set, every row predicted before it is learnt. The best default is "
-    "picked in hindsight for each stream out of up to twelve: five modes of Vowpal Wabbit, two of scikit-learn's SGD, "
-    "and five of River where that is not slow (up to 32,000 rows of 45 columns); four, one and four for numbers."
+    "`python -m benchmarks.drift`. One pass with default settings. Every row is predicted before it is learned. The "
+    "best default is chosen in hindsight for each stream out of up to twelve: five modes of Vowpal Wabbit, two of "
+    "scikit-learn's SGD, and five of River where it is not slow (up to 32,000 rows of 45 columns); four, one and four "
+    "for regression."
 )
 
 Figures = dict[str, float]
@@ -43,7 +43,7 @@ Figures = dict[str, float]
 
 
 def progressive(model: Any, x: Any, y: Any, start: int = 0) -> tuple[float, float]:
-    """Return the share of errors and the mean loss of rows from start on, each judged before it was learnt."""
+    """Return the progressive error rate and mean loss of the rows from `start` on."""
     options = {"classes": np.unique(y)} if is_classifier(model) else {}
     sums = np.zeros(2)
     for first, last in ((0, start), (start, len(y))):
@@ -56,8 +56,8 @@ def progressive(model: Any, x: Any, y: Any, start: int = 0) -> tuple[float, floa
 
 
 def figure(stream: Stream, predicted: Any, y: Any) -> float:
-    """Return the error in per cent, or R^2, of the rows that are judged."""
-    first = max(stream.start, _learnt(stream, y)) if stream.learnt < 1 else stream.start
+    """Return the error in percent, or R^2, of the evaluated rows."""
+    first = max(stream.start, _learned_rows(stream, y)) if stream.learned < 1 else stream.start
     y, p = y[first:], predicted[first:]
     if stream.numbers:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -65,37 +65,37 @@ def figure(stream: Stream, predicted: Any, y: Any) -> float:
     return float(100 * np.mean(p != y))
 
 
-def _learnt(stream: Stream, y: Any) -> int:
-    return int(stream.learnt * len(y))
+def _learned_rows(stream: Stream, y: Any) -> int:
+    return int(stream.learned * len(y))
 
 
 def _ours(stream: Stream, x: Any, y: Any) -> tuple[float, float]:
-    """Return the figure, and the log loss of classes on the way."""
+    """Return the error or R^2, and the progressive loss."""
     model = SketchedNewtonRegressor() if stream.numbers else SketchedNewtonClassifier()
-    if stream.learnt < 1:
-        rows = _learnt(stream, y)
+    if stream.learned < 1:
+        rows = _learned_rows(stream, y)
         model.fit(x[:rows], y[:rows])
         return figure(stream, np.concatenate([y[:rows], model.predict(x[rows:])]), y), model.progressive_loss_
     error, loss = progressive(model, x, y, stream.start)
     return (1 - loss / float(np.var(y[stream.start :])) if stream.numbers else 100 * error), loss
 
 
-# -- The others, whose figures are kept
+# -- Other libraries, whose results are cached
 
 
 def _mark(x: Any, y: Any) -> str:
-    """Return a text that changes when the rows do."""
+    """Return a fingerprint of the rows."""
     return f"{x.shape[0]} x {x.shape[1]}, {zlib.crc32(y.astype(np.float32).tobytes()):08x}, {abs(x).mean():.4g}"
 
 
-def _peers(stream: Stream, seed: int, x: Any, y: Any, *, run: bool, anew: bool) -> Figures:
+def _peers(stream: Stream, seed: int, x: Any, y: Any, *, run: bool, rerun: bool) -> Figures:
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kind = "numbers" if stream.numbers else "classes"
     key, mark = f"{kind}: {stream.name}, seed {seed}", _mark(x, y)
-    if anew or kept.get(key, {}).get("rows") != mark:
+    if rerun or kept.get(key, {}).get("rows") != mark:
         if not run:
             return {}
-        found = defaults.predictions(x, y, _learnt(stream, y), numbers=stream.numbers)
+        found = defaults.predictions(x, y, _learned_rows(stream, y), numbers=stream.numbers)
         kept[key] = {"rows": mark} | {name: round(figure(stream, p, y), 6) for name, p in found}
         RESULTS.mkdir(exist_ok=True)
         KEPT.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
@@ -106,7 +106,7 @@ def _peers(stream: Stream, seed: int, x: Any, y: Any, *, run: bool, anew: bool) 
 
 
 class Missing(Exception):
-    """Data that is not here."""
+    """A data set or package is not available."""
 
 
 def _rows(make: Any, seed: int) -> Rows:
@@ -116,12 +116,12 @@ def _rows(make: Any, seed: int) -> Rows:
         raise Missing(str(error)) from None
 
 
-def _measure(stream: Stream, seed: int, *, run: bool, anew: bool) -> dict[str, Any]:
-    """Return all figures of a stream, means over its seeds."""
+def _measure(stream: Stream, seed: int, *, run: bool, rerun: bool) -> dict[str, Any]:
+    """Return all results of a stream, averaged over its seeds."""
     ours, twins, peers, constants = [], [], [], []
     for one in range(seed, seed + stream.repeats):
         x, y = _rows(stream.make, one)
-        peers.append(_peers(stream, one, x, y, run=run, anew=anew))
+        peers.append(_peers(stream, one, x, y, run=run, rerun=rerun))
         ours.append(_ours(stream, x, y))
         constants.append(0.0 if stream.numbers else 100 * (1 - np.bincount(y).max() / len(y)))
         if stream.twin is not None:
@@ -169,7 +169,7 @@ def _with_goals(found: list[tuple[str, dict[str, Any]]], *, numbers: bool) -> li
     lines = ["| stream | here | without the oddity | best default | goal | |", "|" + "---|" * 6]
     for name, each in found:
         ours, goal, best = each["ours"], each["goal"], each["best"]
-        # A figure counts as it is printed; one that is not finite misses every goal.
+        # Values are compared as printed. A value that is not finite misses every goal.
         met = goal is not None and (round(ours - goal, digits) >= 0 if numbers else round(goal - ours, digits) >= 0)
         verdict = "" if goal is None else "ok" if met else "MISSED"
         wanted = "" if goal is None else f"{sign} {_text(goal, digits)}"
@@ -184,8 +184,8 @@ def drift(arguments: list[str] | None = None) -> None:
     """Print and save the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.drift", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--quick", action="store_true", help="never run the others, only look up what is kept")
-    parser.add_argument("--peers", action="store_true", help="run the others again, whatever is kept")
+    parser.add_argument("--quick", action="store_true", help="never run other libraries, only use cached results")
+    parser.add_argument("--peers", action="store_true", help="run other libraries again, ignoring cached results")
     parser.add_argument("--seeds", choices=("chosen", "reported", "both"), default="both")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args(arguments or [])
@@ -197,9 +197,9 @@ def drift(arguments: list[str] | None = None) -> None:
             if chosen.names and not any(name.lower() in stream.name.lower() for name in chosen.names):
                 continue
             try:
-                found.append((stream.name, _measure(stream, seed, run=not chosen.quick, anew=chosen.peers)))
+                found.append((stream.name, _measure(stream, seed, run=not chosen.quick, rerun=chosen.peers)))
             except Missing as error:
-                print(f"{stream.name}: left out, {error}", flush=True)
+                print(f"{stream.name}: skipped, {error}", flush=True)
         if found:
             table = _changing(found) if kind == "changing" else _with_goals(found, numbers=kind == "numbers")
             lines.extend([f"## {title}", "", *table, ""])

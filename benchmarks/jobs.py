@@ -1,7 +1,7 @@
-"""How many times faster two jobs are than one: `fit(n_jobs=2)` and `--jobs 2`. Needs two idle cores.
+"""Speed-up of two jobs over one: `fit(n_jobs=2)` and `--jobs 2`. Needs two idle cores.
 
-On the command line one job reads and parses in a second thread already. So two cores can make it faster by at most
-2 / (1 + p), if parsing takes p times the time of learning.
+On the command line, one job already reads and parses in a second thread. Two cores can therefore make it faster by at
+most 2 / (1 + p), if parsing takes p times as long as learning.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ ROWS = 1_000_000
 
 
 def jobs(repeats: int = 5) -> None:
-    """Times one job takes over those of two, for learners and sketches, in Python and on the command line."""
+    """Measure the speed-up of two jobs for learners and sketches, in Python and on the command line."""
     if folder() is None:
         print("\njobs: skipped, it needs ROBUSTFD_DATA")
         return

@@ -1,7 +1,7 @@
-"""The learner with nothing to tune on a hundred data sets, most of them small and not looked at when it was made.
+"""The untuned learner on a hundred data sets, most of them small and not used during development.
 
-`make bench ARGS=many`: accuracy against Vowpal Wabbit's default and the best of its modes, measured as in untuned.py,
-with the standard error of the difference over the orders.
+`make bench ARGS=many` compares its accuracy with Vowpal Wabbit's default and the best of its modes, measured as in
+untuned.py, and gives the standard error of the difference over the orders.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def _every(rows: Callable[[], Rows], count: int) -> Rows:
 
 
 def _chance(score: Any, rng: Any) -> Any:
-    """Return labels with the odds exp(score), half of them 1 or so."""
+    """Return labels with odds exp(score), about half of them 1."""
     return rng.random(len(score)) < 1 / (1 + np.exp(np.median(score) - score))
 
 
@@ -66,7 +66,7 @@ def _skewed(n: int, d: int, seed: int) -> Rows:
 
 
 def _words(n: int, d: int, seed: int) -> Rows:
-    """Return rows of words by Zipf's law, of which one in ten means something."""
+    """Return rows of words by Zipf's law, one in ten of which is informative."""
     rng = np.random.default_rng(seed)
     often = 1 / np.arange(1, d + 1)
     meaning = 2 * rng.standard_normal(d) * (rng.random(d) < 0.1)
@@ -76,7 +76,7 @@ def _words(n: int, d: int, seed: int) -> Rows:
 
 
 def sets() -> Iterator[tuple[str, Callable[[], Rows]]]:
-    """Yield names and rows; those of ROBUSTFD_DATA are left out where it names no folder."""
+    """Yield names and functions that return rows. Real data sets are skipped without ROBUSTFD_DATA."""
     for name in ("wine", "iris", "digits"):
         rows = partial(getattr(datasets, f"load_{name}"), return_X_y=True)
         yield f"{name}, all classes", rows
@@ -120,7 +120,7 @@ def sets() -> Iterator[tuple[str, Callable[[], Rows]]]:
 
 
 def many() -> None:
-    """Print and save the table, the worst first, and how often and by how much it is worse than the default."""
+    """Print and save the table, worst first, and how often and by how much it is worse than the default."""
     if not vowpal.available():
         print("\nmany: skipped, it needs the package vowpalwabbit")
         return

@@ -25,7 +25,7 @@ def _halves(y: Any) -> Any:
     return np.isin(y, classes[: len(classes) // 2]).astype(int)
 
 
-# Name in the table: the data set, and what becomes of its labels.
+# Name in the table: the data set, and the function applied to its labels.
 SETS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a9a": ("a9a", np.asarray),
     "ijcnn1": ("ijcnn1", np.asarray),

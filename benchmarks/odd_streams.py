@@ -1,6 +1,7 @@
-"""Streams with something odd in them, for classes and for numbers, each beside the same stream without it if there is.
+"""Streams with anomalies, for classification and regression, where possible with the same stream without the anomaly.
 
-Every function returns rows and labels or targets, of a seed. Goals are errors in per cent at most, or R^2 at least.
+Every function returns rows and labels or targets for a seed. Goals are the largest error in percent or the smallest
+R^2.
 """
 
 from collections.abc import Callable
@@ -17,22 +18,22 @@ from benchmarks.streams_of_change import CHOSEN_SEED, Rows, flight_rows, gauss, 
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows in their order, which of them are judged, and what is wanted.
+    """A stream, the part of it that is evaluated, and the goal.
 
-    Rows are judged from `start` on. Those behind the share `learnt` are not learnt: they are predicted by the model
-    of all the rows before, and only they are judged. Figures are means over `repeats` seeds.
+    Rows are evaluated from `start` on. If `learned` is below 1, the model learns only this fraction of the rows, and
+    only the others are evaluated. Results are means over `repeats` seeds.
     """
 
     name: str
     make: Callable[[int], Rows]
     numbers: bool = False
     start: int = 0
-    learnt: float = 1.0
+    learned: float = 1.0
     repeats: int = 1
     goal: float | None = None
-    constant: bool = False  # the goal is to be no worse than the best constant
-    twin: Callable[[int], Rows] | None = None
-    margin: float | None = None  # the goal is to be no worse than on the twin by more than this
+    constant: bool = False  # the goal is the error of the best constant prediction
+    twin: Callable[[int], Rows] | None = None  # the same stream without the anomaly
+    margin: float | None = None  # the goal is the error on the twin plus this margin
 
 
 # -- Classes
@@ -70,7 +71,7 @@ def _threshold(seed: int, *, at: float) -> Rows:
 
 
 def _rotated(seed: int, *, numbers: bool = False) -> Rows:
-    """Return rows of 200 columns with singular values 1/i in a random basis."""
+    """Return rows with 200 columns and singular values 1/i in a random basis."""
     rng = np.random.default_rng(seed)
     z, basis = rng.standard_normal((20000, 200)), np.linalg.qr(rng.standard_normal((200, 200)))[0]
     score = z @ rng.standard_normal(200) / np.sqrt(200)
@@ -82,7 +83,7 @@ def _rotated(seed: int, *, numbers: bool = False) -> Rows:
 
 
 def _linear(seed: int, *, how: str = "") -> Rows:
-    """Return 20 columns whose best fit has R^2 = .92."""
+    """Return rows with 20 columns whose best linear fit has R^2 = 0.92."""
     rng = np.random.default_rng(seed)
     x, w = rng.standard_normal((20000, 20)), rng.standard_normal(20)
     y = x @ w / np.linalg.norm(w) + np.sqrt(0.08 / 0.92) * rng.standard_normal(20000)
@@ -121,7 +122,7 @@ def _diabetes(seed: int) -> Rows:
 
 
 def _log_length(seed: int) -> Rows:
-    """Return texts scaled to unit length, and the logarithm of the number of their words."""
+    """Return texts scaled to unit norm, and the logarithm of their word count."""
     x = sp.csr_array(real("news20")[0], dtype=float)
     x = x[x.sum(axis=1) > 0]
     length = np.sqrt(x.multiply(x).sum(axis=1))
@@ -148,7 +149,7 @@ ODD = [
         "flights with tail and flight numbers", partial(late, every=10, departure=False, codes=True, shuffled=True),
         constant=True, twin=partial(late, every=10, departure=False, shuffled=True),
     ),
-    Stream("200 columns, singular values 1/i, test rows", _rotated, learnt=0.7, goal=6.9),
+    Stream("200 columns, singular values 1/i, test rows", _rotated, learned=0.7, goal=6.9),
 ]  # fmt: skip
 
 _number = partial(Stream, numbers=True)
@@ -167,7 +168,7 @@ NUMBERS = [
     _number("diamonds, price", partial(_price, log=False)),
     _number("diamonds, log price", partial(_price, log=True), goal=0.97),
     _number("flights, delay, shuffled", partial(flight_rows, every=10, shuffled=True), goal=0.83),
-    _number("flights, delay, shuffled, test rows", partial(flight_rows, every=10, shuffled=True), learnt=0.7,
+    _number("flights, delay, shuffled, test rows", partial(flight_rows, every=10, shuffled=True), learned=0.7,
             goal=0.84),
     _number("flights, delay, in order", partial(flight_rows, every=10)),
     _number("flights, delay, in order, no dep_delay", partial(flight_rows, every=10, departure=False)),
@@ -178,5 +179,5 @@ NUMBERS = [
     _number("diabetes, order 0", lambda seed: _diabetes(0), goal=0.40),
     _number("friedman", lambda seed: datasets.make_friedman1(20000, noise=1.0, random_state=seed)),
     _number("news20, log length", _log_length, goal=0.68),
-    _number("200 columns, singular values 1/i, test rows", partial(_rotated, numbers=True), learnt=0.7, goal=0.997),
+    _number("200 columns, singular values 1/i, test rows", partial(_rotated, numbers=True), learned=0.7, goal=0.997),
 ]  # fmt: skip

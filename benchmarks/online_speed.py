@@ -1,7 +1,7 @@
-"""Speed of online learning, one core: microseconds a row, and against Vowpal Wabbit's sketched Newton.
+"""Speed of online learning on one core: microseconds per row, and compared with Vowpal Wabbit's sketched Newton.
 
-Until the library reads files itself only learning is compared: Vowpal Wabbit's time minus that with --noop, which
-reads and parses the same file and learns nothing.
+Only learning is compared: the time of Vowpal Wabbit minus its time with --noop, which reads and parses the same file
+and learns nothing.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from benchmarks.data import folder, load
 from benchmarks.sketch_speed import _row
 from robustfd import OnlineNewton, SketchedNewtonClassifier
 
-# data, rows used, dense, m: microseconds a row that a trial reached at first, and in the end
+# data, dense, m, goal and long-term goal in microseconds per row
 GOALS = [
     ("a9a", True, 5, 2.0, 1.5), ("a9a", True, 10, 3.0, 2.0), ("a9a", True, 20, 5.0, 3.8),
     ("a9a", False, 5, 2.0, 1.5), ("a9a", False, 10, 3.0, 2.0), ("a9a", False, 20, 5.0, 3.8),
@@ -29,7 +29,7 @@ GOALS = [
 
 
 def rows_of(name: str) -> tuple[Any, Any]:
-    """Return rows and labels -1 and +1."""
+    """Return rows with labels -1 and +1."""
     if name == "generated":
         rng = np.random.default_rng(0)
         x = rng.standard_normal((6000, 5000))
@@ -43,9 +43,9 @@ def rows_of(name: str) -> tuple[Any, Any]:
 
 
 def newton(repeats: int = 9) -> None:
-    """Microseconds a row of OnlineNewton("rfd") through its public interface, the best of several runs."""
+    """Measure microseconds per row of OnlineNewton("rfd") with its public interface, the best of several runs."""
     if folder() is None:
-        print("\nnewton: skipped, ROBUSTFD_DATA names no folder")
+        print("\nnewton: skipped, it needs ROBUSTFD_DATA")
         return
     results = []
     for name, dense, m, goal, aim in GOALS:
@@ -69,7 +69,7 @@ def newton(repeats: int = 9) -> None:
 
 
 def classes(repeats: int = 5) -> None:
-    """Twenty classes in one pass over one sketch, against two classes, and against twenty models."""
+    """Compare twenty classes in one model with two classes, and with twenty models."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((5000, 200))
     y = (x @ rng.standard_normal((200, 20))).argmax(axis=1)
@@ -95,7 +95,7 @@ def classes(repeats: int = 5) -> None:
 
 
 def against_vowpal(repeats: int = 3) -> None:
-    """Learning only, on the same rows: OnlineNewton and SketchedNewtonClassifier against --OjaNewton."""
+    """Compare OnlineNewton and SketchedNewtonClassifier with --OjaNewton on the same rows, learning only."""
     if folder() is None or not vowpal.available():
         print("\nvowpal: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
         return
@@ -134,7 +134,7 @@ def against_vowpal(repeats: int = 3) -> None:
 
 
 def linear_online(repeats: int = 3) -> None:
-    """Time against rows, non-zeros a row and features: rows of a million features cost what their non-zeros cost."""
+    """Plot time against rows, non-zeros per row and features. Rows with many features cost only their non-zeros."""
     import matplotlib
 
     matplotlib.use("Agg")

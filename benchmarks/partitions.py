@@ -1,8 +1,8 @@
-"""A simulation of up to 16,384 partitions: how certificate, true error and accuracy move with the tree of merges.
+"""Simulation of up to 16,384 partitions: how certificate, true error and accuracy depend on the tree of merges.
 
-`python -m benchmarks.partitions` draws docs/scaling.png. The rows are fixed, so that more partitions are smaller ones.
-"tree" is the balanced one that both engines use; its fan-in decides who merges what, but for powers of two not in
-which order, and so not the result. "tree of 10" is one whose fan-in is none, and "chain" merges one after the other.
+`python -m benchmarks.partitions` draws docs/scaling.png. The total number of rows is fixed. "tree" is the balanced tree
+that Dask and Spark use; fan-ins that are powers of two give the same result. "tree of 10" has a fan-in that is not a
+power of two, and "chain" merges one model at a time.
 """
 
 import copy
@@ -21,12 +21,12 @@ from robustfd.distributed._plan import Plan
 SKETCH_ROWS, SKETCH_FEATURES = 2**17, 64
 LEARN_ROWS, LEARN_FEATURES, TEST_ROWS = 2**17, 20, 50_000
 PARTITIONS = (1, 8, 64, 512, 4096, 16_384)
-MOST_OTHERS = 512  # of partitions of the learner in the other shapes: in a chain the time grows as the square
+MOST_OTHERS = 512  # most partitions of the learner in the other shapes, as the time of a chain grows quadratically
 PICTURE = Path(__file__).parents[1] / "docs" / "scaling.png"
 
 
 def in_tree(fan_in: int) -> Callable[[Plan, list[Any]], Any]:
-    """Return the function that merges the models of partitions as a tree."""
+    """Return a function that merges the models of partitions in a tree."""
 
     def merge(plan: Plan, models: list[Any]) -> Any:
         for level, nodes in enumerate(plan.levels[1:], 1):
@@ -38,7 +38,7 @@ def in_tree(fan_in: int) -> Callable[[Plan, list[Any]], Any]:
 
 
 def in_chain(plan: Plan, models: list[Any]) -> Any:
-    """Merge the models of partitions one after the other."""
+    """Merge the models of partitions one at a time."""
     return plan.finish(reduce(lambda one, two: one.merge(two), models[1:], copy.copy(models[0])))
 
 
@@ -46,7 +46,7 @@ SHAPES = {"tree, fan-in 2, 8 or 64": (8, in_tree(8)), "tree of 10": (10, in_tree
 
 
 def sketch_errors(k: int, shape: str) -> tuple[float, float]:
-    """Return certificate and true error, divided by ||A'A||_2, after k partitions."""
+    """Return the certificate and the true error for k partitions, relative to ||A'A||_2."""
     rng = np.random.default_rng(0)
     spectrum = 1.0 / np.sqrt(np.arange(1, SKETCH_FEATURES + 1))
     x = rng.standard_normal((SKETCH_ROWS, SKETCH_FEATURES)) * spectrum
@@ -61,7 +61,7 @@ def sketch_errors(k: int, shape: str) -> tuple[float, float]:
 
 
 def learner_error(k: int, shape: str) -> float:
-    """Return the share of test rows that are judged wrongly after k partitions."""
+    """Return the error rate on the test rows for k partitions."""
     rng = np.random.default_rng(1)
     scales = np.exp(rng.uniform(-2, 2, LEARN_FEATURES))
     x = rng.standard_normal((LEARN_ROWS + TEST_ROWS, LEARN_FEATURES)) * scales
@@ -75,7 +75,7 @@ def learner_error(k: int, shape: str) -> float:
 
 
 def partitions(most: int = PARTITIONS[-1]) -> None:
-    """Run the simulation, report it and draw it."""
+    """Run the simulation, report the results and draw them."""
     found: dict[tuple[str, str], list[float]] = {}
     counts = [k for k in PARTITIONS if k <= most]
     for shape in SHAPES:
@@ -88,11 +88,11 @@ def partitions(most: int = PARTITIONS[-1]) -> None:
             print(
                 f"{shape}, {k} partitions: {[values[-1] for (s, _), values in found.items() if s == shape]}", flush=True
             )
-    tell(counts, found)
+    report_and_draw(counts, found)
 
 
-def tell(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
-    """Report what was found and draw it."""
+def report_and_draw(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
+    """Report the results and draw them."""
     rows = [
         {"what": f"{what}, {shape}, {k} partitions", "value": value}
         for (shape, what), values in found.items()
@@ -104,7 +104,7 @@ def tell(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
 
 
 def draw(counts: list[int], found: dict[tuple[str, str], list[float]]) -> None:
-    """Draw what was found."""
+    """Draw the results."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")

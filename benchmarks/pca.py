@@ -1,14 +1,15 @@
-"""PCA and ridge regression beside scikit-learn: errors of variances and directions, time; R^2 and warnings.
+"""PCA and ridge regression compared with scikit-learn: errors of variances and directions, time; R^2 and warnings.
 
     python -m benchmarks.run pca        (or make bench ARGS=pca)
 
-For each data set and k: the largest relative error of the k variances, the reconstruction error above that of the best
-k directions (in % of the best), and the CPU seconds for fit and reading. Beside `SketchedPCA(k)`, by `fit` and by
-`partial_fit` in ten batches: `IncrementalPCA` with its default batches and with as many rows in memory, `PCA` of
-dense rows and `TruncatedSVD` of sparse ones (which does not centre: its errors are not compared). All have one thread.
-What would take minutes or gigabytes is left out, and said so. The last table has CPU seconds for 4000 dense rows in the
-exact matrix and in a sketch of m rows. The estimators keep the exact matrix for d <= 20 m, but no more than 2000: there
-rows take less time than with the sketch, and there is no error. Reading takes longer, however many rows there were.
+For each data set and k, the table shows the largest relative error of the k variances, the excess reconstruction error
+over the best k directions (in % of the best), and the CPU seconds for fitting and reading the attributes. It compares
+`SketchedPCA(k)`, by `fit` and by `partial_fit` in ten batches, with `IncrementalPCA` with its default batches and with
+the same number of rows in memory, `PCA` for dense rows, and `TruncatedSVD` for sparse rows (which does not centre, so
+its errors are not compared). All use one thread. Cases that would take minutes or gigabytes are marked as not run. The
+last table shows CPU seconds for 4000 dense rows with the exact matrix and with a sketch of m rows. The estimators keep
+the exact matrix for d <= 20 m, but at most 2000: it then takes less time per row than the sketch and has no error.
+Reading the attributes takes longer, regardless of the number of rows.
 """
 
 import copy
@@ -33,17 +34,17 @@ from robustfd.linalg.threads import one_blas_thread
 
 Floats = NDArray[np.float64]
 COMPONENTS = (5, 10, 50)
-SLOW, SLOWEST = 6e10, 2e11  # multiplications: IncrementalPCA for k = 10 only, and not at all
+SLOW, SLOWEST = 6e10, 2e11  # multiplications above which IncrementalPCA runs for k = 10 only, or not at all
 
 
 def generated(values: Any, n: int = 20_000, seed: int = 0) -> Floats:
-    """Return Gaussian rows of these singular values in random directions."""
+    """Return Gaussian rows with these singular values in random directions."""
     rng, d = np.random.default_rng(seed), len(values)
     return rng.standard_normal((n, d)) * values @ np.linalg.qr(rng.standard_normal((d, d)))[0]
 
 
 def data_sets() -> Iterator[tuple[str, Any]]:
-    """Return names and rows."""
+    """Yield names and rows."""
     i = np.arange(1, 501.0)
     yield "exp(-i/30)", generated(np.exp(-i / 30))
     yield "1/i", generated(1 / i)
@@ -52,7 +53,7 @@ def data_sets() -> Iterator[tuple[str, Any]]:
     yield "i^-0.5, 4000 wide", generated(np.arange(1, 4001.0) ** -0.5, n=6000)
     path = folder()
     if path is None:
-        print("ROBUSTFD_DATA names no folder: real data are left out.")
+        print("Real data sets are skipped: they need ROBUSTFD_DATA.")
         return
     yield "mnist", load("mnist")[0]
     yield "farm-ads", sp.csr_array(load("farm-ads")[0])
@@ -64,7 +65,7 @@ def data_sets() -> Iterator[tuple[str, Any]]:
 
 @one_blas_thread()
 def exact_values(x: Any, most: int) -> tuple[Floats, float]:
-    """Return the largest eigenvalues of the exact scatter matrix, and their sum over all."""
+    """Return the largest eigenvalues of the exact scatter matrix, and the sum of all eigenvalues."""
     mean = np.asarray(x.mean(axis=0)).ravel()
     n, d = x.shape
     total = float((x.power(2) if sp.issparse(x) else np.square(x)).sum()) - n * float(mean @ mean)
@@ -90,7 +91,7 @@ def captured(x: Any, v: Floats) -> float:
 
 
 def timed(task: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """Return what a task returns, and its least CPU time, which other programs disturb less."""
+    """Return the result of a task and its smallest CPU time, which other programs affect less than wall time."""
     best = np.inf
     for _ in range(repeats):
         start = time.process_time()
@@ -109,7 +110,7 @@ def in_batches(model: Any, x: Any) -> Any:
 
 
 def rows_in_memory(pca: Any) -> int:
-    """Return how many rows of length d the model has at most."""
+    """Return the largest number of rows of length d in memory."""
     sketch = pca.sketch_
     if isinstance(sketch, ExactSecondMoment):
         return int(sketch.n_features_in_ + 1024)
@@ -117,7 +118,7 @@ def rows_in_memory(pca: Any) -> int:
 
 
 def contestants(x: Any, k: int, rows: int) -> dict[str, Callable[[], Any] | str]:
-    """Return what makes each model, or why it is left out."""
+    """Return a factory for each model, or the reason why it does not run."""
     (n, d), sparse = x.shape, sp.issparse(x)
 
     def incremental(batch: int | None) -> Callable[[], Any] | str:
@@ -142,7 +143,7 @@ def contestants(x: Any, k: int, rows: int) -> dict[str, Callable[[], Any] | str]
 
 
 def compare(name: str, x: Any, values: Floats, total: float, k: int) -> tuple[list[str], list[str]]:
-    """Return the lines of a table, and which goals were missed."""
+    """Return the lines of a table and the missed goals."""
     lines, missed, found = [], [], {}
     rows = rows_in_memory(SketchedPCA(k).partial_fit(x[:2]))
     for who, make in contestants(x, k, rows).items():
@@ -170,7 +171,7 @@ def compare(name: str, x: Any, values: Floats, total: float, k: int) -> tuple[li
             limits = factor * found[who][0] + 1e-9, factor * found[who][1] + 1e-9, found[who][2]
             for what, got, limit in zip(("variances", "reconstruction", "time"), (error, excess, seconds), limits):
                 if got > limit:
-                    missed.append(f"{name}, k={k}: {what} {got:.3g} beside {who}'s {limit:.3g}")
+                    missed.append(f"{name}, k={k}: {what} {got:.3g}, {who} {limit:.3g}")
     if "TruncatedSVD" in found and seconds > 1.2 * found["TruncatedSVD"][2]:
         ratio = seconds / found["TruncatedSVD"][2]
         missed.append(f"{name}, k={k}: {ratio:.1f} times the time of TruncatedSVD (goal 1.2)")
@@ -178,7 +179,7 @@ def compare(name: str, x: Any, values: Floats, total: float, k: int) -> tuple[li
 
 
 def regressions() -> Iterator[tuple[str, Any, Floats]]:
-    """Return names, rows and targets."""
+    """Yield names, rows and targets."""
     rng = np.random.default_rng(1)
     for name, scales in (
         ("flat, 300", np.ones(300)),
@@ -198,19 +199,19 @@ def regressions() -> Iterator[tuple[str, Any, Floats]]:
 
 
 def ridge_line(name: str, x: Any, y: Floats, alpha: float) -> tuple[str, str | None]:
-    """Return the line of a table, and the goal if it was missed."""
+    """Return the line of a table, and the goal if it is missed."""
     test = np.arange(x.shape[0]) % 4 == 0
     start = time.perf_counter()
     exact = Ridge(alpha).fit(x[~test], y[~test])
     exact_time, start = time.perf_counter() - start, time.perf_counter()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SketchSizeWarning)
         model = SketchedRidge(alpha).fit(x[~test], y[~test])
         _ = model.coef_
     own_time = time.perf_counter() - start
     one, two = exact.score(x[test], y[test]), model.score(x[test], y[test])
-    warned = "; ".join(str(each.message).rsplit(". ", 1)[-1] for each in said) or "none"
-    missed = None if said or two >= one - 0.01 else f"ridge, {name}, alpha={alpha:g}: R^2 {two:.3f} beside {one:.3f}"
+    warned = "; ".join(str(each.message).rsplit(". ", 1)[-1] for each in caught) or "none"
+    missed = None if caught or two >= one - 0.01 else f"ridge, {name}, alpha={alpha:g}: R^2 {two:.3f}, Ridge {one:.3f}"
     kept = type(model.sketch_).__name__
     return (
         f"| {name} | {alpha:g} | {one:.4f} | {two:.4f} | {exact_time:.2f} | {own_time:.2f} | {kept} | {warned} |",
@@ -219,7 +220,7 @@ def ridge_line(name: str, x: Any, y: Floats, alpha: float) -> tuple[str, str | N
 
 
 def cpu(task: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the least CPU time of a task."""
+    """Return the smallest CPU time of a task."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -242,7 +243,7 @@ def exact_or_sketch() -> list[str]:
             cells = []
             for empty in (SketchedPCA(k), SketchedPCA(k, sketch_size=m)):
                 if empty.sketch_size == "auto":
-                    empty._features_per_row = d  # the exact matrix, whatever the rule says
+                    empty._features_per_row = d  # forces the exact matrix
                 rows = cpu(lambda model=empty, x=x: copy.copy(model).partial_fit(x))
                 both = cpu(lambda model=empty, x=x: copy.copy(model).partial_fit(x).components_)
                 cells += [f"{rows:.2f}", f"{max(0.0, both - rows):.2f}"]
@@ -251,7 +252,7 @@ def exact_or_sketch() -> list[str]:
 
 
 def pca() -> None:
-    """Run all, print the tables and save them."""
+    """Run all cases, print the tables and save them."""
     lines, missed = [], []
     head = ["| data | k | | variances off by | excess error % | seconds | |", "|---|---|---|---|---|---|---|"]
     print("\n".join(["", "pca", *head]))
@@ -277,5 +278,6 @@ def pca() -> None:
     print("\n".join(verdict))
     RESULTS.mkdir(exist_ok=True)
     doc = (__doc__ or "").split("\n\n", 2)
-    text = ["# PCA and ridge regression beside scikit-learn", "", doc[-1].strip(), "", *head, *lines, *table, *verdict]
+    title = "# PCA and ridge regression compared with scikit-learn"
+    text = [title, "", doc[-1].strip(), "", *head, *lines, *table, *verdict]
     (RESULTS / "pca.md").write_text("\n".join(text) + "\n")

@@ -1,4 +1,4 @@
-"""Speed of reading files, one core: MB of a file a second, beside the readers people use for the same file."""
+"""Speed of reading files on one core, in MB per second, compared with the usual readers of the same file."""
 
 import tempfile
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from benchmarks.sketch_speed import _row
 from robustfd.streams import open_stream
 
 ROWS = 100_000
-TEXT_GOAL = 150.0  # MB/s of LIBSVM's and Vowpal Wabbit's text
+TEXT_GOAL = 150.0  # MB/s for LIBSVM and Vowpal Wabbit text
 
 
 def tables() -> dict[str, Any]:
-    """Return a table of numbers, and one of numbers and text."""
+    """Return a numeric table, and one with numbers and text."""
     rng = np.random.default_rng(0)
     words = np.array([f"value {k}" for k in range(500)])
     labels = {"y": rng.integers(0, 2, ROWS)}
@@ -34,7 +34,7 @@ def tables() -> dict[str, Any]:
 
 
 def write(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]]:
-    """Write all files, and return what each is, its path, how it is opened here, and how somebody else reads it."""
+    """Write all files. Return the name, path, options for `open_stream`, and another reader of each file."""
     x = zipf_rows(20_000, 20_000, 40)
     dump_svmlight_file(sp.csr_matrix(x), np.sign(x.sum(axis=1)), str(folder / "rows.svm"), zero_based=False)
     np.save(folder / "rows.npy", np.random.default_rng(1).standard_normal((ROWS, 20)))
@@ -99,18 +99,18 @@ def json_lines(folder: Path) -> Path:
 
 
 def read(path: Path, options: dict[str, Any]) -> int:
-    """Return how many rows a stream has, all of them read."""
+    """Read all rows of a stream and return their number."""
     return sum(x.shape[0] for x, _ in open_stream(path, **options))
 
 
 def reading(repeats: int = 5) -> None:
-    """MB a second of each reader, and of another that reads the same file as a whole and makes no rows of it."""
+    """Measure MB per second of each reader, and of another reader that loads the whole file without making rows."""
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for what, path, options, other, task in write(Path(folder)):
-            read(path, options)  # compiled before the clock runs
+            read(path, options)  # compile before timing
             tasks = {"here": lambda path=path, options=options: read(path, options)}
             if task is not None:
                 tasks[other] = lambda t=task, p=path: t(p)

@@ -47,10 +47,10 @@ CASES = {
 
 
 def main(names: list[str]) -> None:
-    """Run the named cases, all if none is named; a goal that is missed is printed, not raised."""
+    """Run the named cases, or all. Missed goals are printed and do not raise an error."""
     unknown = set(names) - set(CASES)
     if unknown:
-        sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}. The benchmarks are {', '.join(CASES)}")
     for name in names or CASES:
         CASES[name]()
 

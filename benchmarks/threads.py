@@ -1,7 +1,7 @@
-"""What threads of BLAS cost: with as many as installed, divided by one, alone and beside a busy process.
+"""Cost of BLAS threads: time with the default number divided by time with one, on an idle and on a busy machine.
 
-The library holds BLAS to one thread itself, so the ratios should be 1. Each task runs in a process of its own, because
-the environment variables count only when BLAS is loaded.
+The library limits BLAS to one thread, so the ratios should be 1. Each task runs in a separate process, because BLAS
+reads the environment variables only when it is loaded.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import robustfd
 from benchmarks.common import report, seconds
 
 NAMES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-MOST = 1.3  # of the ratio
+MOST = 1.3  # goal for the ratio
 BUSY = "while True: pass"
 
 
@@ -61,14 +61,14 @@ TASKS = {
 
 
 def threads(repeats: int = 3) -> None:
-    """Seconds as installed over seconds with one BLAS thread, for each task; once beside a process that is busy."""
+    """Measure time with the default number of BLAS threads relative to one, with and without a busy process."""
     rows = []
-    for beside, company in (("alone", contextlib.nullcontext), ("beside a busy process", _busy)):
-        with company():
+    for setting, context in (("alone", contextlib.nullcontext), ("with a busy process", _busy)):
+        with context():
             for name in TASKS:
                 took = [min(each) for each in zip(*((_run(name, None), _run(name, "1")) for _ in range(repeats)))]
                 ratio = took[0] / took[1]
-                rows.append({"what": f"{name}, {beside}", "value": took[0], "unit": "s"})
+                rows.append({"what": f"{name}, {setting}", "value": took[0], "unit": "s"})
                 goal = {"goal": f"<= {MOST:g}", "met": ratio <= MOST}
                 rows.append({"what": "  as installed, over one BLAS thread", "value": ratio, **goal})
     report("threads", rows)
@@ -84,7 +84,7 @@ def _busy() -> Iterator[None]:
 
 
 def _run(name: str, count: str | None) -> float:
-    """Return the best time of a task in a process with so many BLAS threads, or as many as there are by default."""
+    """Return the best time of a task in a process with `count` BLAS threads, or the default number."""
     environment = {k: v for k, v in os.environ.items() if k not in NAMES}
     environment |= {} if count is None else dict.fromkeys(NAMES, count)
     command = [sys.executable, "-m", "benchmarks.threads", name]

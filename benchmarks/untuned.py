@@ -1,7 +1,8 @@
-"""Accuracy without tuning: SketchedNewtonClassifier, no option set, beside five modes of Vowpal Wabbit.
+"""Accuracy without tuning: SketchedNewtonClassifier with default options compared with five modes of Vowpal Wabbit.
 
-One pass, 70/30, five random orders; test accuracy and progressive error, in per cent. `make bench ARGS=untuned`, or
-`python -m benchmarks.untuned [names]` for some data sets. Those that ROBUSTFD_DATA does not have are left out.
+One pass, 70/30 split, five random orders; test accuracy and progressive error in percent. Run it with `make bench
+ARGS=untuned`, or `python -m benchmarks.untuned [names]` for some data sets. Data sets missing in ROBUSTFD_DATA are
+skipped.
 """
 
 import sys
@@ -28,7 +29,7 @@ def _real(name: str, label: Callable[[Any], Any], rows: int | None = None) -> tu
 
 
 def _raw(x: Any, seed: int) -> Any:
-    """Return columns with means and scales of their own."""
+    """Return the columns with random means and scales."""
     rng = np.random.default_rng(seed)
     return (x + rng.standard_normal(x.shape[1])) * 10 ** rng.uniform(-3, 4, x.shape[1])
 
@@ -95,8 +96,10 @@ def _modes(d: int, classes: int) -> dict[str, str]:
 
 
 def _with_vowpal(options: str, lines: list[str], y: Any, d: int, train: Any, test: Any) -> tuple[Any, Any]:
-    """Return classes predicted on the way and of the test rows, which follow without labels: a model that is saved
-    and read again predicts 0 in some modes."""
+    """Return the progressive predictions and those of the test rows.
+
+    The test rows follow without labels in the same file, because saved models predict 0 in some modes.
+    """
     classes = int(y.max()) + 1
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows"
@@ -116,9 +119,9 @@ def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]
 
 
 def compare(x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
-    """Return test accuracy and progressive error here, and those of each mode of Vowpal Wabbit, if there is one.
+    """Return test accuracy and progressive error of robustfd and of each mode of Vowpal Wabbit, if it is installed.
 
-    Rows of the result are orders.
+    Each row of the result is one random order.
     """
     orders = [np.random.default_rng(1000 + k).permutation(len(y)) for k in range(ORDERS)]
     cuts = [(order[: int(0.7 * len(y))], order[int(0.7 * len(y)) :]) for order in orders]

@@ -1,6 +1,6 @@
-"""Speed of the learner with nothing to tune: microseconds a row of `fit`, and of one dict a call.
+"""Speed of the untuned learner: microseconds per row with `fit`, and with one dict per call.
 
-`python -m benchmarks.run untuned_speed` has the threads of BLAS that users have; under `make bench` there is one.
+`python -m benchmarks.run untuned_speed` uses the default number of BLAS threads; `make bench` uses one.
 """
 
 import time
@@ -15,7 +15,7 @@ from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 
 def _streams() -> list[tuple[str, Any, Any, Any, float | None]]:
-    """Return name, learner, rows, targets and the goal in microseconds a row."""
+    """Return name, learner, rows, targets and the goal in microseconds per row."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((50_000, 30))
     found: list[tuple[str, Any, Any, Any, float | None]] = [
@@ -35,7 +35,7 @@ def _streams() -> list[tuple[str, Any, Any, Any, float | None]]:
 
 
 def untuned_speed() -> None:
-    """Print and save microseconds a row."""
+    """Print and save microseconds per row."""
     results, binary = [], 0.0
     for name, kind, x, y, goal in _streams():
         kind().fit(x[:300], y[:300])  # compiles

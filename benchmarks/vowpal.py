@@ -1,4 +1,4 @@
-"""Vowpal Wabbit (the package vowpalwabbit) run on text files of its own, from inside this process."""
+"""Running Vowpal Wabbit (the package vowpalwabbit) on text files inside this process."""
 
 import time
 from pathlib import Path
@@ -27,7 +27,7 @@ def lines(x: Any) -> list[str]:
 
 
 def run(options: str, d: int, path: Path, *, predictions: Path | None = None) -> tuple[float, Any]:
-    """Return the seconds of one pass over a file, and the predictions if a place for them was given."""
+    """Return the seconds of one pass over a file, and the predictions if a path for them is given."""
     from vowpalwabbit import Workspace
 
     bits = max(18, int(np.ceil(np.log2(d + 1))) + 1)

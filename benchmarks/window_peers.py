@@ -1,14 +1,14 @@
-"""Sketches of a sliding window by others, written from their papers, with the certificates that their states allow.
+"""Published sketches of sliding windows, implemented from the papers, with error bounds computed from their states.
 
 `DumpSnapshotFD`: DS-FD of Yin et al., "Optimal Matrix Sketching over Sliding Windows", VLDB 2024, for rows of about the
-same norm: directions that reach theta leave a frequent-directions sketch with their date; two such sketches, the
-younger begun every N rows.
+same norm: directions that reach theta leave a frequent-directions sketch with a time stamp. There are two such
+sketches, and a new one starts every N rows.
 `LogarithmicFD`: LM-FD of Wei et al., "Matrix Sketching Over Sliding Windows", SIGMOD 2016: an
-exponential histogram of frequent-directions sketches, merged two by two.
-`Decayed`: robust frequent directions with a decay of 1 - 1/N, which has no certificate for a window.
+exponential histogram of frequent-directions sketches, merged pairwise.
+`Decayed`: robust frequent directions with a decay of 1 - 1/N, which has no error bound for a window.
 
-Each has `partial_fit`, `rows` (how many rows of length d it holds) and `read`, which returns B, alpha and the
-certificate of ||A'A - (B'B + alpha I)||_2 for the last N rows.
+Each has `partial_fit`, `rows` (the number of rows of length d in memory) and `read`, which returns B, alpha and a bound
+on ||A'A - (B'B + alpha I)||_2 for the last N rows.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ Reading = tuple[Floats, float, float]
 
 
 def engine(m: int) -> Engine:
-    """Return the library's shrink of m - 1 rows, which all of them use."""
+    """Return the shrink step of this library to m - 1 rows, which all sketches use."""
     return Engine(m, 2 * m, m, "auto")
 
 
@@ -35,14 +35,14 @@ def _queue(x: Floats) -> Queue:
 
 
 def centred(b: Floats, lo: float, hi: float) -> Reading:
-    """Return B with the best alpha >= 0 for a truth between B'B - lo I and B'B + hi I."""
+    """Return B with the best alpha >= 0 for an exact matrix between B'B - lo I and B'B + hi I."""
     alpha = max((hi - lo) / 2, 0.0)
     return b, alpha, max(hi - alpha, lo + alpha)
 
 
 @dataclass
 class _Pool:
-    """A sketch whose long directions leave it, with what is known after each of its steps."""
+    """A sketch that large directions leave, with statistics after each of its steps."""
 
     state: State
     start: int = 0
@@ -53,23 +53,23 @@ class _Pool:
 
 
 class DumpSnapshotFD:
-    """DS-FD, told the mean squared norm of a window beforehand, as its theta wants."""
+    """DS-FD. Its theta needs the mean squared norm of a window in advance."""
 
     def __init__(self, window: int, m: int, d: int, mass: float):
         self.window, self.m, self.theta = window, m, mass / m
-        self.now, self.waiting = 0, np.zeros((0, d))
+        self.now, self.buffer = 0, np.zeros((0, d))
         self.pools = [_Pool(State.empty(d, False)), _Pool(State.empty(d, False))]  # the older first
 
     def partial_fit(self, X: Floats) -> None:
-        self.waiting = np.concatenate([self.waiting, X])
-        while len(self.waiting) > self.m:
-            rows, self.waiting = self.waiting[: self.m + 1], self.waiting[self.m + 1 :]
+        self.buffer = np.concatenate([self.buffer, X])
+        while len(self.buffer) > self.m:
+            rows, self.buffer = self.buffer[: self.m + 1], self.buffer[self.m + 1 :]
             for pool in self.pools:
                 self._step(pool, rows)
             self.now += len(rows)
-            if self.now - self.pools[1].start >= self.window:  # it has seen a whole window
+            if self.now - self.pools[1].start >= self.window:  # the newer pool covers a whole window
                 self.pools = [self.pools[1], _Pool(State.empty(rows.shape[1], False), self.now)]
-        self.waiting = self.waiting.copy()
+        self.buffer = self.buffer.copy()
 
     def _step(self, pool: _Pool, rows: Floats) -> None:
         before, end = replace(pool.state, delta=0.0, squared_norm=0.0), self.now + len(rows)
@@ -87,24 +87,24 @@ class DumpSnapshotFD:
 
     @property
     def rows(self) -> int:
-        return len(self.waiting) + sum(len(pool.state.b) + len(pool.left) for pool in self.pools)
+        return len(self.buffer) + sum(len(pool.state.b) + len(pool.left) for pool in self.pools)
 
     def read(self) -> Reading:
-        pool, start = self.pools[0], self.now + len(self.waiting) - self.window
+        pool, start = self.pools[0], self.now + len(self.buffer) - self.window
         old = [mark for mark in pool.marks if mark[0] <= start]
         later = [mark for mark in pool.marks if mark[0] > start]
         top, hi = (old[-1][1] if old else 0.0), sum(mark[3] for mark in later)
         after, lo = (old[-1][0] if old else -1), top
-        if later and start > after and start > later[0][0] - self.m - 1:  # the window begins inside a step
+        if later and start > after and start > later[0][0] - self.m - 1:  # the window starts inside a step
             end, its_top, whole, delta, inside = later[0]
-            one = centred(self.waiting, min(top + inside, whole), hi)[2]
-            two = centred(self.waiting, its_top, hi - delta + min(inside, whole))[2]
+            one = centred(self.buffer, min(top + inside, whole), hi)[2]
+            two = centred(self.buffer, its_top, hi - delta + min(inside, whole))[2]
             lo = min(top + inside, whole)
             if two < one:
                 after, lo, hi = end, its_top, hi - delta + min(inside, whole)
         left = [row for when, row in pool.left if when > after]
         return centred(
-            np.concatenate([pool.state.b, self.waiting, np.reshape(left, (-1, self.waiting.shape[1]))]), lo, hi
+            np.concatenate([pool.state.b, self.buffer, np.reshape(left, (-1, self.buffer.shape[1]))]), lo, hi
         )
 
 
@@ -116,23 +116,23 @@ class _Block:
 
 
 class LogarithmicFD:
-    """LM-FD: levels of blocks, each of about twice the mass of the level below, at most b on each."""
+    """LM-FD: levels of at most b blocks. The mass of a block is about twice that of the level below."""
 
     def __init__(self, window: int, m: int, d: int, b: int = 2):
         self.window, self.m, self.b = window, m, b
-        self.now, self.waiting = 0, np.zeros((0, d))
+        self.now, self.buffer = 0, np.zeros((0, d))
         self.levels: list[list[_Block]] = []
 
     def partial_fit(self, X: Floats) -> None:
-        self.waiting = np.concatenate([self.waiting, X])
-        while len(self.waiting) >= self.m:
-            rows, self.waiting = self.waiting[: self.m], self.waiting[self.m :]
+        self.buffer = np.concatenate([self.buffer, X])
+        while len(self.buffer) >= self.m:
+            rows, self.buffer = self.buffer[: self.m], self.buffer[self.m :]
             state = engine(self.m).finish(State.empty(rows.shape[1], False), _queue(rows))
             self._put(0, _Block(self.now + 1, self.now + len(rows), state))
             self.now += len(rows)
-        start = self.now + len(self.waiting) - self.window
+        start = self.now + len(self.buffer) - self.window
         self.levels = [[block for block in level if block.last > start] for level in self.levels]
-        self.waiting = self.waiting.copy()
+        self.buffer = self.buffer.copy()
 
     def _put(self, level: int, block: _Block) -> None:
         if level == len(self.levels):
@@ -146,11 +146,11 @@ class LogarithmicFD:
 
     @property
     def rows(self) -> int:
-        return len(self.waiting) + sum(len(block.state.b) for level in self.levels for block in level)
+        return len(self.buffer) + sum(len(block.state.b) for level in self.levels for block in level)
 
     def read(self) -> Reading:
-        start = self.now + len(self.waiting) - self.window
-        parts, lo, hi = [self.waiting[max(0, start - self.now) :]], 0.0, 0.0
+        start = self.now + len(self.buffer) - self.window
+        parts, lo, hi = [self.buffer[max(0, start - self.now) :]], 0.0, 0.0
         for block in (block for level in self.levels for block in level):
             live = min(1.0, (block.last - start) / (block.last - block.first + 1))
             top = float(block.state.lam.max(initial=0.0))
@@ -161,7 +161,7 @@ class LogarithmicFD:
 
 
 class Decayed:
-    """Robust frequent directions whose past fades; what it approximates is not a window."""
+    """Robust frequent directions with decay, which does not approximate a window exactly."""
 
     def __init__(self, window: int, m: int):
         self.sketch = RobustFrequentDirections(m, decay=1 - 1 / window)
@@ -178,7 +178,7 @@ class Decayed:
 
 
 class Sliding:
-    """This library's."""
+    """The sliding-window sketch of this library."""
 
     def __init__(self, window: int, m: int):
         self.sketch = SlidingFrequentDirections(window, m)

@@ -1,4 +1,4 @@
-"""Streams for the benchmarks of windows: subspaces that turn, wild norms, bursts; real data in file order."""
+"""Streams for the benchmarks of windows: rotating subspaces, varying norms, bursts, and real data in file order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ WIDTH, RANK = 200, 20
 
 
 def turning(seed: int, window: int, windows: float = 4.0, d: int = WIDTH, *, quarter: float = 2.0) -> Floats:
-    """Return rows of rank 20 and noise, whose subspace turns by a right angle in two windows (or `quarter` windows)."""
+    """Return rows of rank 20 plus noise. The subspace rotates by 90 degrees in `quarter` windows."""
     rng = np.random.default_rng(seed)
     n = int(windows * window)
     basis = np.linalg.qr(rng.standard_normal((d, 2 * RANK)))[0].T
@@ -24,7 +24,7 @@ def turning(seed: int, window: int, windows: float = 4.0, d: int = WIDTH, *, qua
 
 
 def varying(seed: int, window: int) -> Floats:
-    """Return turning rows times lognormal lengths and a slow swing: squared norms over six orders."""
+    """Return rotating rows times lognormal norms and a slow oscillation: squared norms over six orders of magnitude."""
     rows = turning(seed, window)
     rng = np.random.default_rng(seed + 1)
     swing = np.exp(2.5 * np.sin(2 * np.pi * np.arange(len(rows)) / (1.7 * window)))
@@ -32,7 +32,7 @@ def varying(seed: int, window: int) -> Floats:
 
 
 def burst(seed: int, window: int) -> Floats:
-    """Return turning rows, a twentieth of a window of them times 1000 in squared norm, later one times a million."""
+    """Return rotating rows with a burst of 1/20 window (squared norms times 1000), and later one row times 1e6."""
     rows = turning(seed, window).copy()
     start = int(1.2 * window)
     rows[start : start + window // 20] *= np.sqrt(1e3)
@@ -41,7 +41,7 @@ def burst(seed: int, window: int) -> Floats:
 
 
 def flat(seed: int, window: int) -> Floats:
-    """Return rows whose singular values fall slowly, as i^-0.5, in directions that stay."""
+    """Return rows whose singular values decay slowly, as i^-0.5, in fixed directions."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
     return rng.standard_normal((4 * window, WIDTH)) / np.sqrt(np.arange(1, WIDTH + 1)) @ basis

@@ -1,12 +1,12 @@
-"""Sliding windows: error, certificate, memory and time beside DS-FD, LM-FD and plain decay.
+"""Sliding windows: error, certificate, memory and time compared with DS-FD, LM-FD and plain decay.
 
     python -m benchmarks.windows [--window 2000] [--rows 100] [--picture docs/windows.png] [streams]
 
-All are sized to hold about so many rows at their peak, which is the column of rows. Errors are
-||A'A - (B'B + alpha I)||_2 / ||A||_F^2 of the rows A in the window, at sixteen moments of each window from half of the
-first one on; every certificate is compared with the error at each of them. DS-FD is told the mean mass of a window
-beforehand. Times are of `partial_fit` alone, beside robust frequent directions of the same sketch size. Memory is rows
-of length d; a sliding window also has twelve numbers for each of its steps.
+The sketch sizes are chosen so that all hold about the same number of rows at their peak, the column "rows". Errors are
+||A'A - (B'B + alpha I)||_2 / ||A||_F^2 for the rows A in the window, at sixteen points per window, starting in the
+middle of the first one. Every certificate is compared with the error at each point. DS-FD is given the mean mass of a
+window in advance. Times are for `partial_fit` alone, compared with robust frequent directions of the same sketch size.
+Memory is counted in rows of length d; a sliding window also has twelve numbers for each of its steps.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from benchmarks.window_peers import Decayed, DumpSnapshotFD, LogarithmicFD, Slid
 from benchmarks.window_streams import STREAMS, turning
 from robustfd import RobustFrequentDirections
 
-PARTS = 16  # moments in a window
+PARTS = 16  # measurements per window
 Floats = NDArray[np.float64]
 Maker = Callable[[int], Any]
 
 
 def contestants(A: Floats, window: int, rows: int) -> dict[str, tuple[Maker, list[int]]]:
-    """Return what makes each of them, given a size, and which sizes are tried."""
+    """Return a factory for each method, given a size, and the sizes to try."""
     d, mass = A.shape[1], float(np.einsum("ij,ij->", A, A)) * min(window / len(A), 1.0)
     return {
         "sliding": (lambda m: Sliding(window, m), list(range(10, 30)) + list(range(30, 120, 5))),
@@ -41,7 +41,7 @@ def contestants(A: Floats, window: int, rows: int) -> dict[str, tuple[Maker, lis
 
 
 def peak(sketch: Any, A: Floats, step: int) -> int:
-    """Return the most rows that a sketch holds, and let it take in all of A."""
+    """Fit a sketch to all of A and return the most rows that it holds."""
     most = 0
     for start in range(0, len(A), step):
         sketch.partial_fit(A[start : start + step])
@@ -50,7 +50,7 @@ def peak(sketch: Any, A: Floats, step: int) -> int:
 
 
 def sized(make: Maker, sizes: list[int], A: Floats, window: int, rows: int) -> int:
-    """Return the largest size whose peak is at most `rows`; the smallest if none is."""
+    """Return the largest size whose peak is at most `rows`, or the smallest size if there is none."""
     low, high = 0, len(sizes) - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -59,7 +59,7 @@ def sized(make: Maker, sizes: list[int], A: Floats, window: int, rows: int) -> i
 
 
 def errors(sketch: Any, A: Floats, window: int) -> tuple[Floats, Floats, int, int]:
-    """Return errors and certificates relative to the mass of the window, the peak, and how many certificates failed."""
+    """Return errors and certificates relative to the mass of the window, the peak, and the number of failures."""
     step, grams, found, most, failed = window // PARTS, [], [], 0, 0
     for start in range(0, len(A) - step + 1, step):
         block = A[start : start + step]
@@ -79,12 +79,12 @@ def errors(sketch: Any, A: Floats, window: int) -> tuple[Floats, Floats, int, in
 
 
 def cost(make: Maker, m: int, A: Floats, window: int, repeats: int = 3) -> tuple[float, float]:
-    """Return microseconds a row of `partial_fit`, and of robust frequent directions of the same size, in turns."""
+    """Return microseconds per row of `partial_fit` and of robust frequent directions of the same size, interleaved."""
     best, step = np.full(2, np.inf), window // 10
     A = A[: max(2 * window, 4000)]
     for _ in range(repeats):
         for i, sketch in enumerate((make(m), RobustFrequentDirections(m))):
-            # Of the process, not of the clock on the wall: others may use this machine.
+            # CPU time, because other programs may run on this machine.
             begin = time.process_time()
             for start in range(0, len(A), step):
                 sketch.partial_fit(A[start : start + step])
@@ -93,7 +93,7 @@ def cost(make: Maker, m: int, A: Floats, window: int, repeats: int = 3) -> tuple
 
 
 def table(names: list[str], window: int, rows: int) -> list[str]:
-    """Return the lines of a table, and print them as they come."""
+    """Return the lines of a table and print each when it is complete."""
     lines = [
         f"| stream, N = {window} | | m | rows | mean error | median | max | certificate | cert / error | us | RFD |",
         "|" + "---|" * 11,
@@ -115,7 +115,7 @@ def table(names: list[str], window: int, rows: int) -> list[str]:
 
 
 def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
-    """Draw the error over time of a stream whose subspace turns by a right angle at once."""
+    """Plot the error over time for a stream whose subspace changes abruptly."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -140,7 +140,7 @@ def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
 
 
 def windows(arguments: list[str] | None = None) -> None:
-    """Print and save the tables, or draw the picture."""
+    """Print and save the tables, or draw the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.windows", description=__doc__.split("\n")[0])
     parser.add_argument("streams", nargs="*", choices=[*STREAMS, []])
     parser.add_argument("--window", type=int, action="append")

@@ -1,4 +1,4 @@
-"""Hostile use, at random, for so many seconds."""
+"""Run fuzz tests for a given time."""
 
 import argparse
 import sys
@@ -9,17 +9,17 @@ from fuzz._run import TARGETS, judge, limit, prepare, run
 
 
 def main() -> None:
-    """Read arguments, and run."""
+    """Parse the arguments and run the cases."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for all targets together (60)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for all targets together (60)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--targets", default=",".join(TARGETS), help="with commas between them")
-    parser.add_argument("--only", metavar="TARGET:NUMBER", help="one case, with all there is to say")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    parser.add_argument("--targets", default=",".join(TARGETS), help="comma-separated list of targets")
+    parser.add_argument("--only", metavar="TARGET:NUMBER", help="run one case and print the traceback")
     given = parser.parse_args()
     targets = tuple(given.targets.split(","))
     if unknown := set(targets) - set(TARGETS):
-        parser.error(f"unknown targets: {', '.join(sorted(unknown))}. There are {', '.join(TARGETS)}.")
+        parser.error(f"unknown targets: {', '.join(sorted(unknown))}. The targets are {', '.join(TARGETS)}.")
     if given.only is None:
         sys.exit(1 if run(given.seconds, given.seed, given.jobs, targets) else 0)
     target, _, number = given.only.partition(":")

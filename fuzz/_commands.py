@@ -1,4 +1,4 @@
-"""The command line in this process, for targets that use it."""
+"""Running the command line in this process."""
 
 import io
 import sys
@@ -10,24 +10,24 @@ import numpy as np
 
 
 def run(*arguments: Any) -> tuple[int, str]:
-    """Return the exit status of a command, and what it said."""
+    """Return the exit status and the output of a command."""
     from robustfd.cli import main
 
-    said, before = io.StringIO(), sys.argv
+    output, before = io.StringIO(), sys.argv
     sys.argv = ["robustfd", *map(str, arguments)]
     try:
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(output), redirect_stderr(output):
             main()
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1 if end.code else 0
     finally:
         sys.argv = before
-    return status, said.getvalue()
+    return status, output.getvalue()
 
 
 def write_rows(path: Path, rng: np.random.Generator, n: int) -> None:
-    """Write rows with labels as CSV or LIBSVM text, by the end of the name."""
+    """Write rows with labels as CSV or LIBSVM text, depending on the suffix."""
     x = rng.standard_normal((n, 4)).round(3)
     y = np.where(x[:, 0] + x[:, 1] > 0, 1, -1)
     y[:2] = 1, -1

@@ -1,4 +1,4 @@
-"""Cases of all targets until the time is up, in processes that may crash, hang or run out of memory."""
+"""Running cases of all targets for a given time, in processes that may crash, hang or run out of memory."""
 
 import collections
 import multiprocessing
@@ -21,24 +21,24 @@ from typing import Any
 import numpy as np
 
 TARGETS = ("files", "threads", "certificates", "components", "resumed", "outputs", "downloads", "refused", "extremes")
-ADDRESSES = 6 << 30  # bytes that a process may ask for, above those that it has at first
-STALLED = 300.0  # seconds after which nothing more is to be expected of a case
-CORPUS = Path(__file__).with_name("corpus.txt")  # cases that once failed; they are run first
+ADDRESSES = 6 << 30  # bytes of address space that a process may allocate in addition to its initial size
+STALLED = 300.0  # seconds after which a case counts as hanging
+CORPUS = Path(__file__).with_name("corpus.txt")  # cases that once failed; they run first
 Case = tuple[str, int, int]  # target, number, seed
-Result = tuple[str, int, int, str, str, float]  # and what came of it, details of a failure, seconds
+Result = tuple[str, int, int, str, str, float]  # the case, then outcome, details of a failure, seconds
 
 
 class TooLong(BaseException):
-    """A case took longer than it may."""
+    """A case exceeded its time limit."""
 
 
 def rng_of(target: str, number: int, seed: int) -> np.random.Generator:
-    """Return the random numbers of a case."""
+    """Return the random generator of a case."""
     return np.random.default_rng([seed, zlib.crc32(target.encode()), number])
 
 
 def judge(target: str, number: int, seed: int, folder: Path) -> Result:
-    """Run one case."""
+    """Run one case and return its result."""
     began = time.monotonic()
     place = folder / f"{target}-{number}"
     place.mkdir()
@@ -51,7 +51,7 @@ def judge(target: str, number: int, seed: int, folder: Path) -> Result:
 
 
 def _run(target: str, number: int, seed: int, place: Path) -> tuple[str, str]:
-    """Return what comes of a case, and the details of a failure."""
+    """Run a case and return the outcome and the details of a failure."""
     module = import_module(f"fuzz.{target}")
     signal.setitimer(signal.ITIMER_PROF, module.SECONDS)
     try:
@@ -65,7 +65,7 @@ def _run(target: str, number: int, seed: int, place: Path) -> tuple[str, str]:
 
 
 def _run_apart(target: str, number: int, seed: int, place: Path) -> tuple[str, str]:
-    """Do as `_run` in a process of its own: a heap that a case has damaged must not be blamed on those behind it."""
+    """Do the same as `_run` in a separate process, so that heap corruption does not affect later cases."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -85,30 +85,30 @@ def _run_apart(target: str, number: int, seed: int, place: Path) -> tuple[str, s
             os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if status != 0 or not data:
-        return "FAILURE", f"The process ended with {os.waitstatus_to_exitcode(status)}: crashed, or nothing came of it."
+        return "FAILURE", f"The process ended with {os.waitstatus_to_exitcode(status)}: it crashed or hung."
     return pickle.loads(data)  # type: ignore[no-any-return]
 
 
 def limit() -> None:
-    """Give this process little more memory than it has, and cases little time."""
+    """Limit the memory of this process and install the handler for the time limit of cases."""
     if os.path.exists("/proc/self/statm"):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
-    def ring(signum: int, frame: Any) -> None:
+    def on_timeout(signum: int, frame: Any) -> None:
         while frame is not None:
-            if "numba" in Path(frame.f_code.co_filename).parts:  # compiling, once, which no case is blamed for
+            if "numba" in Path(frame.f_code.co_filename).parts:  # compile time does not count
                 signal.setitimer(signal.ITIMER_PROF, 10.0)
                 return
             frame = frame.f_back
         raise TooLong
 
-    signal.signal(signal.SIGPROF, ring)
+    signal.signal(signal.SIGPROF, on_timeout)
 
 
 def prepare(targets: tuple[str, ...]) -> None:
-    """Import and compile what the targets need, so that cases are not blamed for it."""
+    """Import and compile everything that the targets need, so that it does not count for their time."""
     with tempfile.TemporaryDirectory() as place:
         for target in targets:
             module = import_module(f"fuzz.{target}")
@@ -117,15 +117,16 @@ def prepare(targets: tuple[str, ...]) -> None:
 
 
 def read_corpus(targets: tuple[str, ...]) -> list[Case]:
-    """Return the cases of these targets that once failed."""
+    """Return the known cases of these targets that once failed."""
     lines = [line.partition("#")[0].split() for line in CORPUS.read_text().splitlines()]
     return [(line[0], int(line[1]), int(line[2])) for line in lines if line and line[0] in targets]
 
 
 def work(first: dict[str, int], old: list[Case], how: tuple[int, int, float], results: Connection) -> None:
-    """Run old cases, then new ones until the time is up, of the target that has had the least of it.
+    """Run old cases, then new cases until the time is up, always of the target that has used the least time.
 
-    `how` is the step between numbers, the seed and the end. Each case is told before and after.
+    `how` is the step between case numbers, the seed, and the end time. Each case is sent before it runs, and its result
+    afterwards.
     """
     prepare(tuple(first))
     limit()
@@ -146,7 +147,7 @@ def work(first: dict[str, int], old: list[Case], how: tuple[int, int, float], re
 
 
 class Worker:
-    """A process that runs cases; one that dies is followed by another, which goes on behind the case."""
+    """A process that runs cases. If it dies, a new process continues with the next case."""
 
     def __init__(self, first: dict[str, int], old: list[Case], how: tuple[int, int, float]):
         self.numbers, self.old, self.how = first, old, how
@@ -159,11 +160,11 @@ class Worker:
         self.process = context.Process(target=work, args=given, daemon=True)
         self.process.start()
         sender.close()
-        self.heard, self.current = time.monotonic(), None
+        self.last_message, self.current = time.monotonic(), None
 
     def take(self) -> Result | None:
-        """Return the next result, or that of the case that killed the process; None if there is none yet."""
-        self.heard = time.monotonic()
+        """Return the next result, or None if the message only announces a case."""
+        self.last_message = time.monotonic()
         message = self.results.recv()
         if len(message) == 3:
             self.current = message
@@ -176,21 +177,21 @@ class Worker:
         return message  # type: ignore[no-any-return]
 
     def after_end(self) -> Result | None:
-        """Return the failure of the case that was running when the process ended."""
+        """Return the failure of the case that was running when the process ended, if any."""
         self.process.join()
         if self.current is None:
             return None
-        how = f"The process ended with {self.process.exitcode}: crashed, out of memory, or nothing came of it."
+        how = f"The process ended with {self.process.exitcode}: it crashed, hung or ran out of memory."
         return (*self.current, "FAILURE", how, 0.0)
 
-    def watch(self) -> None:
-        """End the process if nothing comes of its case; that counts as a crash."""
-        if time.monotonic() - self.heard > STALLED:
+    def kill_if_stalled(self) -> None:
+        """Kill the process if its case hangs. That counts as a crash."""
+        if time.monotonic() - self.last_message > STALLED:
             self.process.kill()
 
 
 def run(seconds: float, seed: int, jobs: int, targets: tuple[str, ...]) -> list[Result]:
-    """Run cases for so many seconds; print failures and counts, and return the failures."""
+    """Run cases for the given time, print failures and counts, and return the failures."""
     prepare(targets)
     until = time.time() + seconds
     old = read_corpus(targets)
@@ -217,7 +218,7 @@ def run(seconds: float, seed: int, jobs: int, targets: tuple[str, ...]) -> list[
                     failures.append(result)
                     print(f"{target}:{number} --seed {its_seed}: {detail.splitlines()[0]}", flush=True)
         for worker in workers.values():
-            worker.watch()
+            worker.kill_if_stalled()
     for target, counts in found.items():
         bad = counts.pop("FAILURE", 0)
         what = ", ".join(f"{outcome} {times}" for outcome, times in sorted(counts.items()))

@@ -1,7 +1,7 @@
-"""Certificates of centred and weighted streams whose level moves.
+"""Error bounds of centred and weighted streams with a moving mean.
 
-The promise: ||A'A + alpha0 I - M|| <= error_bound_, M what the sketch says, for every level, decay, weight and type of
-number. The truth is computed in extended precision.
+The promise: ||A'A + alpha0 I - M|| <= error_bound_, where M is the matrix of the sketch, for every mean, decay, weight
+and dtype. The exact matrix is computed in extended precision.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import robustfd
 
 SECONDS = 60.0
-ROUNDING = {"float64": 1e-12, "float32": 1e-6}  # of the largest eigenvalue: what a sketch of such numbers can hold
+ROUNDING = {"float64": 1e-12, "float32": 1e-6}  # accuracy of the dtype, relative to the largest eigenvalue
 KINDS = (
     robustfd.FrequentDirections, robustfd.RobustFrequentDirections, robustfd.CompensativeFrequentDirections,
     robustfd.DiagonalFrequentDirections, robustfd.ExactSecondMoment,
@@ -21,7 +21,7 @@ KINDS = (
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Sketch one stream, and compare."""
+    """Sketch one stream and compare it with the exact matrix."""
     n, d, m = int(rng.choice([3, 30, 200, 600])), int(rng.choice([2, 5, 12, 60])), int(rng.choice([2, 4, 9]))
     x = rng.standard_normal((n, d)) * 10.0 ** -rng.uniform(0, rng.choice([0, 6]), d)
     level = 10.0 ** rng.uniform(0, 12)
@@ -49,7 +49,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     found = np.asarray(sketch.second_moment().to_dense(), np.longdouble)
     error = np.abs(np.linalg.eigvalsh(np.asarray(true - found, float))).max()
     largest = np.linalg.eigvalsh(np.asarray(true, float)).max()
-    # The truth itself is rounded, where rows that are all alike leave nothing after centring.
+    # The exact matrix itself has rounding errors, which matter if all rows are equal and centring leaves nothing.
     blur = float(np.finfo(np.longdouble).eps * np.abs(exact).max()) ** 2 * n * (1.0 if w is None else w.max()) * d
     assert np.isfinite(error) and error <= sketch.error_bound_ + ROUNDING[str(rows.dtype)] * largest + blur, (
         f"{kind.__name__}({options}) of {n} x {d} {type(rows).__name__} {rows.dtype}, level {level:.2g}: error "
@@ -59,7 +59,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 def _moment(x: Any, w: Any, decay: float, center: bool) -> Any:
-    """Return sum u (x - mean)(x - mean)', u the weights after decay, in extended precision."""
+    """Return sum u (x - mean)(x - mean)' in extended precision, where u are the weights after decay."""
     u = np.asarray(w, np.longdouble) * np.longdouble(decay) ** np.arange(len(x) - 1, -1, -1)
     if center:
         x = x - (u @ x) / u.sum()

@@ -1,8 +1,8 @@
-"""Certificates of principal components: every interval, the reconstruction error and the angles.
+"""Error bounds of principal components: variance intervals, reconstruction error and angles.
 
 The promise: the exact variances are in `explained_variance_interval_`, the reconstruction error is at most
 `excess_error_bound_` above the best, and the span is within `subspace_error_bound_` of the exact one. Streams drift,
-are merged, saved and forgotten; the truth is computed from all rows.
+and models are merged, saved and decayed. The exact values are computed from all rows.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ import scipy.sparse as sp
 from robustfd import SketchedPCA
 
 SECONDS = 30.0
-ROUNDING = {"float64": 1e-11, "float32": 1e-5}  # of the total variance
+ROUNDING = {"float64": 1e-11, "float32": 1e-5}  # relative to the total variance
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Analyse one stream, and compare with the truth."""
+    """Analyse one stream and compare the bounds with the exact values."""
     n, d, k = int(rng.choice([2, 10, 60, 300])), int(rng.choice([2, 5, 20, 60])), int(rng.choice([1, 2, 5]))
     k = min(k, d)
     x, name = stream(rng, n, d)
@@ -48,12 +48,12 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 def stream(rng: np.random.Generator, n: int, d: int) -> tuple[Any, str]:
-    """Return rows of a random kind, and what kind that is."""
+    """Return rows of a random kind, and the name of the kind."""
     kind = str(rng.choice(["decay", "flat", "drift", "burst", "low rank", "spikes", "sorted"]))
     x = rng.standard_normal((n, d))
     if kind == "decay":
         x *= rng.uniform(0.3, 1.0) ** np.arange(d)
-    elif kind == "drift":  # other directions, and larger ones, from some row on
+    elif kind == "drift":  # from some row on, different and larger directions
         x *= 0.7 ** np.arange(d)
         start = int(rng.integers(n))
         x[start:] = 3.0 * rng.random() * x[start:, ::-1]
@@ -71,7 +71,7 @@ def stream(rng: np.random.Generator, n: int, d: int) -> tuple[Any, str]:
 
 
 def check(pca: Any, x: Any, weight: Any, decay: float, k: int, rounding: float, what: str) -> None:
-    """Compare all certificates with the truth."""
+    """Compare all error bounds with the exact values."""
     u = weight * decay ** np.arange(len(x) - 1.0, -1.0, -1.0)
     if not u.sum() > 1.0 + 1e-9:
         return
@@ -92,6 +92,6 @@ def check(pca: Any, x: Any, weight: Any, decay: float, k: int, rounding: float, 
     assert excess <= pca.excess_error_bound_ + off, f"{what}: excess {excess} > {pca.excess_error_bound_}"
     sine = np.sqrt(max(0.0, k - np.square(v @ vectors[:, :k]).sum()))
     gap = (values[k - 1] - values[k]) / total if k < len(values) and total > 0 else 1.0
-    if gap > 1e3 * rounding:  # else the exact span is not known
+    if gap > 1e3 * rounding:  # otherwise the exact span is not well defined
         slack = 1e-6 + np.sqrt(rounding / gap)
         assert sine <= pca.subspace_error_bound_ + slack, f"{what}: sine {sine} > {pca.subspace_error_bound_}"

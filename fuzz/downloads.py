@@ -1,7 +1,7 @@
-"""Answers of a hostile server.
+"""Downloads from a hostile server.
 
-The promise: whatever one address answers, the next is tried; in the end there is the right file, or a `DatasetError`.
-No answer takes more bytes than the file is known to have, but for a margin.
+The promise: whatever one address answers, the next one is tried, and the result is the right file or a `DatasetError`.
+No download takes more bytes than the known size of the file plus a margin.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from robustfd.datasets._fetch import fetch
 from robustfd.datasets.registry import File
 
 SECONDS = 60.0
-MARGIN = 1 << 24  # bytes that may come on top of those the file has
+MARGIN = 1 << 24  # bytes allowed in addition to the size of the file
 NONSENSE = (
     "", "-1", "x", "1e9", "99999999999999999999999", "0x10", "1, 2", "12 34", "\xff", "bytes 0-1/x", "bytes */*",
     "bytes 5-2/7", "bytes 0-99999999999999999999/1", "bytes -1-5/10", "chunked", "gzip", "None",
@@ -35,7 +35,7 @@ HEADERS = (
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Fetch one file from a server that answers nonsense, and then perhaps from an honest one."""
+    """Download one file from a server that sends nonsense, and then perhaps from an honest one."""
     content = rng.integers(0, 256, int(rng.integers(1, 4000)), np.uint8).tobytes()
     honest, sent = bool(rng.random() < 0.5), [0]
     status = int(rng.choice([200, 206, 301, 302, 304, 404, 416, 500, 204]))

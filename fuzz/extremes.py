@@ -1,7 +1,7 @@
-"""Rows and weights of 1e-308 to 1e308, finite and absurd.
+"""Rows and weights from 1e-308 to 1e308.
 
-The promise is that of refused.py: they are learnt, or refused with the model as it was. It can always go on, and be
-saved.
+The promise is that of refused.py: the model learns them, or rejects them and stays unchanged. It can always continue
+learning and be saved.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ SECONDS = 60.0
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Hand a model rows of one size of numbers."""
+    """Give a model rows or weights of one extreme size."""
     model = clone(MODELS[int(rng.integers(len(MODELS)))])
     d, size = (
         int(rng.choice([3, 8])),

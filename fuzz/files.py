@@ -1,7 +1,7 @@
-"""Damaged and made-up files, and snapshots whose checksum is right and whose content is not.
+"""Damaged and invalid files, including snapshots with a correct checksum and invalid content.
 
-The promise: whatever is in a file, it is read, or refused with `SnapshotError`, `StreamError` or the system's
-`OSError`, in little memory and time. What was found goes, once it is mended, to tests/data/fuzz.
+The promise: any file is either read, or rejected with `SnapshotError`, `StreamError` or an `OSError` of the system,
+with little memory and time. Add files that exposed a bug to tests/data/fuzz.
 """
 
 import resource
@@ -12,8 +12,8 @@ import numpy as np
 
 from tests.fuzzing import judge, make_case, warm_up
 
-MEMORY = 1 << 30  # bytes that a file may take, above those that the process has at first
-SECONDS = 10.0  # of computing
+MEMORY = 1 << 30  # bytes that reading a file may take in addition to the initial size of the process
+SECONDS = 10.0  # CPU time
 __all__ = ["SECONDS", "case", "prepare"]
 
 
@@ -33,5 +33,5 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 def _peak() -> int:
-    """Return the most bytes that this process ever held."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,7 +1,7 @@
-"""Outputs that are inputs.
+"""Commands whose output file is one of their inputs.
 
-The promise: no command writes over a file that it reads, whatever name it is given by. It refuses, and all inputs stay
-as they are.
+The promise: no command overwrites a file that it reads, by whatever name the file is given. The command fails, and all
+inputs stay unchanged.
 """
 
 import os
@@ -15,7 +15,7 @@ SECONDS = 60.0
 
 
 def prepare(folder: Path) -> None:
-    """Make the files that commands read."""
+    """Create the files that commands read."""
     _files(folder, np.random.default_rng(0))
 
 
@@ -27,12 +27,12 @@ def _files(folder: Path, rng: np.random.Generator) -> None:
         ("sketch", folder / "data.svm", "-m", 3, "-o", folder / "s.rfd"),
         ("sketch", folder / "data.svm", "-m", 3, "-o", folder / "t.rfd"),
     ):  # fmt: skip
-        status, said = run(*command, "-q")
-        assert status == 0, said
+        status, text = run(*command, "-q")
+        assert status == 0, text
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Give one command an output that it reads."""
+    """Run one command with an input file as the output."""
     _files(folder, rng)
     uses = {
         "predict": (["predict", "m.rfd", "data.csv"], "-o"), "pca": (["pca", "data.svm", "-k", "2"], "-o"),
@@ -55,8 +55,8 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         output = Path(os.path.relpath(target))
     before = {each: (folder / each).read_bytes() for each in inputs}
     given = [str(folder / each) if each in inputs or each == "new.rfd" else each for each in arguments]
-    status, said = run(*given, option, output, "-q")
+    status, text = run(*given, option, output, "-q")
     for each, data in before.items():
-        assert (folder / each).read_bytes() == data, f"{name} by {alias}: {each} was written over, status {status}"
-    assert status != 0, f"{name} by {alias}: status 0, {said!r}"
+        assert (folder / each).read_bytes() == data, f"{name} by {alias}: {each} was overwritten, status {status}"
+    assert status != 0, f"{name} by {alias}: status 0, {text!r}"
     return name

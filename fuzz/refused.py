@@ -1,7 +1,7 @@
-"""Calls that are refused.
+"""Invalid rows.
 
-The promise: rows that cannot be learnt, absurd numbers and wrong shapes among them, are refused with ValueError,
-TypeError or OverflowError, and the model is then as it was before, byte for byte, and goes on learning.
+The promise: a model rejects rows that it cannot learn, such as absurd numbers and wrong shapes, with ValueError,
+TypeError or OverflowError. It then stays unchanged, byte for byte, and can continue learning.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ MODELS = (
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Let a model learn, then hand it something bad, then something good."""
+    """Train a model on good rows, then on bad rows, then on good rows."""
     model = clone(MODELS[int(rng.integers(len(MODELS)))])
     n, d = int(rng.choice([3, 20, 70])), int(rng.choice([3, 8]))
     x = rng.standard_normal((n, d))
@@ -57,10 +57,10 @@ def case(rng: np.random.Generator, folder: Path) -> str:
 
 
 def try_rows(model: Any, given: Any, weight: Any, before: bytes, good: Any, kind: str, labels: Any = None) -> str:
-    """Return whether rows were accepted or refused; the model must be as it was, or able to go on.
+    """Return whether rows were accepted or refused. The model must stay unchanged, or be able to continue.
 
-    RP-SON and Oja-SON diverge on some usual rows by themselves: RP-SON by its random numbers, which are others after
-    rows that were accepted. So they may refuse the usual rows, but must be as they were then.
+    RP-SON and Oja-SON diverge on some ordinary rows. For RP-SON this depends on its random numbers, which change when
+    rows are accepted. They may therefore refuse the good rows, but must then stay unchanged.
     """
     about = f"{model}: {kind}"
     try:
@@ -74,16 +74,16 @@ def try_rows(model: Any, given: Any, weight: Any, before: bytes, good: Any, kind
         if getattr(model, "sketch", "") in ("rp", "oja"):
             after = model.to_bytes()
             assert learns(model, good) or model.to_bytes() == after, "it has changed"
-        elif learns(type(model).from_bytes(before), good):  # some learners diverge by themselves
+        elif learns(type(model).from_bytes(before), good):  # some learners diverge on good rows
             _learn(model, good, None)
         model.to_bytes()
     except Exception as error:
-        raise AssertionError(f"{about}: {outcome}, and then the model is of no use: {error!r}") from error
+        raise AssertionError(f"{about}: {outcome}, and then the model is unusable: {error!r}") from error
     return outcome
 
 
 def learns(model: Any, x: Any) -> bool:
-    """Return whether a model learns good rows: with such settings it may say that it diverges."""
+    """Return whether a model learns good rows without diverging."""
     try:
         _learn(model, x, None)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""Threads that read and learn on one model.
+"""Threads that learn and predict on one model.
 
-The promise: nothing crashes, and results are those of some order of the calls. All learning calls are alike, so that
-every order of them is the same one: the model must end as after so many calls in one thread, and each reader must have
-seen it as it is between two calls.
+The promise: nothing crashes, and the results are those of some order of the calls. All learning calls are the same, so
+their order does not matter: the final model must be that of the same number of calls in one thread, and each reader
+must see the model between two calls.
 """
 
 import threading
@@ -15,12 +15,12 @@ import scipy.sparse as sp
 import robustfd
 
 SECONDS = 60.0
-APART = True  # it may damage the heap
-CALLS = 12  # of learning, in each learning thread
+APART = True  # run in a separate process, as a failure may damage the heap
+CALLS = 12  # learning calls per learning thread
 
 
 def case(rng: np.random.Generator, folder: Path) -> str:
-    """Let threads meet on one model."""
+    """Use one model from several threads."""
     d, size = int(rng.choice([5, 40, 300])), int(rng.choice([3, 10, 30]))
     x = rng.standard_normal((int(rng.choice([1, 7, 50])), d))
     rows: Any = x
@@ -35,9 +35,9 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         "sketch": robustfd.RobustFrequentDirections(size),
     }  # fmt: skip
     learners, readers = int(rng.integers(1, 3)), int(rng.integers(1, 4))
-    alone = _begun(kinds[name], name, rows, y)
+    alone = _started(kinds[name], name, rows, y)
     expected = {_read(alone, rows).tobytes() for _ in _steps(alone, name, rows, y, CALLS * learners)}
-    model, errors, seen = _begun(kinds[name], name, rows, y), [], []
+    model, errors, seen = _started(kinds[name], name, rows, y), [], []
     done = threading.Event()
 
     def learn() -> None:
@@ -71,7 +71,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     return name
 
 
-def _begun(model: Any, name: str, rows: Any, y: Any) -> Any:
+def _started(model: Any, name: str, rows: Any, y: Any) -> Any:
     from sklearn.base import clone
 
     fresh = clone(model)
@@ -80,7 +80,7 @@ def _begun(model: Any, name: str, rows: Any, y: Any) -> Any:
 
 
 def _steps(model: Any, name: str, rows: Any, y: Any, count: int) -> Any:
-    """Learn the same rows again and again; yield the model before the first call, if it has begun, and after each."""
+    """Learn the same rows repeatedly. Yield the model before the first call, if it is fitted, and after each call."""
     if hasattr(model, "n_features_in_"):
         yield model
     for _ in range(count):

@@ -34,7 +34,21 @@ Tensors = dict[str, np.ndarray[Any, Any]]
 
 
 class SnapshotError(ValueError):
-    """A snapshot that cannot be read: damaged, truncated, not a snapshot, or of a newer version."""
+    """Raised if a snapshot cannot be read: damaged, truncated, not a snapshot, or of a newer version.
+
+    See Also
+    --------
+    load : Load a snapshot from a file.
+
+    Examples
+    --------
+    >>> from robustfd import FrequentDirections, SnapshotError
+    >>> try:
+    ...     FrequentDirections.from_bytes(b"not a snapshot")
+    ... except SnapshotError as error:
+    ...     print(error)
+    Not a robustfd snapshot, or its header is damaged.
+    """
 
 
 class Saved(Guarded):
@@ -180,7 +194,7 @@ def parameters_as_json(thing: Saved) -> str:
     return json.dumps({"kind": type(thing).__name__, "params": thing._saved_params()})
 
 
-def without_rows(text: str) -> Any:
+def from_parameters_json(text: str) -> Any:
     """Return a new object of the class and with the parameters of `parameters_as_json`."""
     document = json.loads(text)
     found = _find(document["kind"])
@@ -232,7 +246,7 @@ def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
     meta = {"robustfd": str(VERSION), "kind": kind, "document": json.dumps(document)}
     meta["sha256"] = digest(meta, arrays)
     header: dict[str, Any] = {"__metadata__": meta}
-    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # which aligns all of them
+    order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # this order aligns all arrays
     for name in order:
         start, end = end, end + arrays[name].nbytes
         header[name] = {

@@ -1,8 +1,8 @@
 """Parallel work on parts of the rows, in threads or in processes.
 
-Threads share memory and start at once. Compiled loops, BLAS and LAPACK release the interpreter's lock, so threads are
-the rule. Where most of the time goes to Python itself they would take turns, and processes are faster, if there is
-enough work to pay for their start. Both give the same results, bit for bit.
+Threads share memory and start at once. Compiled loops, BLAS and LAPACK release the global interpreter lock, so threads
+are the default. Processes are faster for work that is mostly Python, if there is enough of it to outweigh their start.
+Both give the same results, bit for bit.
 """
 
 import os
@@ -31,7 +31,7 @@ def count_jobs(name: str, n_jobs: Any) -> int:
         return 1
     jobs = check_integer(name, n_jobs, -(2**31))
     if jobs == 0:
-        raise ValueError(f"{name} must be at least 1, or -1 for as many as there are cores, got 0.")
+        raise ValueError(f"{name} must be at least 1, or -1 to use all cores, got 0.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return jobs if jobs > 0 else max(cores + 1 + jobs, 1)
 
@@ -39,8 +39,8 @@ def count_jobs(name: str, n_jobs: Any) -> int:
 def side_by_side(work: Callable[..., Any], parts: Iterable[Sequence[Any]], *, processes: bool = False) -> list[Any]:
     """Return the results of `work` for each tuple of arguments, computed in parallel. Raise the first error.
 
-    With `processes`, the first part runs in this process and each of the others in one of its own, which keeps running
-    for later calls. `work` is then a function of a module, and returns what it changes.
+    With `processes`, the first part runs in this process and each other part in a worker process, which stays alive for
+    later calls. `work` must then be a module-level function that returns its changes.
     """
     arguments = list(parts)
     if processes and len(arguments) > 1:

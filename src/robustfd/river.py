@@ -1,4 +1,4 @@
-"""The online estimators as River knows them: `learn_one` and `predict_one` of dicts, in pipelines and in metrics.
+"""The online estimators with River's interface, for its pipelines and metrics.
 
 Needs River: ``pip install 'robustfd[river]'``.
 """
@@ -22,15 +22,22 @@ __all__ = ["RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier", "S
 
 
 class _Wrapper:
-    """What classifiers and regressors of River share, over an estimator of scikit-learn, `_model`."""
+    """Base class of the River classifiers and regressors. `_model` is the wrapped scikit-learn estimator."""
 
     _model: Any
     predict_one: Any
 
     def learn_many(self, X: Any, y: Any, w: Any = None) -> None:
-        """Learn the rows of a DataFrame, as `learn_one` would one after the other, but all of them or none.
+        """Learn all rows of a DataFrame, as `learn_one` one at a time. An error leaves the model unchanged.
 
-        y has their labels or targets, and w their weights, 1 by default.
+        Parameters
+        ----------
+        X
+            The rows, a DataFrame.
+        y
+            Their labels or targets, a Series.
+        w
+            Their weights, 1 by default.
         """
         labels = y.tolist()
         weights = [1.0] * len(labels) if w is None else np.asarray(w, dtype=np.float64).tolist()
@@ -42,85 +49,90 @@ class _Wrapper:
         self._model = model
 
     def predict_many(self, X: Any) -> Any:
-        """Return a Series of what `predict_one` says of each row of a DataFrame."""
+        """Return the predictions for the rows of a DataFrame as a Series."""
         import pandas as pd
 
         return pd.Series([self.predict_one(row) for row in X.to_dict("records")], index=X.index)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to a file. `load` of this class reads it, and `robustfd.load` as scikit-learn's estimator."""
+        """Save the model to a file. `load` restores it; `robustfd.load` returns it as a scikit-learn estimator."""
         self._model.save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the model that was saved to a file, by this class or by the estimator of the same name."""
+        """Return the model that this class, or the estimator of the same name, saved to a file."""
         model = _container.load(path)
         if type(model).__name__ != cls.__name__:
-            raise ValueError(f"{os.fspath(path)} has a {type(model).__name__}, not a {cls.__name__}.")
+            raise ValueError(f"{os.fspath(path)} must hold a {cls.__name__}, got a {type(model).__name__}.")
         wrapper = cls(**{name: getattr(model, name) for name in inspect.signature(cls).parameters})
         wrapper._model = model
         return wrapper
 
     @property
     def progressive_loss_(self) -> float:
-        """The mean loss over all rows so far, each judged before it was learnt."""
+        """The mean loss over all rows so far. Each row is predicted before it is learned."""
         return float(self._model.progressive_loss_)
 
 
 class _Classifier(_Wrapper, base.MiniBatchClassifier):
-    """A classifier of River."""
+    """Base class of the River classifiers."""
 
     @property
     def _multiclass(self) -> bool:
         return True
 
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
-        """Learn a row of label y and weight w; features and classes may appear at any time."""
+        """Learn a row with label y and weight w. New features and classes may appear at any time."""
         self._model.learn_one(x, y, w)
 
     def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:
-        """Return the class of a row, None before the first was learnt."""
+        """Return the predicted class of a row, or None before the first row was learned."""
         return self._model.predict_one(x)
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Return the probability of each class so far."""
+        """Return the probability of each class seen so far."""
         return dict(self._model.predict_proba_one(x))
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Return a DataFrame of what `predict_proba_one` says of each row of another, with a column for each class."""
+        """Return the class probabilities for the rows of a DataFrame, as a DataFrame with one column per class."""
         import pandas as pd
 
         return pd.DataFrame([self.predict_proba_one(row) for row in X.to_dict("records")], index=X.index)
 
     @property
     def progressive_error_(self) -> float:
-        """The share of errors among all rows so far, each judged before it was learnt."""
+        """The error rate over all rows so far. Each row is predicted before it is learned."""
         return float(self._model.progressive_error_)
 
 
 class _Regressor(_Wrapper, base.MiniBatchRegressor):
-    """A regressor of River."""
+    """Base class of the River regressors."""
 
     def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
-        """Learn a row of target y and weight w; features may appear at any time."""
+        """Learn a row with target y and weight w. New features may appear at any time."""
         self._model.learn_one(x, y, w)
 
     def predict_one(self, x: dict[Any, Any]) -> float:
-        """Return the predicted target of a row, 0 before the first was learnt."""
+        """Return the predicted target of a row, or 0.0 before the first row was learned."""
         return float(self._model.predict_one(x))
 
 
 class SketchedNewtonClassifier(_Classifier):
-    """Online logistic classification with nothing to tune: see `robustfd.SketchedNewtonClassifier`.
+    """Online logistic classifier without tuning. See `robustfd.SketchedNewtonClassifier`.
 
-    Numbers need no scaling, and strings are categories: no scaler or encoder has to come before it.
+    Numbers need no scaling, and strings are treated as categories, so no scaler or encoder is necessary.
 
     Parameters
     ----------
     sketch_size
-        Rows of the sketch of the Hessian; by default the model decides which Hessian pays.
+        Number of rows of the Hessian's sketch. With "auto", the model chooses the Hessian.
     class_weight
-        Weights of the rows by class; classes that are not there weigh 1.
+        Weights of the classes. Classes that are not in the dict have weight 1.
+
+    See Also
+    --------
+    SketchedNewtonRegressor : The same method for regression.
+    RFDSONClassifier : The online Newton classifier of the paper.
 
     Examples
     --------
@@ -138,18 +150,23 @@ class SketchedNewtonClassifier(_Classifier):
 
 
 class SketchedNewtonRegressor(_Regressor):
-    """Online linear regression with nothing to tune: see `robustfd.SketchedNewtonRegressor`.
+    """Online linear regressor without tuning. See `robustfd.SketchedNewtonRegressor`.
 
-    Neither features nor targets need scaling, and strings are categories.
+    Neither features nor targets need scaling, and strings are treated as categories.
 
     Parameters
     ----------
     sketch_size
-        Rows of the sketch of the Hessian; "auto" is 20.
+        Number of rows of the Hessian's sketch. With "auto", the model chooses the Hessian.
     loss
         "squared"; "huber" for targets with outliers; "absolute" for the median; "quantile"; "poisson" for counts.
     quantile
-        The level of the quantile that `loss="quantile"` predicts.
+        The quantile that `loss="quantile"` predicts, between 0 and 1.
+
+    See Also
+    --------
+    SketchedNewtonClassifier : The same method for classification.
+    RFDSONRegressor : The online Newton regressor of the paper.
 
     Examples
     --------
@@ -173,24 +190,39 @@ class SketchedNewtonRegressor(_Regressor):
 
 
 class RFDSONClassifier(_Classifier):
-    """RFD-SON (Luo et al. 2019, Alg. 6), the paper's learner: see `robustfd.RFDSONClassifier`.
+    """RFD-SON classifier (Luo et al. 2019, Alg. 6). See `robustfd.RFDSONClassifier`.
 
-    It takes features as they are: put a scaler before it.
+    It does not scale features: put a scaler before it.
 
     Parameters
     ----------
     sketch_size
-        Rows of the sketch of the Hessian.
+        Number of rows of the Hessian's sketch.
     alpha0
-        The Hessian starts from alpha0 I.
+        The Hessian starts as alpha0 I.
     loss
         "squared", "logistic", "squared_hinge" or "hinge".
     bound
-        Weights are kept to -bound <= w'x <= bound.
+        The weights are projected so that -bound <= w'x <= bound.
     fit_intercept
-        Whether a feature of value 1 is added.
+        Whether to add a constant feature of value 1.
     normalize_rows
-        Whether each row is divided by its Euclidean length.
+        Whether to divide each row by its Euclidean norm.
+
+    See Also
+    --------
+    RFDSONRegressor : The same algorithm for regression.
+    SketchedNewtonClassifier : The recommended online classifier.
+
+    Examples
+    --------
+    >>> from river import preprocessing
+    >>> from robustfd.river import RFDSONClassifier
+    >>> model = preprocessing.StandardScaler() | RFDSONClassifier()
+    >>> for x in (-1.0, 1.0, -2.0, 2.0):
+    ...     model.learn_one({"x": x}, x > 0)
+    >>> model.predict_one({"x": 3.0})
+    True
     """
 
     def __init__(
@@ -219,22 +251,37 @@ class RFDSONClassifier(_Classifier):
 
 
 class RFDSONRegressor(_Regressor):
-    """RFD-SON (Luo et al. 2019, Alg. 6) for numbers: see `robustfd.RFDSONRegressor`.
+    """RFD-SON regressor (Luo et al. 2019, Alg. 6). See `robustfd.RFDSONRegressor`.
 
-    It takes features as they are: put a scaler before it. The scale of targets does not matter.
+    It does not scale features: put a scaler before it. The scale of the targets does not matter.
 
     Parameters
     ----------
     sketch_size
-        Rows of the sketch of the Hessian.
+        Number of rows of the Hessian's sketch.
     alpha0
-        The Hessian starts from alpha0 I.
+        The Hessian starts as alpha0 I.
     loss
         "squared", "absolute" or "huber".
     bound
-        Weights are kept to -bound <= w'x <= bound; "auto" is the largest target so far.
+        The weights are projected so that -bound <= w'x <= bound. "auto" uses the largest target so far.
     fit_intercept
-        Whether a feature of value 1 is added.
+        Whether to add a constant feature of value 1.
+
+    See Also
+    --------
+    RFDSONClassifier : The same algorithm for classification.
+    SketchedNewtonRegressor : The recommended online regressor.
+
+    Examples
+    --------
+    >>> from river import preprocessing
+    >>> from robustfd.river import RFDSONRegressor
+    >>> model = preprocessing.StandardScaler() | RFDSONRegressor()
+    >>> for x in range(100):
+    ...     model.learn_one({"x": x % 10}, 2.0 * (x % 10))
+    >>> model.predict_one({"x": 9}) > model.predict_one({"x": 0})
+    True
     """
 
     def __init__(

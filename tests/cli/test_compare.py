@@ -72,7 +72,7 @@ def parts(two_classes):
     return X[~held], y[~held], X[held], y[held]
 
 
-def of_length_one(rows, X):
+def normalized(rows, X):
     """Rows with columns of size 1 at most and a constant as large as the others, in units of the length of rows X."""
     largest = np.abs(X).max(axis=0)
     rows, X = rows / largest, X / largest
@@ -111,7 +111,7 @@ def test_learners_with_nothing_to_tune_are_those_of_the_library(kind, compared, 
 
 def test_fd_son_is_online_newton_of_rows_of_length_one(compared, parts):
     X, y, X_test, y_test = (each.toarray() if sp.issparse(each) else each for each in parts)
-    rows, test = (of_length_one(each, X) for each in (X, X_test))
+    rows, test = (normalized(each, X) for each in (X, X_test))
     for value in (1e-2, 1.0, 1e2):
         learner = OnlineNewton("fd", 20, alpha0=value)
         learner.learn(rows, y)
@@ -124,7 +124,7 @@ def test_fd_son_is_online_newton_of_rows_of_length_one(compared, parts):
 def test_adagrad_has_a_rate(compared, parts):
     """Against the textbook, row by row: w -= rate g / sqrt(sum of g^2)."""
     X, y = parts[0].toarray(), parts[1]
-    rows = of_length_one(X, X)
+    rows = normalized(X, X)
     for rate in (0.1, 10.0):
         w, squares, wrong = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
         for x, label in zip(rows, y):
@@ -375,7 +375,7 @@ def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
     runner = descent.begin(problem, 100.0)
     columns = Columns()
-    columns.see(X)
+    columns.update(X)
     given = Rows.of(X, y, columns, Scale())
     runner.learn(given)
     rows, errors = runner.curve()

@@ -1,4 +1,4 @@
-"""A folder of one's own for each test, no real data, and a web server on this machine."""
+"""Fixtures: a separate folder for each test, without real data, and a local web server."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.datasets.server import Server
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Return the cache folder, which is below the test's own and does not exist yet."""
+    """Return the cache folder, which is in the folder of the test and does not exist yet."""
     monkeypatch.delenv("ROBUSTFD_DATA", raising=False)
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "home"))
@@ -19,7 +19,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server():
-    """Return a server that is closed when the test is over."""
+    """Yield a server and close it after the test."""
     it = Server()
     yield it
     it.close()

@@ -1,4 +1,4 @@
-"""A web server on this machine that can be told to misbehave, and remembers what it was asked for."""
+"""A local web server that can misbehave on request and records all requests."""
 
 import socket
 import struct
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-ENDLESS = 1 << 28  # bytes after which a test has failed
+ENDLESS = 1 << 28  # bytes after which a test counts as failed
 
 
 @dataclass
@@ -15,22 +15,22 @@ class Served:
     """A file and how it is served."""
 
     content: bytes
-    cuts: list[int] = field(default_factory=list)  # bytes of the first, second, ... answer after which it ends
-    reset: bool = False  # a cut is a reset of the connection, not a polite end
+    cuts: list[int] = field(default_factory=list)  # the first, second, ... answer ends after this many bytes
+    reset: bool = False  # a cut resets the connection instead of closing it
     ranges: bool = True
-    length: bool = True  # whether the answer says how long it is
+    length: bool = True  # whether the answer has a Content-Length
     status: int = 200
-    shift: int = 0  # a part begins so many bytes too late
-    gate: threading.Event | None = None  # wait in the middle until it is set
-    headers: dict[str, str] = field(default_factory=dict)  # sent in place of the true ones
-    raw: bytes | None = None  # all of the answer, whatever HTTP says
-    endless: bool = False  # the content again and again, until nobody reads it
-    sent: int = 0  # bytes of an endless answer
+    shift: int = 0  # a partial answer starts this many bytes too late
+    gate: threading.Event | None = None  # the answer waits in the middle until this is set
+    headers: dict[str, str] = field(default_factory=dict)  # replace the true headers
+    raw: bytes | None = None  # the complete raw answer, which may violate HTTP
+    endless: bool = False  # repeats the content until the client disconnects
+    sent: int = 0  # bytes sent of an endless answer
     halfway: threading.Event = field(default_factory=threading.Event)
 
 
 class Server:
-    """Files by path; `asked` has the path and the Range header of every request."""
+    """Serves files by path. `asked` has the path and the Range header of every request."""
 
     def __init__(self):
         self.files: dict[str, Served] = {}
@@ -99,7 +99,7 @@ class Server:
             body = body[len(body) // 2 :]
         handler.wfile.write(body[:cut])
         if cut is not None and served.reset:
-            time.sleep(0.2)  # time to read: a reset throws away what was not
+            time.sleep(0.2)  # give the client time to read, as a reset discards unread bytes
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.connection.close()
         return None

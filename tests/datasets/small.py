@@ -1,4 +1,4 @@
-"""Small files in the format of each data set, and the registry's entry made to fit them."""
+"""Small files in the format of each data set, and matching registry entries."""
 
 import hashlib
 from dataclasses import replace
@@ -19,7 +19,7 @@ def rows_and_labels(name: str, n: int = 12, seed: int = 0):
     if dataset.format == "idx":
         return rng.integers(0, 256, (n, d)).astype(float), rng.integers(0, 10, n)
     x = rng.integers(-3, 4, (n, d)) / (1 if name == "sido0" else 8)
-    x[:, -1] = 0  # the last column never occurs: the width has to come from the registry
+    x[:, -1] = 0  # the last column is empty, so the width must come from the registry
     if name == "sido0":
         x = (x > 1).astype(float)
         x[0, -1] = 1
@@ -48,7 +48,7 @@ def files(name: str, x, y) -> list[bytes]:
 
 
 def shrink_registry(monkeypatch, name: str, contents: list[bytes], x, *, address=None, checksum=True, split="train"):
-    """Make the registry's entry of a data set describe these contents; return the new files."""
+    """Replace the registry entry of a data set by one that describes these contents. Return the new files."""
     dataset = info(name)
     new = tuple(
         replace(
@@ -65,6 +65,6 @@ def shrink_registry(monkeypatch, name: str, contents: list[bytes], x, *, address
 
 
 def same(found, expected) -> bool:
-    """Whether two pairs of rows and labels are equal, the first sparse or not."""
+    """Return whether two pairs of rows and labels are equal. The first may be sparse."""
     x = found[0].toarray() if sp.issparse(found[0]) else found[0]
     return np.array_equal(x, expected[0]) and np.array_equal(found[1], expected[1])

@@ -1,4 +1,4 @@
-"""Downloads from a server that may lie, stall or break off: whole and checked, or an error that helps."""
+"""Downloads from a server that may lie, stall or disconnect give a complete, checked file or a helpful error."""
 
 import bz2
 import contextlib
@@ -25,7 +25,7 @@ from tests.datasets.small import FILE_SETS, files, rows_and_labels, same, shrink
 
 @pytest.fixture
 def publish(server, monkeypatch):
-    """Return the function that serves a small version of a data set at all its addresses, and returns its rows."""
+    """Return a function that serves a small version of a data set at all its addresses and returns its rows."""
 
     def put(name, *, n=400, checksum=True, **how):
         x, y = rows_and_labels(name, n)
@@ -84,14 +84,14 @@ def test_dropped_connection_goes_on_where_it_stopped(publish, server, cache, res
     assert same(datasets.load("a9a"), expected)
     if not reset:
         assert server.asked == [("a9a", None), ("a9a", "bytes=5000-"), ("a9a", "bytes=8000-")]
-    assert server.asked[0] == ("a9a", None) and len(server.asked) == 3  # a reset may cost what had not been read
+    assert server.asked[0] == ("a9a", None) and len(server.asked) == 3  # a reset may lose unread bytes
     assert names_in(cache) == ["a9a"]
 
 
 def test_next_call_goes_on_where_the_last_one_gave_up(publish, server, cache, monkeypatch):
     expected = publish("a9a", cuts=[5000, 0])
     monkeypatch.setattr(_http, "RETRIES", 0)
-    with pytest.raises(datasets.DatasetError, match=r"ended after 5000 of .*\(5000 bytes came and are kept"):
+    with pytest.raises(datasets.DatasetError, match=r"ended after 5000 of .*\(5000 bytes were received and are kept"):
         datasets.load("a9a")
     assert names_in(cache) == ["a9a.part"]
     assert same(datasets.load("a9a"), expected)
@@ -100,7 +100,7 @@ def test_next_call_goes_on_where_the_last_one_gave_up(publish, server, cache, mo
 
 def test_server_that_never_finishes_is_given_up(publish, server, cache):
     publish("a9a", cuts=[5000] + 99 * [0])
-    with pytest.raises(datasets.DatasetError, match="5000 bytes came and are kept"):
+    with pytest.raises(datasets.DatasetError, match="5000 bytes were received and are kept"):
         datasets.load("a9a")
     assert len(server.asked) == 2 + _http.RETRIES
     assert names_in(cache) == ["a9a.part"]
@@ -216,9 +216,9 @@ def test_later_reads_must_agree_with_the_first_checksum(publish, server, cache):
     publish("real-sim", checksum=False)
     datasets.load("real-sim")
     path = cache / "real-sim.bz2"
-    other = bz2.decompress(path.read_bytes()).replace(b"1:", b"1:0", 1)  # the same numbers in other bytes
+    other = bz2.decompress(path.read_bytes()).replace(b"1:", b"1:0", 1)  # the same numbers as different bytes
     path.write_bytes(bz2.compress(other))
-    with pytest.raises(datasets.DatasetError, match="wrong checksum.*kept in .*real-sim.sha256"):
+    with pytest.raises(datasets.DatasetError, match="wrong checksum.*stored in .*real-sim.sha256"):
         datasets.load("real-sim")
     assert path.exists()
     path.unlink()
@@ -280,7 +280,7 @@ def test_of_two_processes_one_downloads_and_the_other_waits(publish, server, cac
     with subprocess.Popen([sys.executable, "-c", PROCESS, *arguments], stdout=subprocess.PIPE, text=True) as other:
         assert server.files["/data/a9a"].halfway.wait(60)
         assert other.stdout.readline() == "ready\n"
-        time.sleep(0.2)  # the other process is at the lock
+        time.sleep(0.2)  # the other process waits for the lock
         assert other.poll() is None
         gate.set()
         assert other.communicate(timeout=30)[0] == f"{x.sum()} {y.sum()}\n"
@@ -289,12 +289,12 @@ def test_of_two_processes_one_downloads_and_the_other_waits(publish, server, cac
     assert server.asked == [("a9a", None)] and names_in(cache) == ["a9a"]
 
 
-# -- a server that means harm, or is broken: what it says may be anything, and the next address is tried
+# -- a malicious or broken server may send anything, and the next address is tried
 
 
 @pytest.fixture
 def two_mirrors(publish, server):
-    """Return the expected rows, and the function that makes the first of two addresses misbehave."""
+    """Return the expected rows, and a function that makes the first of two addresses misbehave."""
     expected = publish("farm-ads")
 
     def first(**how):
@@ -326,7 +326,7 @@ RAW = [
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: "-".join(*headers.items())[:30])
 @pytest.mark.parametrize("part", [False, True], ids=["all", "rest"])
 def test_headers_that_make_no_sense(two_mirrors, cache, headers, part):
-    """Either the bytes come all the same, or those of the next address."""
+    """The bytes come from this address or from the next one."""
     expected, first = two_mirrors
     content = first(headers=headers).content
     if part:
@@ -360,7 +360,7 @@ def test_an_answer_that_is_no_http(two_mirrors, server, cache, raw, part):
 
 
 def known_size(monkeypatch, name, size):
-    """Let the registry know how many bytes the file has."""
+    """Set the size of the file in the registry."""
     split = datasets.info(name).splits["train"]
     files_ = (replace(split.files[0], size=size), *split.files[1:])
     splits = {**datasets.info(name).splits, "train": replace(split, files=files_)}
@@ -387,7 +387,7 @@ def test_a_length_beyond_the_size_that_is_known_is_refused_at_once(publish, serv
 
 
 def test_a_rest_that_is_longer_than_it_says(publish, server, cache):
-    """An answer of a part says how many bytes there are in all, and need not say how many it has."""
+    """A partial answer states the total size, and may not state its own."""
     publish("a9a", endless=True, length=False)
     content = server.files["/data/a9a"].content
     cache.mkdir(parents=True)
@@ -407,7 +407,7 @@ def test_a_few_bytes_that_unpack_to_very_many(publish, server, cache, monkeypatc
 
 
 def test_the_page_of_a_redirection_is_not_read(tmp_path):
-    """It may be endless."""
+    """The body of a redirect may be endless."""
     sent = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -422,7 +422,7 @@ def test_the_page_of_a_redirection_is_not_read(tmp_path):
             self.send_header("Location", "/there")
             self.end_headers()
             with contextlib.suppress(OSError):
-                for _ in range(1000):  # 100 MB, far beyond what the system keeps for a reader
+                for _ in range(1000):  # 100 MB, far more than the socket buffers
                     self.wfile.write(b"x" * 100_000)
                     sent.append(100_000)
 

@@ -1,4 +1,4 @@
-"""Files of each format are read, as they are or compressed; whatever is wrong with one is said, and it stays."""
+"""Reading each file format, plain or compressed. Invalid files raise an error and are not removed."""
 
 import bz2
 import gzip
@@ -28,7 +28,7 @@ def zipped(contents: dict[str, bytes]) -> bytes:
 
 @pytest.fixture
 def put(tmp_path, monkeypatch):
-    """Return the function that puts a small version of a data set into a folder and returns what load should."""
+    """Return a function that writes a small version of a data set to a folder and returns the expected rows."""
 
     def write(name, suffix="", *, split="train", seed=0, change=bytes, **options):
         x, y = rows_and_labels(name, seed=seed)
@@ -50,7 +50,7 @@ def test_every_data_set_is_read_plain_and_compressed(put, name, suffix):
     assert same((x, y), expected)
     assert x.dtype == np.float64 and sp.issparse(x) == (name != "mnist") and (name == "mnist" or x.format == "csr")
     assert y.dtype == (np.int64 if name in ("news20", "mnist") else np.float64) and y.ndim == 1
-    assert name == "mnist" or x.indices.dtype == x.indptr.dtype == np.int32  # SGDClassifier takes no others
+    assert name == "mnist" or x.indices.dtype == x.indptr.dtype == np.int32  # SGDClassifier accepts no other dtype
 
 
 @pytest.mark.parametrize("name", ["a9a", "ijcnn1", "mnist"])
@@ -115,11 +115,11 @@ def test_damaged_copy_is_an_error(put, suffix, change):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"<html>not found</html>\n", "is not what it should be"),
-        (b"", "is not what it should be|should have 12 x 9"),
-        (b"+1 1:1 2:2\n", "should have 12 x 9 values and 12 labels; found 1 x 9 and 1"),
-        (b"+1 1:1 10:2\n", "is not what it should be: real-sim, line 1: there is an index above the last"),
-        (b"+3 1:1\n", "There is a label 3; those published are -1, 1"),
+        (b"<html>not found</html>\n", "is not valid"),
+        (b"", "is not valid|should have 12 x 9"),
+        (b"+1 1:1 2:2\n", "should have 12 x 9 values and 12 labels, got 1 x 9 and 1"),
+        (b"+1 1:1 10:2\n", "is not valid: real-sim, line 1: there is an index above the last"),
+        (b"+3 1:1\n", "The labels must be -1, 1, got 3"),
     ],
 )
 def test_file_without_checksum_must_still_fit(put, tmp_path, content, message):
@@ -134,7 +134,7 @@ def test_file_without_checksum_must_still_fit(put, tmp_path, content, message):
 def test_table_without_checksum_must_still_fit(put, tmp_path, content):
     put("sido0", checksum=False)
     (tmp_path / "sido0_train.data").write_bytes(content)
-    with pytest.raises(datasets.DatasetError, match="sido0_train.data (is not what|should have)"):
+    with pytest.raises(datasets.DatasetError, match="sido0_train.data (is not valid|should have)"):
         datasets.load("sido0")
 
 
@@ -145,7 +145,7 @@ def test_table_without_checksum_must_still_fit(put, tmp_path, content):
 def test_idx_file_that_is_none_is_an_error(put, tmp_path, content):
     put("mnist", checksum=False)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(content)
-    with pytest.raises(datasets.DatasetError, match="train-labels-idx1-ubyte is not what it should be"):
+    with pytest.raises(datasets.DatasetError, match="train-labels-idx1-ubyte is not valid"):
         datasets.load("mnist")
 
 
@@ -161,6 +161,6 @@ def test_other_number_of_nonzeros_is_a_warning(put, tmp_path):
 def test_unreadable_file_is_an_error(put, tmp_path):
     put("a9a")
     (tmp_path / "a9a").unlink()
-    (tmp_path / "a9a").mkdir()  # a folder is no copy
+    (tmp_path / "a9a").mkdir()  # a folder does not count as a file
     with pytest.raises(datasets.DatasetError, match="a9a: a9a is not in"):
         datasets.load("a9a", download=False)

@@ -1,4 +1,4 @@
-"""Where files are looked for and in which order, and what is said when they are nowhere."""
+"""Folders that are searched, their order, and the message if a file is missing."""
 
 import sys
 from pathlib import Path
@@ -11,11 +11,11 @@ from tests.datasets.small import files, rows_and_labels, same, shrink_registry
 
 @pytest.fixture
 def two(monkeypatch):
-    """Return two versions of real-sim, as files and as rows; the registry has no checksum and fits both."""
+    """Return two versions of real-sim, as files and as rows. The registry has no checksum and matches both."""
     versions = []
     for seed in (0, 1):
         x, y = rows_and_labels("real-sim", seed=seed)
-        x[:, :-1] += 10  # no zeros: as many non-zeros in both
+        x[:, :-1] += 10  # no zeros, so both have the same number of non-zeros
         versions.append((files("real-sim", x, y)[0], (x, y)))
     shrink_registry(monkeypatch, "real-sim", [b""], versions[0][1][0], checksum=False)
     return versions
@@ -26,7 +26,7 @@ def test_the_variable_goes_before_the_cache(two, cache, tmp_path, monkeypatch):
     (cache / "real-sim").write_bytes(two[0][0])
     assert same(datasets.load("real-sim"), two[0][1])
     monkeypatch.setenv("ROBUSTFD_DATA", str(tmp_path))
-    assert same(datasets.load("real-sim"), two[0][1])  # nothing there yet
+    assert same(datasets.load("real-sim"), two[0][1])  # the folder is still empty
     (tmp_path / "real-sim").write_bytes(two[1][0])
     assert same(datasets.load("real-sim"), two[1][1])
 

@@ -1,4 +1,4 @@
-"""Progress is shown at a terminal only, by rich where it is installed."""
+"""Progress is shown only on a terminal, with rich if it is installed."""
 
 import io
 import sys
@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def download(server, monkeypatch):
-    """Return the function that downloads a small real-sim and returns what was written to stderr."""
+    """Return a function that downloads a small real-sim and returns the output on stderr."""
 
     def run(stderr, **options):
         x, y = rows_and_labels("a9a", 4000)

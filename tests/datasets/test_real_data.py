@@ -1,4 +1,4 @@
-"""The real files, where ROBUSTFD_DATA has them: shapes, non-zeros and labels as published."""
+"""Shapes, non-zeros and labels of the real files in ROBUSTFD_DATA."""
 
 import os
 
@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from robustfd import datasets
 
-FOLDER = os.environ.get("ROBUSTFD_DATA")  # before the tests' own folders take its place
+FOLDER = os.environ.get("ROBUSTFD_DATA")  # read before fixtures replace it
 
 BINARY = [
     ("a9a", "train", 451_592, 24_720, 7_841), ("a9a", "test", 225_731, 12_435, 3_846),

@@ -1,4 +1,4 @@
-"""What the registry says, and the names under which it is asked."""
+"""Contents of the registry, and lookup by name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the tests of both engines share: rows in partitions of all sizes, and the error that a certificate bounds."""
+"""Shared code of the Dask and Spark tests: rows in partitions of all sizes, and the true error of a sketch."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ import robustfd
 
 
 def sizes(n, k):
-    """Return the sizes of k partitions of n rows: if k > 2, the second is empty and the last has a single row."""
+    """Return the sizes of k partitions of n rows. If k > 2, the second is empty and the last has one row."""
     if k <= 2:
         return np.diff(np.linspace(0, n, k + 1).astype(int)).tolist()
     first, *others = np.diff(np.linspace(0, n - 1, k - 1).astype(int)).tolist()
@@ -22,7 +22,7 @@ def cut(x, k):
 
 
 def merged_here(estimator, blocks, targets=None, classes=None):
-    """Return the model of partitions that are learnt and merged one after the other, by public names only."""
+    """Learn and merge partitions one at a time with the public API, and return the model."""
     k = len(blocks)
     parts = estimator.split(k) if hasattr(estimator, "split") else [robustfd_copy(estimator) for _ in range(k)]
     for i, part in enumerate(parts):
@@ -34,7 +34,7 @@ def merged_here(estimator, blocks, targets=None, classes=None):
 
 
 def compile_here():
-    """Compile the loops in this process, so that workers that begin at the same time only load them."""
+    """Compile the loops in this process, so that workers that start at the same time only load them."""
     x, y = np.random.default_rng(0).standard_normal((200, 6)), np.arange(200) % 2
     for rows in (x, sp.csr_array(x)):
         merged_here(robustfd.RobustFrequentDirections(4), cut(rows, 2))
@@ -53,7 +53,7 @@ def true_error(sketch, x):
 
 
 def assert_same(made, here):
-    """Assert that two models are the same but for rounding: arrays that were sent may lie otherwise in memory."""
+    """Assert that two models are equal up to rounding errors, which depend on memory alignment."""
     assert made.n_samples_seen_ == here.n_samples_seen_
     if hasattr(here, "coef_"):
         np.testing.assert_allclose(made.coef_, here.coef_, rtol=1e-6, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Dask: a real cluster of two worker processes gives what one machine gives, also when a worker dies."""
+"""Dask: a real cluster of two worker processes gives the results of one process, even if a worker dies."""
 
 import os
 from itertools import pairwise
@@ -57,7 +57,7 @@ def test_certificates_bound_the_true_error(client, request, name, k):
     made = on_dask.sketch(as_delayed(cut(x, k)), sketch)
     assert_same(made, merged_here(sketch, cut(x, k)))
     assert made.n_samples_seen_ == 1200
-    assert true_error(made, x) <= made.error_bound_ <= made.squared_norm_ / 10  # of 20 rows, at most 1/20
+    assert true_error(made, x) <= made.error_bound_ <= made.squared_norm_ / 10  # at most 1/20 with 20 rows
 
 
 @pytest.mark.parametrize("fan_in", [2, 8])
@@ -100,7 +100,7 @@ def test_no_worker_compiles_twice(client, rows):
     on_each = learn()
     again = learn()
     assert set(on_each) == set(again)
-    # A worker that had nothing to merge the first time may have to the second time, and no more after that.
+    # A worker may merge for the first time in the second run, but not later.
     assert sum(again.values()) >= sum(on_each.values())
     assert learn() == learn() == learn()
 
@@ -209,17 +209,17 @@ def test_bad_input_is_refused_by_a_sentence(rows):
         on_dask.fit(learner, x, y)
     with pytest.raises(ValueError, match="x must have two dimensions"):
         on_dask.sketch(as_array(y, 2), 5)
-    with pytest.raises(ValueError, match="y has shape .3,., but x has 1500 rows"):
+    with pytest.raises(ValueError, match="y must have shape .1500,., as x has 1500 rows, got .3,"):
         on_dask.fit(learner, as_array(x, 2), y[:3])
     with pytest.raises(ValueError, match="y has 3 partitions, but x has 2"):
         on_dask.fit(learner, as_delayed([x, x]), as_delayed([y, y, y]))
-    with pytest.raises(TypeError, match="y must be a collection of Dask"):
+    with pytest.raises(TypeError, match="y must be a Dask collection"):
         on_dask.fit(learner, as_delayed([x, x]), y)
     with pytest.raises(TypeError, match="RobustFrequentDirections has no predict"):
         on_dask.predict(robustfd.RobustFrequentDirections(4).fit(x), as_array(x, 2))
     with pytest.raises(ValueError, match="has seen no rows yet"):
         on_dask.predict(learner, as_array(x, 2))
-    with pytest.raises(TypeError, match="model must be fitted"):
+    with pytest.raises(TypeError, match="model must be a fitted model"):
         on_dask.predict(on_dask.fit(learner, as_array(x, 2), y, compute=False), as_array(x, 2))
     with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match="all 2 partitions are empty"):
         on_dask.sketch(as_delayed([x[:0], x[:0]]), 5)

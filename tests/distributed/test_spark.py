@@ -1,4 +1,4 @@
-"""Spark: a real session gives what one machine gives, also when a task fails, and streams go on after a restart."""
+"""Spark: a real session gives the results of one process, even if a task fails. Streams continue after a restart."""
 
 import os
 import re
@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 
 
 def java_version():
-    """Return the main version of Java, 0 if there is none."""
+    """Return the major version of Java, or 0 without Java."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java or not os.path.exists(java):
@@ -54,7 +54,7 @@ def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONWARNINGS", "ignore")  # of the workers
+        patch.setenv("PYTHONWARNINGS", "ignore")  # for the workers
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -82,7 +82,7 @@ def rows():
 
 
 def frame(spark, x, k, **more):
-    """Return a DataFrame of vectors in k partitions, those of `cut`."""
+    """Return a DataFrame of vectors in the k partitions of `cut`."""
     vectors = [Vectors.sparse(x.shape[1], r.indices, r.data) if sp.issparse(x) else Vectors.dense(r) for r in each(x)]
     items = list(zip(vectors, *(values.tolist() for values in more.values()), strict=True))
     parts = [items[a:b] for a, b in pairwise(np.cumsum([0, *sizes(x.shape[0], k)]))]
@@ -200,7 +200,7 @@ def test_a_pipeline_is_saved_and_loaded(spark, rows, tmp_path):
         VectorAssembler(inputCols=list("abcdef"), outputCol="features").transform(df)
     )
     assert sketch.model.n_samples_seen_ == 1500
-    with pytest.raises(TypeError, match="neither predicts nor transforms"):
+    with pytest.raises(TypeError, match="can neither predict nor transform"):
         sketch.transform(df)
 
 
@@ -238,10 +238,10 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
         seen.append(batch_id)
 
     run(goes_on)
-    assert seen == [0, 1, 1, 2]  # Spark handed in batch 1 twice
+    assert seen == [0, 1, 1, 2]  # Spark delivered batch 1 twice
     assert again.model.n_samples_seen_ == 1500
     assert (again.model.predict(x) == y).mean() > 0.9
-    with pytest.raises(Exception, match="has learnt batches of another query"):
+    with pytest.raises(Exception, match="belongs to another query"):
         run(again, str(tmp_path / "other"))
     with pytest.raises(ValueError, match="classes must be given for a stream"):
         on_spark.StreamingFit(robustfd.SketchedNewtonClassifier(), tmp_path / "model", label="label")
@@ -250,18 +250,18 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
 def test_bad_input_is_refused_by_a_sentence(spark):
     df = spark.createDataFrame([(1.0, "a", [1.0]), (2.0, "b", [1.0, 2.0])], ["x", "y", "list"])
     for options, message in (
-        ({"features": "z"}, "There is no column 'z'; there are x, y, list"),
-        ({"features": "y"}, "The column 'y' is of type string"),
-        ({"features": ["x", "list"]}, "features must be columns of numbers, or one column"),
-        ({"features": []}, "no columns of numbers"),
+        ({"features": "z"}, "There is no column 'z'. The columns are x, y, list"),
+        ({"features": "y"}, "The column 'y' must hold numbers, arrays or vectors, got type string"),
+        ({"features": ["x", "list"]}, "features must be numeric columns, or one column"),
+        ({"features": []}, "features must name at least one column"),
     ):
         with pytest.raises(ValueError, match=message):
             on_spark.sketch(df, 5, **options)
-    with pytest.raises(Exception, match="The column 'list' has rows of different lengths, 1 to 2"):
+    with pytest.raises(Exception, match="The arrays in 'list' must have one length, got lengths 1 to 2"):
         on_spark.sketch(df.coalesce(1), 5, features="list")
     with pytest.raises(ValueError, match="SketchedNewtonClassifier needs targets"):
         on_spark.fit(robustfd.SketchedNewtonClassifier(), df)
     with pytest.raises(ValueError, match="partitions are empty"):
         on_spark.sketch(df.where("x > 5"), 5, features="x")
-    with pytest.raises(ValueError, match="There is a column 'y' already"):
+    with pytest.raises(ValueError, match="output must be a new column name, got 'y'"):
         on_spark.predict(robustfd.RFDSONRegressor().fit([[1.0], [2.0]], [1.0, 2.0]), df, features="x", output="y")

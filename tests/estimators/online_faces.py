@@ -1,4 +1,4 @@
-"""The online estimators and what tests need of them: streams, batches, and all that can be read of a model."""
+"""Test helpers for the online estimators: streams, batches, and comparison of fitted models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FACES = {
 
 
 def stream(n=200, d=8, *, classes=3, seed=0, density=1.0, numbers=False):
-    """Return rows and labels 0, 1, ..., or targets that are numbers; columns have different scales and means."""
+    """Return rows with labels 0, 1, ..., or with numeric targets. Columns have different scales and means."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
     scores = X @ rng.standard_normal((d, classes)) + 0.3 * rng.standard_normal((n, classes))
@@ -38,7 +38,7 @@ def stream(n=200, d=8, *, classes=3, seed=0, density=1.0, numbers=False):
 
 
 def targets(classification, **kw):
-    """Return a stream of the kind that a face learns."""
+    """Return a stream for a kind of estimator."""
     return stream(numbers=not classification, **kw)
 
 
@@ -54,7 +54,7 @@ def in_batches(model, X, y, cuts, *, weight=None, classes=None):
 
 
 def read(model, X):
-    """Return all that can be read of a model, as arrays."""
+    """Return all predictions and attributes of a model as arrays."""
     X = X[:, : model.n_features_in_]
     found = {
         "coef": model.coef_,
@@ -69,7 +69,7 @@ def read(model, X):
 
 
 def assert_same(one, two, X, *, tolerance=0.0, skip=()):
-    """Two models are the same: bit for bit, or up to a tolerance relative to the largest number."""
+    """Assert that two models are equal, bit for bit or up to a tolerance relative to the largest number."""
     first, second = read(one, X), read(two, X)
     for name in first.keys() - set(skip):
         a, b = first[name], second[name]
@@ -81,7 +81,7 @@ def assert_same(one, two, X, *, tolerance=0.0, skip=()):
 
 
 def as_dict(row):
-    """Return a row as a dict of its non-zeros."""
+    """Return the non-zero entries of a row as a dict."""
     if sp.issparse(row):
         row = row.toarray().ravel()
     return {f"f{j}": float(row[j]) for j in np.flatnonzero(row)}

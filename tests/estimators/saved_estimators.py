@@ -1,4 +1,4 @@
-"""Estimators and streams that the tests of snapshots share, and what it means that two models are the same."""
+"""Estimators, streams and comparisons for the snapshot tests."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -7,7 +7,7 @@ from sklearn.base import clone, is_classifier
 import robustfd as rf
 from robustfd.online.block import state_of
 
-M = 3  # 12 first rows of the untuned
+M = 3  # the untuned learner then stores its 12 first rows
 MODELS = {
     "untuned": rf.SketchedNewtonClassifier(M, shuffle=False),
     "untuned-numbers": rf.SketchedNewtonRegressor(M, shuffle=False),
@@ -21,13 +21,13 @@ FORMS = ("dense", "sparse", "wide")
 
 
 def stream(model, form, n=140, seed=0, classes=3):
-    """Rows and labels or targets."""
+    """Return rows and labels or targets."""
     rng = np.random.default_rng(seed)
     d = 700 if form == "wide" else 6
     X = rng.standard_normal((n, d)) / 2 + (form == "dense")
     if form != "dense":
         X *= rng.random((n, d)) < (0.4 if d == 6 else 0.01) * np.linspace(1.5, 0.01, d)
-        X[:, 2] = rng.standard_normal(n) + 2.0  # one that is seldom zero, and will be centred
+        X[:, 2] = rng.standard_normal(n) + 2.0  # a column that is rarely zero and will be centred
     score = X[:, 0] - X[:, 1] + 0.3 * rng.standard_normal(n)
     y = np.floor((score.argsort().argsort() * classes) / n).astype(int) if is_classifier(model) else 7 + score
     return (X if form == "dense" else sp.csr_array(X)), y
@@ -40,7 +40,7 @@ def learn(model, X, y, part):
 
 
 def dicts(n, seed=0, most=40):
-    """Rows as dicts of few features, of names of all kinds, ever new ones."""
+    """Return rows as dicts of few features. Names are of all kinds, and new ones keep appearing."""
     rng = np.random.default_rng(seed)
     names = ["a", "b", 3, 2.5, True, "ü", "colour"]
     for i in range(n):
@@ -55,9 +55,9 @@ def again(model):
 
 
 def assert_same(one, two):
-    """Nothing tells the two apart, not even a last bit."""
+    """Assert that two models are equal to the last bit."""
     assert type(one) is type(two) and one.get_params() == two.get_params()
-    remembered = {"_names", "_places"}  # only to be quick, and made again when it is needed
+    remembered = {"_names", "_places"}  # caches, rebuilt when needed
     assert vars(one).keys() - remembered == vars(two).keys() - remembered
     for name in ("_kind", "_seen_parameters", "n_features_in_", "_vocabulary", "_classes_open", "_unit", "_bound"):
         assert getattr(one, name, None) == getattr(two, name, None), name
@@ -72,7 +72,7 @@ def assert_same(one, two):
         for name in ("basis", "rows", "memory"):
             if isinstance(getattr(ours, name, None), np.ndarray):
                 assert getattr(ours, name).flags.c_contiguous == getattr(theirs, name).flags.c_contiguous
-    if hasattr(one, "_model"):  # sums over experts: how numpy adds depends on where the arrays begin in memory
+    if hasattr(one, "_model"):  # numpy's order of summation over experts depends on memory alignment
         np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(one.intercept_, two.intercept_, rtol=1e-12, atol=1e-12)
     else:

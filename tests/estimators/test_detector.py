@@ -1,4 +1,4 @@
-"""MahalanobisDetector: its distances, its threshold learnt from the stream, and what happens off the span."""
+"""MahalanobisDetector: distances, threshold learned from the stream, and rows outside the span."""
 
 import pickle
 
@@ -36,7 +36,7 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def stream(n, d=30, seed=0):
-    """Gaussian rows, features correlated and of scales 1 to 4, mean 3."""
+    """Return Gaussian rows with correlated features of scales 1 to 4 and mean 3."""
     rng = np.random.default_rng(seed)
     mixing = np.random.default_rng(99).standard_normal((d, d)) / np.sqrt(d) + np.diag(np.linspace(1, 4, d))
     return rng.standard_normal((n, d)) @ mixing + 3.0
@@ -174,7 +174,9 @@ def test_auto_learns_the_share_of_outliers():
 
 def test_threshold_before_the_first_judge_is_the_chi_square_quantile():
     X = stream(40)
-    detector = MahalanobisDetector(20, contamination=0.05).partial_fit(X)  # the judge knows 40 rows, and judged none
+    detector = MahalanobisDetector(20, contamination=0.05).partial_fit(
+        X
+    )  # the scoring model has seen 40 rows and has not scored any
     assert detector.offset_ == pytest.approx(-chi2.isf(0.05, 30))
     assert detector.contamination_ == 0.05
     assert detector.partial_fit(X[:1]).offset_ != pytest.approx(-chi2.isf(0.05, 30), rel=1e-3)
@@ -189,7 +191,7 @@ def test_batches_do_not_matter(make, decay):
     for sizes in ([1], [7, 1, 40], [899]):
         parts = in_batches(MahalanobisDetector(10, decay=decay), X, sizes)
         np.testing.assert_allclose(parts.score_samples(X), whole.score_samples(X), rtol=1e-9)
-        # a score that is rounded across the edge of its bin moves the threshold by a bin at most
+        # a score that rounds across the edge of its bin moves the threshold by at most one bin
         assert parts.offset_ == pytest.approx(whole.offset_, rel=0.006)
         assert parts.contamination_ == pytest.approx(whole.contamination_, abs=0.005)
         assert parts._due == whole._due
@@ -227,11 +229,11 @@ def test_young_scores_fade():
     early = in_batches(MahalanobisDetector(40, contamination=0.05), stream(300), [50])
     late = in_batches(MahalanobisDetector(40, contamination=0.05), stream(20_000), [50])
     truth = chi2.isf(0.05, 30)
-    assert -early.offset_ > 1.2 * truth  # 80 rows are few for 30 features, and the scores of others large
+    assert -early.offset_ > 1.2 * truth  # 80 rows are few for 30 features, so the scores of other rows are large
     assert -late.offset_ == pytest.approx(truth, rel=0.05)
 
 
-# -- off the span of the rows
+# -- outside the span of the rows
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -243,7 +245,7 @@ def test_rows_off_the_span_of_a_low_rank_stream_are_far_away(make):
     assert detector.rfd_.alpha_ < 1e-12
     inside = rng.standard_normal((2000, 3)) @ basis
     assert np.mean(detector.predict(make(inside)) == -1) == pytest.approx(0.05, abs=0.025)
-    np.testing.assert_allclose(  # the floor does not blur what happens inside
+    np.testing.assert_allclose(  # the floor does not affect distances inside the span
         detector.mahalanobis(make(inside)),
         detector.rfd_.covariance(0).mahalanobis(inside, detector.location_),
         atol=0.01,
@@ -276,7 +278,7 @@ def test_one_row_again_and_again(row, n):
     assert MahalanobisDetector(5).fit(np.tile(row, (n, 1))).predict([row, far]).tolist() == [1, -1]
 
 
-# -- manners
+# -- scikit-learn conventions
 
 
 BAD_ROWS = {
@@ -295,7 +297,7 @@ def test_bad_rows_are_refused_and_nothing_changes(match, bad, method):
     scores = detector.decision_function(stream(20))
     before = pickle.dumps(detector)
     if method == "fit" and np.shape(bad) == (2, 29):
-        return  # another width is no mistake in a new start
+        return  # another width is allowed when starting over
     with pytest.raises(ValueError, match=match):
         getattr(detector, method)(bad)
     if method in ("fit", "partial_fit"):
@@ -415,5 +417,5 @@ def test_trimming_is_refused_where_it_makes_no_sense():
     ):
         with pytest.raises(error, match=message):
             MahalanobisDetector(trim=trim).fit(stream(30))
-    with pytest.raises(ValueError, match="trim=0.1 is for sketches of all rows: with window=20"):
+    with pytest.raises(ValueError, match="trim must be 0 with window=20, got 0.1"):
         MahalanobisDetector(trim=0.1, window=20).fit(stream(30))

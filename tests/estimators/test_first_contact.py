@@ -1,4 +1,4 @@
-"""What people who come from scikit-learn expect of the learners with nothing to tune."""
+"""Expectations of scikit-learn users of the untuned learners."""
 
 import copy
 
@@ -19,7 +19,7 @@ from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 
 def table(n=400, d=5, *, seed=0, gaps=0.2):
-    """Return rows with missing values, and labels that depend on what is missing in column 3."""
+    """Return rows with missing values, and labels that depend on the missing values in column 3."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-2, 3, d) + rng.integers(-5, 6, d)
     y = X[:, 0] > np.median(X[:, 0])
@@ -33,7 +33,7 @@ def table(n=400, d=5, *, seed=0, gaps=0.2):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits, load_breast_cancer])
-def test_data_sets_as_they_come_are_learnt_as_well_as_by_logistic_regression(load):
+def test_data_sets_as_they_come_are_learned_as_well_as_by_logistic_regression(load):
     X, y = load(return_X_y=True)
     batch = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     ours = np.mean([cross_val_score(SketchedNewtonClassifier(random_state=s), X, y).mean() for s in range(3)])
@@ -95,10 +95,10 @@ def test_effects_are_the_usual_sizes_of_contributions(sparse):
     y = X @ (1e3, 0.5, 2e-3, 1, 0.1, 1) + 0.1 * rng.standard_normal(2000)
     model = SketchedNewtonRegressor(random_state=0).fit(sp.csr_matrix(X) if sparse else X, y)
     found = model.contributions(X)
-    found[:, :3] -= found[:, :3].mean(axis=0)  # those that are seldom 0
+    found[:, :3] -= found[:, :3].mean(axis=0)  # columns that are rarely 0
     sizes = np.abs(found).mean(axis=0)
     np.testing.assert_array_equal(np.sign(model.effects_[0]), np.sign(model.coef_))
-    ratio = sizes / np.abs(model.effects_[0])  # of the mean size of a normal variable to its root mean square
+    ratio = sizes / np.abs(model.effects_[0])  # mean absolute value of a normal variable over its root mean square
     assert np.all((ratio > 0.6) & (ratio < 1.0)), ratio
 
 
@@ -121,7 +121,7 @@ def test_what_is_missing_contributes_to_its_column():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_missing_values_are_learnt_from(sparse):
+def test_missing_values_are_learned_from(sparse):
     X, y = table(3000)
     rows = sp.csr_array(X) if sparse else X
     model = SketchedNewtonClassifier(shuffle=False).fit(rows[:2000], y[:2000])

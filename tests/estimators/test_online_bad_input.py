@@ -1,4 +1,4 @@
-"""Bad input is refused with a clear message, and the model is what it was, bit for bit."""
+"""Bad input raises a clear error and leaves the model unchanged, bit for bit."""
 
 import copy
 import pickle
@@ -17,11 +17,11 @@ X = np.random.default_rng(0).standard_normal((30, 8))
 Y = np.arange(30) % 3
 HUGE = np.where(np.eye(3, 8) > 0, 1e200, 1.0)
 
-MISSING = ("NaN", "sparse NaN", "nothing")  # no error where missing values are taken
+MISSING = ("NaN", "sparse NaN", "nothing")  # not an error for models that accept missing values
 
 
 def is_missing(model, name, kind="rows"):
-    """Return whether what is bad for others is a missing value for this model."""
+    """Return whether this model treats the bad value as a missing value."""
     return (
         name in MISSING
         and kind != "pairs"
@@ -53,11 +53,11 @@ FOR_CLASSES = {
     "unseen class": (X[:3], [0, 7, 1], {}, "y contains 7, which is not among the classes"),
     "labels are strings": (X[:3], ["0", "1", "2"], {}, "y contains '0', which is not among the classes"),
     "labels are fractions": (X[:3], [0.5, 1.5, 2.0], {}, "Unknown label type"),
-    "other classes": (X[:3], Y[:3], {"classes": [0, 1]}, "differs from those of the first call"),
+    "other classes": (X[:3], Y[:3], {"classes": [0, 1]}, "classes must be those of the first call"),
 }
 FOR_NUMBERS = {
     "targets are strings": (X[:3], ["a", "b", "c"], {}, "y must hold numbers"),
-    "targets overflow": (X[:3], [1.0, 1e160, 1.0], {}, "numbers above 1e\\+150 cannot be squared"),
+    "targets overflow": (X[:3], [1.0, 1e160, 1.0], {}, "y must be at most 1e\\+150 in absolute value"),
 }
 
 
@@ -70,7 +70,7 @@ def bad_rows(classification):
 def test_bad_rows_change_nothing(make, classification, sparse, monkeypatch):
     if sparse:
         monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
-    for seen in (10, 30):  # while the first rows are kept, and later
+    for seen in (10, 30):  # while the first rows are stored, and later
         model = make().fit((sp.csr_array if sparse else np.asarray)(X[:seen]), Y[:seen])
         before, stored = copy.deepcopy(model), pickle.dumps(model)
         for name, (rows, y, options, message) in bad_rows(classification).items():
@@ -133,9 +133,9 @@ def test_parameters_changed_under_way_are_refused(make, classification):
     before = copy.deepcopy(model)
     model.set_params(sketch_size=5)
     for learn in (lambda: model.partial_fit(X, Y), lambda: model.learn_one(X[0], 1)):
-        with pytest.raises(ValueError, match="The parameters were changed after rows were learnt: .*4.* to .*5"):
+        with pytest.raises(ValueError, match="The parameters were changed after rows were learned: .*4.* to .*5"):
             learn()
-    assert_same(model, before, X)  # reading goes by the parameters of then
+    assert_same(model, before, X)  # predictions use the parameters of the fit
     model.set_params(sketch_size=-1)
     with pytest.raises(ValueError, match="sketch_size must be at least [02], got -1"):
         model.partial_fit(X, Y)
@@ -194,9 +194,9 @@ def test_classes_must_be_known_beforehand_for_batches():
     for make, _ in list(FACES.values())[:3]:
         with pytest.raises(ValueError, match="classes must be given in the first call of partial_fit"):
             make().partial_fit(X, Y)
-        with pytest.raises(ValueError, match="classes has one class only, .0.; a classifier needs two"):
+        with pytest.raises(ValueError, match="classes has only one class, .0.. A classifier needs at least two"):
             make().partial_fit(X, np.zeros(30), classes=[0])
-        with pytest.raises(ValueError, match="y has one class only, .0.; a classifier needs two"):
+        with pytest.raises(ValueError, match="y has only one class, .0.. A classifier needs at least two"):
             make().fit(X, np.zeros(30, int))
         with pytest.raises(ValueError, match="y contains 2, which is not among the classes"):
             make().partial_fit(X, Y, classes=[0, 1])
@@ -204,9 +204,9 @@ def test_classes_must_be_known_beforehand_for_batches():
 
 @every_face
 def test_first_rows_without_weight_are_refused(make, classification):
-    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+    with pytest.raises(ValueError, match="sample_weight must be positive for at least one"):
         make().fit(X, Y, sample_weight=np.zeros(30))
-    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+    with pytest.raises(ValueError, match="sample_weight must be positive for at least one"):
         make().partial_fit(X, Y, sample_weight=np.zeros(30), **({"classes": [0, 1, 2]} if classification else {}))
 
 
@@ -238,22 +238,22 @@ BAD_DICTS = {
     "bytes": ({"new": b"1"}, "must be a number, a boolean or a string"),
     "a complex number": ({"new": 1j}, "must be a number, a boolean or a string"),
     "twice": ({"new": "a", "new=a": 1.0}, "the feature 'new=a' twice"),
-    "a pair": ((np.array([1]), np.array([1.0])), "begun with dicts and cannot take pairs"),
-    "an array": (np.ones(8), "begun with dicts and cannot take rows of fixed width"),
+    "a pair": ((np.array([1]), np.array([1.0])), "started with dicts and does not accept pairs"),
+    "an array": (np.ones(8), "started with dicts and does not accept rows of fixed width"),
 }
 BAD_PAIRS = {
     "NaN": (([1, 90], [1.0, np.nan]), "NaN"),
-    "negative": (([-1, 90], [1.0, 1.0]), r"indices of a row must be in \[0, 2147483646\], got -1 to 90"),
-    "too large": (([1, 2**31], [1.0, 1.0]), "indices of a row must be in"),
-    "twice": (([90, 90], [1.0, 1.0]), "has the index 90 twice"),
+    "negative": (([-1, 90], [1.0, 1.0]), r"indices of x must be in \[0, 2147483646\], got -1 to 90"),
+    "too large": (([1, 2**31], [1.0, 1.0]), "indices of x must be in"),
+    "twice": (([90, 90], [1.0, 1.0]), "must be distinct, got 90 twice"),
     "too few": (([1, 90], [1.0]), r"must be \(indices, values\)"),
     "three": (([1], [1.0], [1.0]), r"must be \(indices, values\)"),
     "one": (([1],), r"must be \(indices, values\)"),
     "floats": (([1.0], [1.0]), r"must be \(indices, values\)"),
     "strings": (([1], ["a"]), r"must be \(indices, values\)"),
     "numbers": ((1.0, 2.0), r"must be \(indices, values\)"),
-    "a dict": ({"a": 1.0}, r"begun with pairs \(indices, values\) and cannot take dicts"),
-    "an array": (np.ones(8), "cannot take rows of fixed width"),
+    "a dict": ({"a": 1.0}, r"started with pairs \(indices, values\) and does not accept dicts"),
+    "an array": (np.ones(8), "does not accept rows of fixed width"),
 }
 BAD_ARRAYS = {
     "NaN": (np.full(8, np.nan), "NaN"),
@@ -261,7 +261,7 @@ BAD_ARRAYS = {
     "strings": (np.full(8, "a"), "could not convert string|dtype='numeric' is not compatible"),
     "a batch": (np.ones((1, 8)), "must be a dict, a pair .* got shape"),
     "a number": (3.0, "must be a dict, a pair .* got shape"),
-    "a dict": ({"a": 1.0}, "begun with rows of fixed width and cannot take dicts"),
+    "a dict": ({"a": 1.0}, "started with rows of fixed width and does not accept dicts"),
     "a pair beyond": (([1, 90], [1.0, 2.0]), "x has the index 90, but .* is expecting 8 features"),
 }
 ROWS = {
@@ -295,10 +295,10 @@ def test_bad_single_rows_change_nothing(make, classification, wrap, bad):
         with pytest.raises(ValueError, match="sample_weight"):
             model.learn_one(wrap(X[0]), 1, weight)
         assert pickle.dumps(model) == stored, weight
-    model.learn_one({"new": 1.0} if wrap is as_dict else wrap(X[0]), 9, 0.0)  # a weight of 0 is nothing at all
+    model.learn_one({"new": 1.0} if wrap is as_dict else wrap(X[0]), 9, 0.0)  # a row of weight 0 has no effect
     assert pickle.dumps(model) == stored
     if wrap is not ROWS["arrays"][0]:
-        with pytest.raises(ValueError, match="begun with .* goes on with learn_one"):
+        with pytest.raises(ValueError, match="started with .* Continue with learn_one"):
             model.partial_fit(X, Y)
     for row, target in zip(X, Y, strict=True):
         model.learn_one(wrap(row), int(target))
@@ -331,14 +331,14 @@ def test_classes_are_closed_after_batches_and_open_after_single_rows():
         stored = pickle.dumps(model)
         with pytest.raises(ValueError, match="y contains 3, which is not among the classes"):
             model.partial_fit(X[:1], [3])
-        with pytest.raises(ValueError, match="strings and numbers do not mix"):
+        with pytest.raises(ValueError, match="Strings and numbers cannot be mixed"):
             model.learn_one(X[0], "3")
         assert pickle.dumps(model) == stored
         assert list(model.learn_one(X[0], 3).classes_) == [0, 5, 3]
 
 
 def test_memory_that_is_not_there_changes_nothing():
-    """A pair with a very large index asks for a very wide model."""
+    """A pair with a very large index needs a very wide model."""
     model = robustfd.SketchedNewtonClassifier(4, shuffle=False)
     for row, label in zip(X, Y, strict=True):
         model.learn_one((np.arange(8), row), int(label))
@@ -351,7 +351,7 @@ def test_memory_that_is_not_there_changes_nothing():
 
 
 def with_limit(call):
-    """Call with no more than a few gigabytes of memory to be had."""
+    """Call a function with a memory limit of a few gigabytes."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, hard))

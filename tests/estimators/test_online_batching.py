@@ -1,4 +1,4 @@
-"""How rows are handed in makes no difference: in batches of any size, one by one, dense or sparse, with weights."""
+"""The result does not depend on batch sizes, single rows, dense or sparse format, or integer weights."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.estimators.online_faces import FACES, assert_same, in_batches, targets
 
 every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
-TOLERANCE = 1e-7  # learning is exact; the largest rates amplify round-off, so streams are short
+TOLERANCE = 1e-7  # learning is exact, but the largest learning rates amplify rounding errors, so streams are short
 
 
 @every_face
@@ -46,9 +46,9 @@ def test_learn_one_of_arrays(make, classification):
     whole, one = make().fit(X, y), make()
     for row, target in zip(X, y, strict=True):
         assert one.learn_one(row, target) is one
-    # What was thought of rows before a class appeared is not the same, and has a small part in probabilities.
+    # Predictions before a class appeared differ, and they have a small effect on probabilities.
     skip = () if not classification else ("progressive loss", "progressive error", "proba")
-    if "RFD" in str(one) and classification:  # nor is what later rows know of the first
+    if "RFD" in str(one) and classification:  # the margins of later rows differ, too
         skip = ("coef", "intercept", "predict", "margins", *skip)
     assert_same(one, whole, X, tolerance=TOLERANCE, skip=skip)
 
@@ -93,7 +93,7 @@ def test_every_sparse_format(make, classification, container):
 @every_face
 def test_rows_of_weight_zero_are_left_out(make, classification):
     X, y = targets(classification)
-    weight = (np.arange(200) + 1) % 3  # integers will do
+    weight = (np.arange(200) + 1) % 3  # integer weights are allowed
     some = weight > 0
     model = in_batches(make(), X, y, [1, 50, 51], weight=weight)
     assert_same(model, in_batches(make(), X[some], y[some], [70], weight=weight[some], classes=np.unique(y)), X,
@@ -105,7 +105,7 @@ def test_rows_of_weight_zero_are_left_out(make, classification):
 @every_face
 def test_a_row_of_more_weight_counts_for_more(make, classification):
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((300, 5)), rng.integers(0, 2, 300)  # that have nothing to do with each other
+    X, y = rng.standard_normal((300, 5)), rng.integers(0, 2, 300)  # independent of each other
     X[:, 0] = 1.0
     light, even, heavy = (make().fit(X, y, sample_weight=np.where(y == 1, w, 1.0)) for w in (0.1, 1.0, 10.0))
     guess = [(m.decision_function if classification else m.predict)(X).mean() for m in (light, even, heavy)]
@@ -126,7 +126,7 @@ def test_learn_one_with_weights(make, classification):
 
 
 @every_face
-def test_rows_may_change_after_they_were_learnt(make, classification):
+def test_rows_may_change_after_they_were_learned(make, classification):
     X, y = targets(classification)
     whole, model, buffer, target = make().fit(X, y), make(), np.empty((1, 8)), np.empty(1, y.dtype)
     for i in range(200):

@@ -1,4 +1,4 @@
-"""The edges: few rows, few columns, columns that are constant or of any size, every type of numbers and labels."""
+"""Edge cases: few rows or columns, constant or extreme columns, and every dtype of rows and labels."""
 
 import warnings
 
@@ -16,7 +16,7 @@ LABELS = np.arange(90) % 3
 
 
 def finite(model, X):
-    """Return what can be read of a model after seeing that it is finite."""
+    """Return all predictions and attributes of a model after checking that they are finite."""
     found = read(model, X)
     for name, value in found.items():
         assert value.dtype.kind not in "fc" or np.isfinite(value).all(), name
@@ -54,7 +54,7 @@ STRANGE = {
 
 
 BEYOND = ("rows of all sizes", "rows of falling sizes", "numbers of all sizes")  # 10^298 times as large as others
-BEYOND_PAPER = ("tiny", "huge", "a column that goes mad")  # features that are not scaled
+BEYOND_PAPER = ("tiny", "huge", "a column that goes mad")  # for learners that do not scale features
 
 
 @every_face
@@ -68,7 +68,7 @@ def test_strange_rows(make, classification, name, sparse, monkeypatch):
     try:
         finite(make().fit(X, y), X)
         assert finite(in_batches(make(), X, y, [1, 2, 30, 61]), X)["seen"] == 90
-    except OverflowError:  # nothing is ever wrong without a word, but not everything is possible
+    except OverflowError:  # an error is fine, a silent failure is not
         assert name in BEYOND or ("RFD" in str(make()) and name in BEYOND_PAPER)
 
 
@@ -146,7 +146,7 @@ def test_memory_maps_and_arrays_that_must_not_be_written_to(make, classification
 @every_face
 @pytest.mark.parametrize("wide", [False, True])
 def test_sparse_rows_out_of_order(make, classification, wide):
-    """Explicit zeros, indices that are not sorted, duplicates that add up, long indices: all the same rows."""
+    """Explicit zeros, unsorted indices, duplicates and int64 indices give the same rows."""
     X, y = targets(classification, density=0.5)
     if wide:
         X = np.hstack([X, np.zeros((200, 600))])
@@ -164,7 +164,7 @@ def test_sparse_rows_out_of_order(make, classification, wide):
     for same in (zeros, turned, halves, long):
         before = same.indices.copy()
         assert_same(make().fit(same, y), expected, plain, tolerance=1e-9)
-        np.testing.assert_array_equal(same.indices, before)  # the caller's matrix is as it was
+        np.testing.assert_array_equal(same.indices, before)  # the caller's matrix is unchanged
 
 
 LABELLINGS = {
@@ -219,7 +219,7 @@ def test_targets_that_are_constant_or_of_any_size(loss):
         finite(model.fit(X, y[::-1].copy()), X)
         try:
             finite(model.fit(X, y), X)
-        except OverflowError:  # an outlier by all standards, row after row
+        except OverflowError:  # every row is an extreme outlier
             assert loss == "huber"
 
 

@@ -1,4 +1,4 @@
-"""Online estimators merge: models of parts of the rows become one, which is nearly that of all rows in turn."""
+"""Merging of online estimators: the merged model is nearly that of one pass over all rows."""
 
 import copy
 import pickle
@@ -19,15 +19,15 @@ from tests.estimators.online_faces import FACES, assert_same, stream, targets
 OLD = Path(__file__).parents[1] / "data" / "v1-learners"
 
 
-def learnt(model, X, y):
-    """Return the model after rows; all classes are said."""
+def learned(model, X, y):
+    """Return the model after learning rows, given all classes."""
     more = {"classes": [0, 1, 2]} if hasattr(model, "predict_proba") else {}
     return model.partial_fit(X, y, **more)
 
 
 def parts_of(model, X, y, k):
-    """Return k parts of a model of no rows, each with the k-th part of the rows."""
-    return [learnt(part, X[i::k], y[i::k]) for i, part in enumerate(model.split(k))]
+    """Split an unfitted model into k parts and train each on a k-th of the rows."""
+    return [learned(part, X[i::k], y[i::k]) for i, part in enumerate(model.split(k))]
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -35,17 +35,17 @@ def parts_of(model, X, y, k):
 def test_merged_parts_of_a_split_are_the_model(face, n, k, cut):
     make, classification = FACES[face]
     X, y = targets(classification, n=n + 20)
-    m = learnt(make(), X[:n], y[:n])
+    m = learned(make(), X[:n], y[:n])
     before = copy.deepcopy(m)
     parts = m.split(k)
     merged = robustfd.merge(parts)
-    assert_same(m, before, X)  # it is as it was
+    assert_same(m, before, X)  # unchanged
     skip = {f"progressive {name}" for name in ("rows", "loss", "error")}
     assert_same(merged, m, X, tolerance=1e-7, skip=skip)
     assert merged.progressive_loss_ == pytest.approx(m.progressive_loss_)
     np.testing.assert_array_equal(merged.progressive_["rows"], m.progressive_["rows"])
     assert sum(part.n_samples_seen_ for part in parts) == n
-    learnt(merged, X[n:], y[n:])
+    learned(merged, X[n:], y[n:])
     assert merged.n_samples_seen_ == n + 20
 
 
@@ -60,7 +60,7 @@ def test_merging_is_commutative_and_goes_on(face):
     assert both.n_samples_seen_ == 500 and one.n_samples_seen_ == 250
     assert both.progressive_loss_ == pytest.approx((one.progressive_loss_ + two.progressive_loss_) / 2)
     assert_same(one.merge(two), both, X)  # in place
-    learnt(both, X[500:], y[500:])
+    learned(both, X[500:], y[500:])
     assert both.n_samples_seen_ == 600
 
 
@@ -68,11 +68,11 @@ def test_merging_is_commutative_and_goes_on(face):
 def test_a_model_of_no_rows_is_neutral(face):
     make, classification = FACES[face]
     X, y = targets(classification)
-    m = learnt(make(), X, y)
+    m = learned(make(), X, y)
     assert_same(m + make(), m, X)
     assert_same(make() + m, m, X)
     assert not (make() + make()).__sklearn_is_fitted__()
-    empty = learnt(make().split(2)[0], X, y) + make().split(2)[1]
+    empty = learned(make().split(2)[0], X, y) + make().split(2)[1]
     assert empty.n_samples_seen_ == len(y)
 
 
@@ -94,14 +94,14 @@ def test_parts_have_their_share_of_the_prior():
     parts = SketchedNewtonClassifier().split(4)
     assert [part.share_ for part in parts] == [0.25] * 4
     assert SketchedNewtonClassifier().share_ == clone(parts[0]).share_ == 1.0
-    learnt(parts[0], X, y)
+    learned(parts[0], X, y)
     assert parts[0].share_ == pytest.approx(0.25)
     assert pickle.loads(pickle.dumps(parts[1])).fit(X, y).share_ == pytest.approx(0.25)
-    whole = robustfd.merge(parts)  # three of them are empty
+    whole = robustfd.merge(parts)  # three parts are empty
     assert whole.share_ == pytest.approx(1.0)
     assert whole.n_samples_seen_ == 400
     assert [part.share_ for part in whole.split(2)] == pytest.approx([0.5, 0.5])
-    assert (whole + learnt(SketchedNewtonClassifier(), X, y)).share_ == 1.0  # there is no more than all of it
+    assert (whole + learned(SketchedNewtonClassifier(), X, y)).share_ == 1.0  # the share never exceeds 1
 
 
 def test_a_merged_model_explains_itself():
@@ -122,7 +122,7 @@ def test_a_merged_model_explains_itself():
 @pytest.mark.parametrize("d", [60, 400])
 def test_merged_parts_are_nearly_as_good_as_one_pass(d):
     rng = np.random.default_rng(0)
-    # Rows of ones, as of one-hot columns: nothing but their features tells them apart.
+    # Rows of ones, as from one-hot columns: they differ only in their features.
     X = sp.csr_array((rng.random((9000, d)) < 8 / d).astype(float))
     y = (X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(9000) > 0).astype(int)
     train, test = slice(0, 7000), slice(7000, None)
@@ -176,7 +176,7 @@ def test_features_of_dicts_and_pairs_may_differ():
         (lambda X, y: SketchedNewtonClassifier(5).fit(X, y), "different sketch_size: 'auto' here, 5 there"),
         (lambda X, y: SketchedNewtonClassifier().fit(X[:, :3], y), "different n_features_in_: 8 here, 3 there"),
         (lambda X, y: SketchedNewtonClassifier().fit(X, y + 1), r"different classes: \[0 1 2\] here, \[1 2 3\] there"),
-        (lambda X, y: SketchedNewtonClassifier().learn_one({"a": 1}, 0), "begun with rows with one begun with dicts"),
+        (lambda X, y: SketchedNewtonClassifier().learn_one({"a": 1}, 0), "started with rows with one started"),
     ],
 )
 def test_models_that_do_not_fit_together_are_refused(other, message):
@@ -263,7 +263,7 @@ def test_a_model_that_grew_beyond_two_memories_is_loaded(tmp_path):
 def test_a_row_of_no_class_in_a_file_is_noticed(name):
     X, y = stream(n=200)
     part = SketchedNewtonClassifier().split(2)[0]
-    part = learnt(part, X[:20] if name == "kept.y" else X, y[:20] if name == "kept.y" else y)
+    part = learned(part, X[:20] if name == "kept.y" else X, y[:20] if name == "kept.y" else y)
     rows = part._model.kept if name == "kept.y" else part._model.aside
     rows[0][1][0] = 3.0
     with pytest.raises(robustfd.SnapshotError, match="unknown class"):

@@ -1,4 +1,4 @@
-"""Progressive loss and error: each row judged before it is learnt, recomputed from predictions one row at a time."""
+"""Progressive loss and error, recomputed from predictions one row at a time."""
 
 import matplotlib
 import numpy as np
@@ -30,14 +30,14 @@ def test_progress_is_what_predictions_one_row_at_a_time_were(make, classificatio
     whole = in_batches(make(), X, y, [3, 90], weight=weight, classes=np.arange(classes))
     seen = weight > 0
     if classification:
-        wrong[0] = whole.progressive_["error"][0]  # nothing was known
+        wrong[0] = whole.progressive_["error"][0]  # the first prediction is arbitrary
         assert whole.progressive_error_ == pytest.approx(np.average(wrong[seen], weights=weight[seen]))
     losses[0] = whole.progressive_["loss"][0]
     if not classification:
         assert losses[0] == y[0] ** 2
     elif "Sketched" in str(whole):
         assert losses[0] == pytest.approx(np.log(classes))
-    if not classification or "Sketched" in str(whole):  # RFD-SON counts its own loss
+    if not classification or "Sketched" in str(whole):  # RFD-SON reports its own loss
         assert whole.progressive_loss_ == pytest.approx(np.average(losses[seen], weights=weight[seen]), rel=1e-6)
     table = whole.progressive_
     rows = table["rows"]
@@ -78,7 +78,7 @@ def test_plot(make, classification):
     assert ax.get_xlabel() == "rows seen" and ax.get_yscale() == ("linear" if classification else "log")
     assert bool(ax.get_ylim()[0] == 0) is classification
     ax.figure.canvas.draw()
-    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1  # it hides nothing
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1  # the legend covers no data
     top = max(line.get_ydata().max() for line in ax.lines)
     assert ax.get_ylim()[1] >= top
     plt.close(ax.figure)

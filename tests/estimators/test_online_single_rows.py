@@ -1,4 +1,4 @@
-"""Single rows: dicts, pairs and arrays, with features and classes that appear as they come."""
+"""Single rows: dicts, pairs and arrays, with new features and classes at any time."""
 
 import copy
 
@@ -15,13 +15,13 @@ TOLERANCE = 1e-7
 
 
 def text_like(classification, n=150, words=40, seed=0):
-    """Rows of a few words out of many, most of which appear late."""
+    """Return rows of a few words out of many, most of which appear late in the stream."""
     rng = np.random.default_rng(seed)
     X = np.zeros((n, words))
     for i in range(n):
         some = rng.integers(0, min(words, 4 + i // 3), 5)
         X[i, some] = rng.uniform(0.5, 2.0, 5)
-    X[:, 0] = rng.standard_normal(n) + 3.0  # one that is always there
+    X[:, 0] = rng.standard_normal(n) + 3.0  # a feature that is always present
     score = X @ rng.standard_normal(words)
     y = np.searchsorted(np.quantile(score, [0.3, 0.6]), score) if classification else score
     if classification:
@@ -30,7 +30,7 @@ def text_like(classification, n=150, words=40, seed=0):
 
 
 def by_appearance(X):
-    """Return the columns in the order in which `learn_one` meets them: row by row, in a row by name."""
+    """Return the columns in the order in which `learn_one` sees them: row by row, and by name within a row."""
     seen = []
     for row in X:
         seen += sorted((j for j in np.flatnonzero(row) if j not in seen), key=lambda j: f"f{j}")
@@ -39,11 +39,11 @@ def by_appearance(X):
 
 @every_face
 def test_a_stream_of_dicts_is_its_rows_in_order_of_appearance(make, classification, monkeypatch):
-    """The same model as of a matrix that has all columns from the start; classes that come in time are the same too."""
+    """The model equals that of a matrix with all columns from the start. Classes may appear over time, too."""
     monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
     X, y = text_like(classification)
     if classification and "RFD" in str(make()):
-        y = np.minimum(y, 1)  # a class that appears later starts from nothing
+        y = np.minimum(y, 1)  # a class that appears later starts from scratch
     order = by_appearance(X)
     whole = make().fit(sp.csr_array(X[:, order]), y)
     dicts, pairs = make(), make()
@@ -53,7 +53,7 @@ def test_a_stream_of_dicts_is_its_rows_in_order_of_appearance(make, classificati
         pairs.learn_one((np.flatnonzero(row), row[row != 0]), target)
     assert dicts.vocabulary_ == {f"f{j}": place for place, j in enumerate(order)}
     assert dicts.n_features_in_ == pairs.n_features_in_ == len(order)
-    # What was thought of rows before a class appeared is not the same, and has a small part in probabilities.
+    # Predictions before a class appeared differ, and they have a small effect on probabilities.
     skip = ("progressive loss", "progressive error", "proba") if classification else ()
     for one in (dicts, pairs):
         if classification:
@@ -158,7 +158,7 @@ def test_before_the_first_row():
 @pytest.mark.parametrize("wrap", [as_dict, lambda row: row], ids=["dicts", "arrays"])
 @pytest.mark.parametrize("late", [False, True])
 def test_classes_that_appear_later(make, wrap, late):
-    """One, two, three, four classes, while the first rows are kept (4 m = 16 of them) and after."""
+    """One to four classes appear while the first 4 m = 16 rows are stored, and afterwards."""
     X, y = stream(400, classes=4, seed=3)
     start = {0: 0, 1: 1, 2: 60, 3: 150} if late else {0: 0, 1: 2, 2: 5, 3: 11}
     model, appeared, wrong = make(), [], []
@@ -184,7 +184,7 @@ def test_classes_that_appear_later(make, wrap, late):
 
 @every_classifier
 def test_a_new_class_leaves_what_is_known_of_the_others(make):
-    """Two classes become two outputs: a new class that has hardly any weight changes hardly anything.
+    """A third class with a tiny weight hardly changes the predictions of the other two.
 
     Outputs of the untuned learner are those of a softmax, of which each has half the margin.
     """
@@ -203,7 +203,7 @@ def test_a_new_class_leaves_what_is_known_of_the_others(make):
 
 
 def test_classes_that_come_in_time_are_as_if_known():
-    """Within the first rows, which are learnt again, it makes no difference when a class appeared."""
+    """The time when a class appears does not matter within the first rows, which are learned again."""
     X, y = stream(120, classes=4)
     y[:13] = [0, 0, 1, 0, 1, 2, 0, 1, 2, 1, 3, 0, 2]
     whole, one = (
@@ -238,7 +238,7 @@ ODD = [
 
 @pytest.mark.parametrize("seed", range(5))
 def test_dicts_with_the_names_of_the_one_before_are_taken_in_the_same_way(seed):
-    """A row gives the same predictions whichever rows came before it, and so whatever was remembered of them."""
+    """The prediction of a row does not depend on earlier calls, whose feature names are cached."""
     rng = np.random.default_rng(seed)
     rows = [ODD[0]] * 20 + [ODD[k] for k in rng.integers(len(ODD), size=200)]
     quick, slow = (robustfd.SketchedNewtonClassifier() for _ in range(2))

@@ -18,8 +18,8 @@ from tests.estimators.online_faces import FACES, assert_same, stream, targets
 
 every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 
-# An online learner that meets a row twice steps twice, the second time from where the first step led; a row of weight 2
-# is one longer step. Rows of weight 0 are left out exactly (test_online_batching.py).
+# An online learner takes two steps for a repeated row, the second one from the result of the first; a row of weight 2
+# is one longer step. Rows of weight 0 are ignored exactly (test_online_batching.py).
 REPEATED = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a row that comes twice is not a row of weight 2"
     for kind in ("dense", "sparse")
@@ -61,7 +61,7 @@ def test_fit_forgets(make, classification):
         dicts.learn_one({"a": X[i, 0], "b": "yes"}, y[i])
     assert_same(dicts.fit(X, y), make().fit(X, y), X)
     assert not hasattr(dicts, "vocabulary_")
-    dicts.partial_fit(X, y)  # of fixed width again
+    dicts.partial_fit(X, y)  # rows of fixed width again
 
 
 @every_face

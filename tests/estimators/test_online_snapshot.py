@@ -17,7 +17,7 @@ from tests.estimators.saved_estimators import FORMS, MODELS, M, again, assert_sa
 MOMENTS = (1, 2, 3, 4, 5, 8, 9, 11, 12, 13, 17, 21, 22, 23, 40, 41, 90, 140)
 
 
-# -- what goes in comes out
+# -- saving and loading
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -32,7 +32,7 @@ def test_a_restored_model_goes_on_bit_for_bit(name, form):
         followers.append(again(model))
         assert_same(model, followers[-1])
         assert judged(model, X) == judged(followers[-1], X)
-    for follower in followers:  # each was restored at another moment, and has gone on since
+    for follower in followers:  # each was restored at a different time and has continued since
         assert_same(model, follower)
 
 
@@ -41,14 +41,14 @@ def test_dicts_with_new_features_and_classes(name):
     model = clone(MODELS[name])
     rng, followers = np.random.default_rng(1), []
     for i, row in enumerate(dicts(90)):
-        count = min(1 + i // 7, 5)  # a class appears now and then
+        count = min(1 + i // 7, 5)  # a new class appears occasionally
         y = ["spam", "ham", "eggs", "bacon", "ü"][rng.integers(count)] if is_classifier(model) else 2.0**i * 1e-9
         for each in (model, *followers):
             each.learn_one(row, y)
         if i in (0, 1, 2, 6, 7, 8, 11, 12, 13, 14, 15, 20, 21, 22, 33, 34, 35, 36, 60):
             followers.append(again(model))
             assert_same(model, followers[-1])
-        if i % 10 == 5:  # reading makes no difference
+        if i % 10 == 5:  # predictions do not change the model
             for each in followers[::2]:
                 assert each.predict_one(row) == model.predict_one(row)
     for follower in followers:
@@ -72,7 +72,7 @@ def test_pairs_and_single_rows(name, kind):
             each.learn_one(row, y, sample_weight=float(i % 4))
         if i in (0, 1, 2, 7, 16, 17, 30):
             if i == 0:
-                with pytest.raises(NotFittedError):  # a first row of weight 0 begins nothing
+                with pytest.raises(NotFittedError):  # a first row of weight 0 is ignored
                     again(model)
                 continue
             followers.append(again(model))
@@ -106,7 +106,7 @@ def test_saving_changes_nothing(name, form):
 
 
 def test_a_caller_who_uses_his_array_again():
-    # The first rows are kept for a while, and must be those that came.
+    # The first rows are stored for a while and must be restored unchanged.
     X, y = stream(MODELS["untuned"], "dense", 12)
     model, place = rf.SketchedNewtonClassifier(M, shuffle=False), np.empty((1, 6))
     for i in range(11):
@@ -153,7 +153,7 @@ def test_going_on_in_a_fresh_process(tmp_path):
     assert found == expected
 
 
-def test_what_was_learnt_is_there_after_a_reload(tmp_path):
+def test_what_was_learned_is_there_after_a_reload(tmp_path):
     for (name, model), form in itertools.product(MODELS.items(), FORMS):
         model = clone(model)
         X, y = stream(model, form, classes=2)
@@ -220,7 +220,7 @@ def test_labels_and_names_that_cannot_be_saved():
         model.to_bytes()
     for name in (("a", 1), None, b"a", float("nan"), frozenset("a")):
         model = rf.RFDSONClassifier(M).learn_one({"a": 1.0, name: 2.0}, 1)
-        with pytest.raises(TypeError, match="The feature .* cannot be saved: a snapshot holds str, int"):
+        with pytest.raises(TypeError, match="The feature .* cannot be saved: a snapshot can hold only str, int"):
             model.to_bytes()
     model = rf.RFDSONClassifier(M).learn_one({np.str_("a"): 1.0, np.int64(3): 2.0}, "x")
     assert again(model).vocabulary_ == model.vocabulary_

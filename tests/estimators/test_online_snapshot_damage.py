@@ -1,4 +1,4 @@
-"""Snapshots of online estimators that somebody has made up: refused, or harmless, and never expensive."""
+"""Forged snapshots of online estimators: rejected or harmless, and never expensive."""
 
 import itertools
 import tracemalloc
@@ -15,7 +15,7 @@ from tests.estimators.saved_estimators import assert_same, dicts, healthy, strea
 
 S = "states.0."
 NONSENSE = [
-    # what is known of features
+    # feature statistics
     ("untuned@dense", {"tensors": {S + "feature": put(1, 0)}}),
     ("untuned@dense", {"tensors": {S + "feature": put(0, 1)}}),
     ("untuned@dense", {"tensors": {S + "feature": put(-1, 7)}}),
@@ -102,7 +102,7 @@ NONSENSE = [
     ("untuned@dense", {"tensors": {"classes": np.zeros((3, 0), np.uint32)}}),
     ("untuned@dense", {"tensors": {"classes": np.array(7)}}),
     ("untuned@dense", {"tensors": {"classes": np.array([0, 1, 2], np.uint8).view(bool)}}),
-    ("untuned@dense", {"document": {"classes": ["a", "b", "c"]}}),  # beside the tensor
+    ("untuned@dense", {"document": {"classes": ["a", "b", "c"]}}),  # in addition to the tensor
     ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", "b"]}}),
     ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", ["c"]]}}),
     ("untuned@dense", {"tensors": {"classes": REMOVED}, "document": {"classes": ["a", "b", None]}}),
@@ -170,7 +170,7 @@ def test_a_file_that_claims_to_be_huge_costs_no_memory(which):
 
 
 def use(model, which):
-    """Do with a model what users do; numbers may be absurd, but compiled loops must stay where they belong."""
+    """Use a model as users do. Numbers may be absurd, but compiled loops must not access memory out of bounds."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -202,4 +202,4 @@ def test_made_up_files_are_refused_or_harmless(which):
             continue
         accepted += 1
         use(model, which)
-    assert 5 <= accepted <= 75  # a number that is another number cannot be told
+    assert 5 <= accepted <= 75  # a changed number that is still valid cannot be detected

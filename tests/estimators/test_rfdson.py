@@ -1,4 +1,4 @@
-"""RFD-SON under scikit-learn's interface is OnlineNewton, one for each class, and nothing else."""
+"""The RFD-SON estimators give the same results as one OnlineNewton per class."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from robustfd import OnlineNewton, RFDSONClassifier, RFDSONRegressor
 from robustfd.estimators._probabilities import nearest_distribution
 from tests.estimators.online_faces import assert_same, stream
 
-PAPER = {"alpha0": 0.0, "fit_intercept": False, "normalize_rows": False}  # its experiments
+PAPER = {"alpha0": 0.0, "fit_intercept": False, "normalize_rows": False}  # settings of the paper's experiments
 
 
 def scaled(X):
@@ -95,7 +95,7 @@ def test_defaults_are_good_on_standardised_columns():
     assert RFDSONClassifier().fit(X[train], y[train]).score(X[test], y[test]) > 0.93
 
 
-def test_numbers_are_learnt_in_units_of_the_bound():
+def test_numbers_are_learned_in_units_of_the_bound():
     X, y = stream(150, numbers=True)
     X = scaled(X)
     model = RFDSONRegressor(4, alpha0=0.0, bound=8.0, fit_intercept=False).fit(X, y)
@@ -196,6 +196,6 @@ def test_nearest_distribution():
     assert (p >= 0).all()
     np.testing.assert_array_equal(p[-5:], np.eye(5))
     np.testing.assert_allclose(p[-6], 0.2)
-    # The nearest: the angle with any other distribution is obtuse.
+    # It is the nearest one if the angle with any other distribution is obtuse.
     for q in rng.dirichlet(np.ones(5), 20):
         assert np.all(((v[:50] - p[:50]) * (q - p[:50])).sum(axis=1) <= 1e-12)

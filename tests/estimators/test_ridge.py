@@ -1,4 +1,4 @@
-"""SketchedRidge: ridge regression where the sketch is exact, within the perturbation bound elsewhere."""
+"""SketchedRidge: ridge regression if the sketch is exact, within the perturbation bound otherwise."""
 
 import copy
 import pickle
@@ -21,8 +21,8 @@ from robustfd.estimators.ridge import SketchedRidge
 
 pytestmark = pytest.mark.filterwarnings("ignore::robustfd.SketchSizeWarning")  # the sketches here are small
 
-# A sketch that has to shrink sees a repeated row at other shrinks than a row of weight 2: equal within the
-# certificate, not to 1e-7. With a sketch that need not shrink (the default here) the same checks pass.
+# With shrink steps, a repeated row and a row of weight 2 enter at different steps: results are equal within the
+# certificate, not to 1e-7. Without shrink steps (the default here) the same checks pass.
 LOSSY = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a lossy sketch sees repeated rows at other shrinks"
     for kind in ("dense", "sparse")
@@ -58,7 +58,7 @@ def assert_same_model(one, two, rtol=1e-8, **kwargs):
     assert np.shape(one.coef_) == np.shape(two.coef_) and np.shape(one.intercept_) == np.shape(two.intercept_)
 
 
-# -- exact where the sketch is
+# -- exact results
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -66,7 +66,7 @@ def assert_same_model(one, two, rtol=1e-8, **kwargs):
 @pytest.mark.parametrize("regularization", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize(("n", "d"), [(200, 12), (20, 150)])
 def test_exact_sketch_gives_ridge_regression(n, d, t, regularization, fit_intercept):
-    X, y = problem(n, d, t)  # the second has a rank of at most 20, below the sketch size
+    X, y = problem(n, d, t)  # the second case has rank at most 20, below the sketch size
     ridge = SketchedRidge(regularization, sketch_size=25, fit_intercept=fit_intercept).fit(X, y)
     exact = Ridge(regularization, fit_intercept=fit_intercept, solver="svd").fit(X, y)
     assert ridge.rfd_.error_bound_ <= 1e-9 * ridge.rfd_.squared_norm_  # rounding
@@ -96,15 +96,15 @@ def test_no_regularization_is_solvable_by_the_alpha_of_the_sketch():
 
 
 def test_predictions_have_the_shape_of_the_targets():
-    X, y = problem()  # releases of scikit-learn differ on what a column gives
+    X, y = problem()  # versions of scikit-learn differ in the shape for a column of targets
     vector, column = SketchedRidge().fit(X, y), SketchedRidge().fit(X, y[:, None])
     assert vector.predict(X).shape == (200,) and vector.coef_.shape == (12,)
     assert column.predict(X).shape == (200, 1) and column.coef_.shape == (1, 12) and column.intercept_.shape == (1,)
     np.testing.assert_array_equal(vector.predict(X), column.predict(X)[:, 0])
-    assert vector.partial_fit(X, y[:, None]).predict(X).shape == (200,)  # the first targets decide
+    assert vector.partial_fit(X, y[:, None]).predict(X).shape == (200,)  # the first targets determine the shape
 
 
-# -- within the perturbation bound elsewhere
+# -- results within the perturbation bound
 
 
 @given(
@@ -294,7 +294,7 @@ def test_merge_with_nothing():
     ("other", "error", "message"),
     [
         (Ridge(), TypeError, "other must be a SketchedRidge, got a Ridge"),
-        (SketchedRidge(sketch_size=9).fit(*problem(20, 8)), ValueError, "ExactSecondMoment here and a Robust.* there"),
+        (SketchedRidge(sketch_size=9).fit(*problem(20, 8)), ValueError, "ExactSecondMoment with Robust"),
         (SketchedRidge(2.0).fit(*problem(20, 8)), ValueError, "different alpha0: 1.0 here, 2.0 there"),
         (SketchedRidge().fit(*problem(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
         (SketchedRidge().fit(*problem(20, 8, 2)), ValueError, "y has 2 targets, but .* expected 1"),
@@ -321,7 +321,7 @@ def test_regularization_may_change_under_way():
     assert_same_model(ridge.partial_fit(X[100:], y[100:]), Ridge(10.0).fit(X, y))
 
 
-# -- manners
+# -- scikit-learn conventions
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_a_sketch_that_regularises_more_than_asked_for_is_warned_of_with_a_size_
     X = rng.standard_normal((3000, 1200)) * 0.9 ** np.arange(1200)
     y = X[:, 0]
     with pytest.warns(
-        SketchSizeWarning, match=r"off by up to .*, more than regularization=10: .* sketch_size=\d+ would do"
+        SketchSizeWarning, match=r"an error of up to .*, more than regularization=10: .* sketch_size=\d+ is sufficient"
     ) as found:
         SketchedRidge(10.0, sketch_size=20).fit(X, y)
     assert found[0].filename == __file__
@@ -413,12 +413,12 @@ def test_a_sketch_that_regularises_more_than_asked_for_is_warned_of_with_a_size_
     assert 20 < size < 1201
     ridge = SketchedRidge(10.0, sketch_size=size).fit(X, y)  # without a warning
     assert ridge.sketch_.error_bound_ <= 10.0
-    with pytest.warns(SketchSizeWarning, match="sketch_size=1201 would do"):
+    with pytest.warns(SketchSizeWarning, match="sketch_size=1201 is sufficient"):
         SketchedRidge(0.0, sketch_size=20).fit(X, y)
     lossy = SketchedRidge(sketch_size=3).partial_fit(X[:, :9], y)
-    with pytest.warns(SketchSizeWarning, match="sketch_size='auto', which keeps the exact matrix, would do"):
+    with pytest.warns(SketchSizeWarning, match="Use sketch_size='auto', which keeps the exact matrix"):
         _ = lossy.coef_
-    _ = lossy.coef_, lossy.predict(X[:, :9])  # once is enough
+    _ = lossy.coef_, lossy.predict(X[:, :9])  # no second warning
     with pytest.warns(SketchSizeWarning):
         _ = lossy.partial_fit(X[:, :9], y).coef_
     SketchedRidge(0.0).fit(X[:, :9], y)

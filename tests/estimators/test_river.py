@@ -1,4 +1,4 @@
-"""The estimators as River knows them pass River's own checks, and are the estimators they stand for."""
+"""The River wrappers pass River's own checks and give the results of the wrapped estimators."""
 
 import inspect
 import subprocess
@@ -19,7 +19,7 @@ CHECKS = [(name, check) for name, each in CLASSES.items() for check in checks.yi
 
 
 @pytest.mark.parametrize("name, check", CHECKS, ids=[f"{name}-{check.__name__}" for name, check in CHECKS])
-@pytest.mark.filterwarnings("default")  # of River itself
+@pytest.mark.filterwarnings("default")  # warnings of River itself
 def test_river_s_own_checks(name, check):
     check(CLASSES[name](5))
 
@@ -27,7 +27,7 @@ def test_river_s_own_checks(name, check):
 @pytest.mark.parametrize("name", CLASSES)
 def test_parameters_are_those_of_the_estimator(name):
     ours, theirs = (inspect.signature(each).parameters for each in (CLASSES[name], getattr(robustfd, name)))
-    batch = ("shuffle", "epochs", "random_state")  # of fit, which River has not
+    batch = ("shuffle", "epochs", "random_state")  # parameters of fit, which River does not have
     assert [(each.name, each.default) for each in ours.values()] == [
         (each.name, each.default) for each in theirs.values() if each.name not in batch
     ]
@@ -61,7 +61,7 @@ def test_scores():
 
 
 def batches(name, rows=150):
-    """Return a stream as three DataFrames and Series, whose columns are of numbers and, of one, of text."""
+    """Return a stream as three pairs of DataFrame and Series. One column has text, the others numbers."""
     stream = datasets.ImageSegments() if "Classifier" in name else datasets.TrumpApproval()
     pairs = list(stream.take(rows))
     x, y = pd.DataFrame([x for x, _ in pairs], index=range(7, 7 + rows)), pd.Series([y for _, y in pairs])
@@ -89,7 +89,7 @@ def test_many_rows_are_one_after_the_other(name):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_many_rows_are_learnt_as_a_whole_or_not_at_all(name):
+def test_many_rows_are_learned_as_a_whole_or_not_at_all(name):
     model = CLASSES[name](5)
     (x, y), (more, _), _ = batches(name)
     model.learn_many(x, y)
@@ -123,7 +123,7 @@ def test_save_and_load(name, tmp_path):
     assert again._model.to_bytes() == model._model.to_bytes()
     assert type(robustfd.load(path)) is getattr(robustfd, name)
     other = next(each for each in CLASSES if each != name)
-    with pytest.raises(ValueError, match=f"model.rfd has a {name}, not a {other}"):
+    with pytest.raises(ValueError, match=f"model.rfd must hold a {other}, got a {name}"):
         CLASSES[other].load(path)
 
 

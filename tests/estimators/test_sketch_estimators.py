@@ -1,4 +1,4 @@
-"""What PCA, ridge regression and detector share: which sketch they keep, snapshots, merging."""
+"""Common behaviour of PCA, ridge regression and detector: choice of the sketch, snapshots, merging."""
 
 import pickle
 
@@ -40,14 +40,14 @@ def rows(n=400, d=20, seed=0):
     return rng.standard_normal((n, d)) * 0.8 ** np.arange(d) + 1.0
 
 
-def learnt(model, X, *, whole=False):
+def learned(model, X, *, whole=False):
     model = clone(model)
     y = (X[:, :2].sum(axis=1),) if isinstance(model, SketchedRidge) else ()
     return (model.fit if whole else model.partial_fit)(X, *y)
 
 
 def says(model, X):
-    """Return all that a model says about rows."""
+    """Return all outputs of a model for rows."""
     if isinstance(model, SketchedPCA):
         found = [
             model.transform(X),
@@ -61,7 +61,7 @@ def says(model, X):
     return np.append(model.score_samples(X), [model.offset_, model.contamination_])
 
 
-# -- which sketch
+# -- choice of the sketch
 
 
 @pytest.mark.parametrize(
@@ -74,22 +74,22 @@ def says(model, X):
 )
 def test_auto_keeps_the_exact_matrix_of_few_features_and_a_sketch_of_many(make, wide):
     most = 200 if make is MahalanobisDetector else 1000
-    assert type(learnt(make(), rows(30, most)).sketch_) is ExactSecondMoment
+    assert type(learned(make(), rows(30, most)).sketch_) is ExactSecondMoment
     if make is MahalanobisDetector:
-        assert type(learnt(make(), rows(30, 201)).sketch_) is wide
-    model = learnt(make(), rows(30, 2001))
+        assert type(learned(make(), rows(30, 201)).sketch_) is wide
+    model = learned(make(), rows(30, 2001))
     assert type(model.sketch_) is wide and model.rfd_ is model.sketch_
-    assert f"over {wide.__name__}(" in repr(model) and "over ExactSecondMoment(" in repr(learnt(make(), rows(30, 5)))
-    assert type(learnt(make(sketch_size=10), rows(30, 5)).sketch_) is wide
-    assert type(learnt(make(window=20), rows(30, 5)).sketch_) is SlidingFrequentDirections
+    assert f"over {wide.__name__}(" in repr(model) and "over ExactSecondMoment(" in repr(learned(make(), rows(30, 5)))
+    assert type(learned(make(sketch_size=10), rows(30, 5)).sketch_) is wide
+    assert type(learned(make(window=20), rows(30, 5)).sketch_) is SlidingFrequentDirections
     assert repr(make()) == f"{make.__name__}()"
 
 
 def test_sizes():
     assert exact_is_better(1400, 70) and not exact_is_better(1401, 70)
     assert exact_is_better(2000, 500) and not exact_is_better(2001, 500)
-    assert learnt(SketchedPCA(10), rows(5, 3000)).sketch_.sketch_size == 70
-    assert learnt(SketchedPCA(), rows(5, 3000)).sketch_.sketch_size == 100
+    assert learned(SketchedPCA(10), rows(5, 3000)).sketch_.sketch_size == 70
+    assert learned(SketchedPCA(), rows(5, 3000)).sketch_.sketch_size == 100
 
 
 @pytest.mark.parametrize("per_row", [4, 8])
@@ -100,8 +100,8 @@ def test_a_buffer_is_never_near_the_number_of_features(m, per_row):
         assert buffer >= m and not d / 2 < buffer < min(2 * d, max(m, 2 * d))
     assert default_buffer(m, 10**6, per_row) == per_row * m
     wide = sp.csr_array((np.ones(2), [1, 5], [0, 1, 2]), shape=(2, 10**5))
-    assert learnt(SketchedPCA(10), wide).sketch_.buffer_size == 4 * 70
-    assert learnt(SketchedRidge(), wide).sketch_.buffer_size == 8 * SketchedRidge()._auto_size()
+    assert learned(SketchedPCA(10), wide).sketch_.buffer_size == 4 * 70
+    assert learned(SketchedRidge(), wide).sketch_.buffer_size == 8 * SketchedRidge()._auto_size()
 
 
 def test_sparse_rows_of_the_exact_matrix_are_not_made_dense():
@@ -142,7 +142,7 @@ def test_batches_change_no_digit_of_the_exact_matrix(container, offset, decay):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_model_that_was_saved(name, whole, tmp_path):
     X = rows()
-    model = learnt(MODELS[name], X[:250], whole=whole)
+    model = learned(MODELS[name], X[:250], whole=whole)
     model.save(tmp_path / "model.rfd")
     loaded = robustfd.load(tmp_path / "model.rfd")
     assert type(loaded) is type(model) and loaded.get_params() == model.get_params()
@@ -161,7 +161,7 @@ def test_any_batching_gives_the_same_bytes(name):
     if isinstance(MODELS[name], SketchedRidge):
         pytest.skip("X'y is added up by batches: equal to rounding only")
     X = rows(300)
-    whole, parts = learnt(MODELS[name], X), clone(MODELS[name])
+    whole, parts = learned(MODELS[name], X), clone(MODELS[name])
     for part in np.array_split(X, [1, 90, 150, 151]):
         parts.partial_fit(part)
     assert parts.to_bytes() == whole.to_bytes()
@@ -183,7 +183,7 @@ def test_damaged_content_is_refused(name):
 
     from robustfd._container import seal, unseal
 
-    kind, text, tensors = unseal(learnt(MODELS[name], rows(), whole=name == "pca, sketch").to_bytes())
+    kind, text, tensors = unseal(learned(MODELS[name], rows(), whole=name == "pca, sketch").to_bytes())
     document = json.loads(text)
     for key in tensors:
         for value in (tensors[key][:0], np.full_like(tensors[key], np.nan) if tensors[key].dtype.kind == "f" else None):
@@ -205,8 +205,8 @@ def test_damaged_content_is_refused(name):
 @pytest.mark.parametrize("name", ["pca", "ridge", "detector"])
 def test_exact_models_merge_to_the_model_of_all_rows(name):
     X = rows()
-    one, two = (learnt(MODELS[name], part) for part in np.split(X, [150]))
-    both, whole = one.merge(two), learnt(MODELS[name], X)
+    one, two = (learned(MODELS[name], part) for part in np.split(X, [150]))
+    both, whole = one.merge(two), learned(MODELS[name], X)
     assert both is one and both.n_samples_seen_ == 400
     if name == "detector":
         np.testing.assert_allclose(both.score_samples(X), whole.score_samples(X), rtol=1e-9)

@@ -1,4 +1,4 @@
-"""The learner with nothing to tune: probabilities, many classes, targets of any scale, outliers, what coef_ means."""
+"""The untuned learners: probabilities, many classes, targets of any scale, outliers, meaning of coef_."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_real_rows(load, bound, accuracy):
 
 
 def logistic_rows(classes, strength, *, n=9000, d=8, seed=0):
-    """Return rows, labels and their true probabilities by a logistic model; columns are correlated, of any scale."""
+    """Return rows, labels and true probabilities of a logistic model. Columns are correlated and of any scale."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) @ (np.eye(d) + 0.4 * rng.standard_normal((d, d)))
     X = X * np.exp(rng.uniform(-3, 3, d)) + rng.uniform(-5, 5, d)
@@ -44,7 +44,7 @@ def logistic_rows(classes, strength, *, n=9000, d=8, seed=0):
 
 
 def calibration_error(chances, y, bins=15):
-    """Return the expected calibration error: how far confidence is from accuracy, over bins of equally many rows."""
+    """Return the expected calibration error over bins with equal numbers of rows."""
     confidence, right = chances.max(axis=1), chances.argmax(axis=1) == y
     some = np.array_split(np.argsort(confidence), bins)
     return sum(abs(confidence[each].mean() - right[each].mean()) * len(each) for each in some) / len(y)
@@ -53,7 +53,7 @@ def calibration_error(chances, y, bins=15):
 @pytest.mark.parametrize("strength", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize(("classes", "margin"), [(2, 0.01), (4, 0.03), (20, 0.12)])
 def test_known_probabilities_are_found(classes, margin, strength):
-    """One pass over 6000 rows: right as often as it says, and a log loss near that of logistic regression in batch.
+    """After 6000 rows, probabilities are calibrated and the log loss is near that of batch logistic regression.
 
     The calibration error of the true probabilities themselves is 0.01 to 0.02 here, since the bins are small.
     """
@@ -86,7 +86,7 @@ def test_probabilities_go_with_margins():
 
 
 def test_twenty_classes_in_one_pass_are_better_than_twenty_models():
-    """Margins are those of a softmax: as accurate as of one model for each class against the rest, or more."""
+    """The softmax is at least as accurate as one-vs-rest models."""
     X, y, _ = logistic_rows(20, 3.0, d=20)
     model = SketchedNewtonClassifier(shuffle=False).fit(X[:6000], y[:6000])
     assert model.coef_.shape == (20, 20) and model.intercept_.shape == (20,)
@@ -99,8 +99,8 @@ def test_twenty_classes_in_one_pass_are_better_than_twenty_models():
     assert model.score(X[6000:], y[6000:]) > np.mean(single.argmax(axis=1) == y[6000:]) - 0.005
 
 
-def test_a_class_between_two_others_is_learnt():
-    """No line separates the middle class from the rest, so one against the rest is not enough."""
+def test_a_class_between_two_others_is_learned():
+    """No line separates the middle class from the others, so one-vs-rest is not enough."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 6))
     y = np.digitize(X[:, 0], [-0.5, 0.5])
@@ -112,7 +112,7 @@ def test_a_class_between_two_others_is_learnt():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_whole_weight_is_about_as_many_rows_over_the_stream(seed):
-    """Not exactly: a row of weight 3 takes one step, with three times the curvature."""
+    """The results are not equal: a row of weight 3 takes one step with three times the curvature."""
     X, y, _ = logistic_rows(3, 1.5, n=6000, seed=seed)
     rng = np.random.default_rng(seed)
     weight = rng.integers(1, 5, 3000) * np.where(y[:3000] == 0, 3, 1)
@@ -122,7 +122,7 @@ def test_a_whole_weight_is_about_as_many_rows_over_the_stream(seed):
         for each in ((X[:3000], y[:3000]), (X[:3000], y[:3000], weight), (X[rows], y[rows]))
     )
     assert np.abs(weighted - repeated).mean() < 0.04
-    assert np.abs(weighted - plain).mean() > 0.08  # it does matter
+    assert np.abs(weighted - plain).mean() > 0.08  # the weights matter
     assert weighted[:, 0].mean() > plain[:, 0].mean() + 0.1
 
 
@@ -140,7 +140,7 @@ def test_weight_zero_leaves_the_coefficients(model):
 
 
 def test_weights_of_numbers_are_of_the_squared_errors():
-    """Two halves of rows with slopes 1 and 3: the weights say where between them the predictions are."""
+    """Two halves of the rows have slopes 1 and 3. The weights determine where the predictions lie between them."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 3))
     half = rng.random(4000) < 0.5
@@ -153,7 +153,7 @@ def test_weights_of_numbers_are_of_the_squared_errors():
         assert slope == pytest.approx((1.0 + 3.0 * ratio) / (1.0 + ratio), rel=0.06)
 
 
-# -- what coef_ means
+# -- meaning of coef_
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -174,7 +174,7 @@ def test_coefficients_are_mean_effects(classes):
 
 
 def test_features_need_no_scaling():
-    """Any scale and origin of the columns give the same predictions, nearly: scales are learnt from the rows."""
+    """The scale and offset of columns hardly change the predictions, as scales are learned from the rows."""
     X, y = stream(600, classes=3)
     plain = SketchedNewtonClassifier(shuffle=False).fit(X, y).predict_proba(X)
     factors = 10.0 ** np.random.default_rng(0).integers(-8, 8, 8)
@@ -205,7 +205,7 @@ def test_names_of_classes_do_not_matter():
     )
 
 
-# -- numbers
+# -- regression
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -234,7 +234,7 @@ def test_regression_comes_near_the_optimum():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_huber_does_not_follow_outliers(seed):
-    """Five rows in a hundred are far out, on one side: the square follows them, Huber's loss does not."""
+    """5 % of the rows are outliers on one side. The squared loss follows them; the Huber loss does not."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((3000, 8))
     clean = X @ rng.standard_normal(8) + 0.3 * rng.standard_normal(3000)

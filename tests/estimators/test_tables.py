@@ -1,4 +1,4 @@
-"""Tables with dates, gaps, text, true and false, and many categories: the same model from any kind of table."""
+"""Tables with dates, missing values, text, booleans and many categories give the same model from any library."""
 
 import datetime as dt
 
@@ -15,7 +15,7 @@ from robustfd.streams import open_stream
 
 
 def frame(n=400, seed=0):
-    """Return a table, and labels that depend on each of its kinds of columns."""
+    """Return a table, and labels that depend on each kind of column."""
     rng = np.random.default_rng(seed)
     amount = rng.lognormal(3, 1, n).round(2)
     city = rng.choice(["Oslo", "Rome", "Lima"], n)

@@ -11,7 +11,7 @@ D, N = 30, 400
 
 
 def changing(n=2000, seed=0, mean=1.0):
-    """Rows whose large variances move to other columns midway."""
+    """Return rows whose large variances move to other columns midway."""
     X = np.random.default_rng(seed).standard_normal((n, D)) * 0.7 ** np.arange(D)
     X[n // 2 :] = X[n // 2 :, ::-1]
     return X + mean
@@ -50,7 +50,7 @@ def test_ridge_follows_weights_that_change(fit_intercept, batch):
         ridge.partial_fit(X[start : start + batch], y[start : start + batch])
     exact = Ridge(1.0, fit_intercept=fit_intercept).fit(X[-N:], y[-N:])
     assert ridge.score(X[-N:], y[-N:]) > exact.score(X[-N:], y[-N:]) - 0.05
-    assert ridge.score(X[:1500], y[:1500]) < 0.9  # what it no longer knows
+    assert ridge.score(X[:1500], y[:1500]) < 0.9  # rows outside the window
 
 
 def test_ridge_does_not_depend_on_the_batches():
@@ -63,7 +63,7 @@ def test_ridge_does_not_depend_on_the_batches():
 
 
 def test_a_detector_follows_a_stream():
-    """After the change rows of the new kind are normal and rows of the old kind are outliers."""
+    """After the change, new rows are normal and old rows are outliers."""
     X = changing(6000)
     detector, still = MahalanobisDetector(30, contamination=0.02, window=800), MahalanobisDetector(30)
     for start in range(0, 6000, 100):
@@ -72,7 +72,7 @@ def test_a_detector_follows_a_stream():
     new, old = changing(6000, seed=5)[3000:], changing(6000, seed=5)[:3000]
     assert np.mean(detector.predict(new) == -1) < 0.1
     assert np.mean(detector.predict(old) == -1) > 0.95
-    assert np.mean(still.predict(old) == -1) < 0.5  # it still counts all rows
+    assert np.mean(still.predict(old) == -1) < 0.5  # the model without a window includes all rows
     fitted = MahalanobisDetector(30, contamination=0.05, window=800).fit(X)
     assert fitted.contamination_ == pytest.approx(0.05, abs=0.01)
     assert np.mean(fitted.predict(new) == -1) < 0.15
@@ -83,7 +83,7 @@ def test_what_does_not_go_with_a_window_is_refused(make):
     X = changing(50)
     given = (X, X[:, 0]) if make is SketchedRidge else (X,)
     for option in ({"decay": 0.9}, {"buffer_size": 200}, {"solver": "svd"}):
-        with pytest.raises(ValueError, match=f"{next(iter(option))} is for sketches of all rows: with window=30"):
+        with pytest.raises(ValueError, match=f"{next(iter(option))} must be .* with window=30"):
             make(sketch_size=10, window=30, **option).fit(*given)
     with pytest.raises(ValueError, match="window must be in"):
         make(sketch_size=10, window=0).fit(*given)

@@ -1,4 +1,4 @@
-"""Results are kept under all that decides them, and only whole ones count."""
+"""Stored results depend on everything that affects them, and only complete files count."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_what_was_written_is_read(store):
     store.write(ONE, RESULT, 0.1)
     assert store.read(ONE) == RESULT
     assert store.read(TWO) is None
-    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".json"]  # no drafts left
+    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".json"]  # no temporary files
 
 
 def test_effort_is_not_part_of_a_cell():
@@ -52,7 +52,7 @@ def test_a_damaged_file_is_as_none(store, damage):
     broken = {"empty": "", "cut": text[:-9], "digit": text.replace("83.6524", "83.6525"), "swapped": text, "list": "[]"}
     path.write_text(broken[damage])
     assert store.read(ONE) is None
-    results = run_cells([ONE], store, lambda _: RESULT, jobs=0, watch=lambda *_: None)
+    results = run_cells([ONE], store, lambda _: RESULT, jobs=0, on_end=lambda *_: None)
     assert results == {ONE: RESULT}
     assert store.read(ONE) == RESULT
 
@@ -65,11 +65,11 @@ def test_a_cell_that_fails_stops_no_other(store):
             raise ZeroDivisionError("no rows")
         return RESULT
 
-    results = run_cells([ONE, TWO, ONE], store, run, jobs=0, watch=lambda each, how: heard.update({each: how}))
+    results = run_cells([ONE, TWO, ONE], store, run, jobs=0, on_end=lambda each, how: heard.update({each: how}))
     assert results == {ONE: RESULT}
     assert heard == {ONE: "done", TWO: "ZeroDivisionError: no rows"}
     assert store.read(TWO) is None
-    run_cells([ONE], store, run, jobs=0, watch=lambda each, how: heard.update({each: how}))
+    run_cells([ONE], store, run, jobs=0, on_end=lambda each, how: heard.update({each: how}))
     assert heard[ONE] == "kept"
 
 

@@ -1,4 +1,4 @@
-"""The paper's tables as transcribed are consistent with themselves."""
+"""The transcribed tables of the paper are consistent."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_tables_are_complete(table):
 
 
 def test_every_accuracy_is_a_fraction_of_the_test_rows():
-    """A digit that was copied wrongly would hardly be k / n to four places."""
+    """A value with a wrong digit would hardly equal k / n to four decimal places."""
     for lines in NUMBERS["accuracy"].values():
         for line in lines:
             for name, value in zip(NUMBERS["columns"], line):
@@ -31,7 +31,7 @@ def test_every_accuracy_is_a_fraction_of_the_test_rows():
 def test_test_rows_are_what_a_share_of_70_percent_leaves():
     for name, data in NUMBERS["data"].items():
         expected = data["rows"] - int(0.7 * data["rows"])
-        assert (data["test_rows"] == expected) == (name != "real-sim")  # a slip that is noted
+        assert (data["test_rows"] == expected) == (name != "real-sim")  # a known error in the paper
 
 
 def test_slips_of_the_paper_are_there():

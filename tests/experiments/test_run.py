@@ -1,4 +1,4 @@
-"""What single cells find is true: errors, bounds, regret, and that a run that diverged is not scored."""
+"""Results of single cells are correct: errors, bounds, regret, and no score for diverged runs."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests import reference_regret as rr
 
 @pytest.fixture
 def stream(monkeypatch):
-    """Return a function that puts rows in the place of a data set."""
+    """Return a function that replaces the rows of a data set."""
 
     def put(X, y=None):
         monkeypatch.setattr(_data, "rows", lambda name: (X, y))

@@ -1,4 +1,4 @@
-"""Verdicts say what the numbers say."""
+"""Verdicts agree with the numbers."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def statuses(verdicts):
 
 
 def passes(method, m, values, *, data="a9a", order=None, seed=None, of=9769):
-    """Return results of passes with these numbers of right rows (None: diverged) for alpha0 = 1, 10, ..."""
+    """Return results of passes with these numbers of correct rows (None: diverged) for alpha0 = 1, 10, ..."""
     out = {}
     for k, right in enumerate(values):
         each = cell("pass", data, effort=1.0, method=method, m=m, alpha0=10.0**k, order=order, seed=seed)
@@ -26,7 +26,7 @@ def passes(method, m, values, *, data="a9a", order=None, seed=None, of=9769):
     return out
 
 
-SIZES = passes("fd", 5, [8172]) | passes("fd", 10, [8174]) | passes("fd", 20, [8175])  # the first two as printed
+SIZES = passes("fd", 5, [8172]) | passes("fd", 10, [8174]) | passes("fd", 20, [8175])  # the first two are as printed
 
 
 def test_the_best_alpha0_counts_and_diverged_ones_do_not():

@@ -65,7 +65,7 @@ def compare(
     weighted = False
 
     def figures() -> dict[str, str]:
-        return {} if comparison is None else comparison.shown()
+        return {} if comparison is None else comparison.progress_fields()
 
     for block in blocks_with_progress(stream, console, figures):
         require_labels(block, files, stream)

@@ -37,7 +37,7 @@ def reproduce(
         raise ImportError("matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'") from None
     from robustfd.cli._console import error_console
     from robustfd.cli._errors import Stopped
-    from robustfd.experiments.reproduce import EXPERIMENTS, Watch
+    from robustfd.experiments.reproduce import EXPERIMENTS, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 
     errors = error_console(console)
@@ -50,7 +50,7 @@ def reproduce(
     try:
         out.mkdir(parents=True, exist_ok=True)
         with Progress(*columns, console=errors) as progress:
-            outcome = run(chosen, names, out, quick=quick, jobs=jobs, watch=_watch(progress, Watch))
+            outcome = run(chosen, names, out, quick=quick, jobs=jobs, listener=_listener(progress, ProgressListener))
     except KeyboardInterrupt:
         raise Stopped(signal.SIGINT, "stopped. The same command continues where it stopped.") from None
     for verdict in outcome.verdicts:
@@ -71,8 +71,8 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _watch(progress: Progress, kind: Any) -> Any:
-    """Return a watcher that advances a bar by the effort of cells, so that the estimate of the time left is good."""
+def _listener(progress: Progress, kind: Any) -> Any:
+    """Return a listener that advances a bar by the effort of cells, so that the estimate of the time left is good."""
     task = progress.add_task("starting", total=None, cells="")
     total, spent, done, count, printed = 0.0, 0.0, 0, 0, 0
 
@@ -93,4 +93,4 @@ def _watch(progress: Progress, kind: Any) -> Any:
             printed = 10 * done // count
             progress.console.print(f"{done} of {count} cells", highlight=False)
 
-    return kind(plan=plan, ended=ended, says=lambda message: progress.update(task, description=message))
+    return kind(on_plan=plan, on_end=ended, on_message=lambda message: progress.update(task, description=message))

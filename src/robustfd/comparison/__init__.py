@@ -1,4 +1,4 @@
-"""Learners side by side on one stream of rows: is tuning worth its while?"""
+"""Comparison of learners on one stream of rows: is tuning worthwhile?"""
 
 from robustfd.comparison.comparison import Comparison, Holdout
 from robustfd.comparison.verdict import verdict

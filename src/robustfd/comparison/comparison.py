@@ -1,4 +1,4 @@
-"""One pass of many learners side by side: which rows are held out, and what came out."""
+"""One pass of many learners over the same rows, with a held-out test set."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +11,24 @@ from robustfd.comparison.problem import Columns, Problem, Rows, Scale
 from robustfd.comparison.runners import Runner
 from robustfd.streams import StreamError
 
-MOST_ROWS, MOST_BYTES = 20_000, 50_000_000  # that are held out
-WARM_UP = 64  # rows that one model of each learner learns beforehand, so that compiled loops are loaded
+MOST_ROWS, MOST_BYTES = 20_000, 50_000_000  # limits of the held-out sample
+WARM_UP = 64  # rows for a warm-up model of each learner, so that timings do not include loading compiled loops
 
 
 class Holdout:
-    """A uniform sample of a stream, bounded in rows and bytes: row k is in it if the k-th random number is small.
+    """Uniform sample of a stream, limited in rows and bytes.
 
-    When it grows too large the share is halved, and rows whose number is no longer small enough are let go. Those that
-    come later are then free to be learnt.
+    Row k is held out if the k-th random number is below `share`. When the sample grows too large, `share` is halved and
+    rows whose number is no longer below it are dropped. Later rows then have a smaller chance of being held out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd.comparison import Holdout
+    >>> holdout = Holdout(0.2, seed=0)
+    >>> X, y = holdout.take(np.arange(2000.0).reshape(1000, 2), np.zeros(1000))
+    >>> len(y) + holdout.rows
+    1000
     """
 
     def __init__(self, share: float, seed: int, *, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES):
@@ -28,13 +37,13 @@ class Holdout:
         self._parts: list[tuple[Any, Any, Any]] = []  # rows, labels, random numbers
 
     def take(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Keep what is held out of some rows; return the others."""
-        learnt = self.keep(X, y)
-        return X[learnt], y[learnt]
+        """Hold out some of the rows and return the others."""
+        learned = self.keep(X, y)
+        return X[learned], y[learned]
 
     def keep(self, X: Any, y: Any) -> Any:
-        """Keep what is held out of some rows; return a mask of the others."""
-        drawn = self._random.random(len(y))  # the same numbers however rows are cut into blocks
+        """Hold out some of the rows and return a mask of the others."""
+        drawn = self._random.random(len(y))  # one number per row, so the block size does not matter
         held = drawn < self.share
         self._parts.append((X[held], y[held], drawn[held]))
         while self.rows > max(1, self.most_rows) or (self.rows > 1 and self.bytes > self.most_bytes):
@@ -44,55 +53,74 @@ class Holdout:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of held-out rows."""
         return sum(len(y) for _, y, _ in self._parts)
 
     @property
     def bytes(self) -> int:
-        """What they take in memory."""
+        """The memory that the held-out rows take."""
         return sum(
             12 * x.nnz + 8 * x.shape[0] if sp.issparse(x) else 8 * x.shape[0] * x.shape[1] for x, _, _ in self._parts
         )
 
     def all(self) -> tuple[Any, Any]:
-        """Return the rows and their labels."""
+        """Return the held-out rows and their labels."""
         parts = [part for part in self._parts if len(part[1])]
         stack = sp.vstack if any(sp.issparse(x) for x, _, _ in parts) else np.vstack
         return stack([x for x, _, _ in parts]), np.concatenate([y for _, y, _ in parts])
 
 
 class Comparison:
-    """All learners with all settings, learning the same rows block by block."""
+    """All learners with all settings, trained on the same rows block by block.
+
+    Parameters
+    ----------
+    classes : array or None
+        The labels, or None for regression.
+    features : int
+        Number of features.
+    share : float
+        Fraction of rows to hold out.
+    seed : int
+        Seed of the held-out sample and of the learners.
+    quick : bool
+        Whether to try only every second setting.
+
+    See Also
+    --------
+    Holdout : The held-out sample.
+    verdict : Whether tuning is worthwhile, from the result of `learners`.
+    """
 
     def __init__(self, classes: Any, features: int, *, share: float, seed: int, quick: bool):
         self.classes, self.features, self.seed, self.quick = classes, features, seed, quick
         self.holdout, self.rows = Holdout(share, seed), 0
         self.runs: list[tuple[Contender, list[Runner]]] = []
         self.left_out: dict[str, str] = {}
-        self._centre, self._unit = 0.0, 1.0  # of targets that are numbers
+        self._centre, self._unit = 0.0, 1.0  # mean and scale of numeric targets
         self._columns, self._scale = Columns(), Scale()
 
     def add(self, X: Any, y: Any) -> None:
-        """Hold some rows out; all learners learn the others."""
+        """Hold out some rows and train all learners on the others."""
         y = y.astype(np.float64) if self.classes is None else self._codes(y)
         X, y = self.holdout.take(X, y)
         if not len(y):
             return
-        self._columns.see(X)
+        self._columns.update(X)
         if not self.runs:
-            self._begin(X, y)
+            self._create_models(X, y)
         rows, self.rows = self._rows(X, y), self.rows + len(y)
         for _, runners in self.runs:
             for runner in runners:
                 runner.learn(rows)
 
     def _codes(self, y: Any) -> Any:
-        """Return labels as places among the classes."""
+        """Return labels as indices into the classes."""
         place = {label: k for k, label in enumerate(self.classes.tolist())}
         found, code = np.unique(y, return_inverse=True)
         if unknown := [label for label in found.tolist() if label not in place]:
             raise StreamError(
-                f"There is a label {unknown[0]!r}, which was not among the first rows; --classes says which there are."
+                f"The label {unknown[0]!r} did not occur in the first rows. Give all labels with --classes."
             )
         return np.array([place[label] for label in found.tolist()], dtype=np.int64)[code]
 
@@ -101,8 +129,8 @@ class Comparison:
             X, y if self.classes is not None else (y - self._centre) / self._unit, self._columns, self._scale
         )
 
-    def _begin(self, X: Any, y: Any) -> None:
-        """Make all models, as the first rows tell."""
+    def _create_models(self, X: Any, y: Any) -> None:
+        """Create all models, scaled by the statistics of the first rows."""
         self._scale, reach = Scale.of(self._columns.scaled(X)), 1.0
         if self.classes is None:
             self._centre, self._unit = float(y.mean()), float(y.std()) or 1.0
@@ -114,25 +142,25 @@ class Comparison:
             each.begin(self.problem, each.default).learn(first)
         self.runs = [(each, [each.begin(self.problem, value) for value in each.values]) for each in chosen]
 
-    def shown(self) -> dict[str, str]:
-        """Return what is shown beside the bar."""
+    def progress_fields(self) -> dict[str, str]:
+        """Return the fields to show next to the progress bar."""
         if not self.runs:
             return {}
         contender, runners = self.runs[0]
         return {contender.name: f"{self._unit * runners[0].progressive_error():.4g}"}
 
     def learners(self) -> list[dict[str, Any]]:
-        """Return what came out for each learner, the best progressive error first."""
+        """Return the results of each learner, ordered by progressive error."""
         if not self.runs or not self.holdout.rows:
             raise StreamError(
-                f"There are {self.rows} rows to learn and {self.holdout.rows} to test with: too few to compare."
+                f"There are too few rows to compare: {self.rows} for training and {self.holdout.rows} for testing."
             )
         test = self._rows(*self.holdout.all())
         found = [summary(each, [self._trial(runner, test) for runner in runners]) for each, runners in self.runs]
         return sorted(found, key=lambda learner: learner["progressive_error"])
 
     def _trial(self, runner: Runner, test: Rows) -> dict[str, Any]:
-        """Return what came out for one setting; errors of numbers are in their own units."""
+        """Return the results of one setting. Regression errors are in the units of the targets."""
         progressive, judged = runner.progressive_error(), runner.test_error(test)
         rows, error = runner.curve()
         return {
@@ -144,7 +172,7 @@ class Comparison:
 
 
 def summary(contender: Contender, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a learner at its best setting by progressive error, and what the others would have given."""
+    """Return the results of a learner at its best setting by progressive error, and the spread over all settings."""
     best = min(range(len(trials)), key=lambda k: (trials[k]["progressive_error"], trials[k]["test_error"]))
     result: dict[str, Any] = {"learner": contender.name, "setting": contender.setting or None}
     if not contender.setting:

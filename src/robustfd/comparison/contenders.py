@@ -1,4 +1,4 @@
-"""The learners that `robustfd compare` runs, and the values of their settings that it tries."""
+"""The learners that `robustfd compare` runs and the settings that it tries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,33 +10,33 @@ import robustfd
 from robustfd.comparison.problem import Problem
 from robustfd.comparison.runners import Batches, Estimator, Linear, Runner
 
-MOST_BYTES = 500_000_000  # of all settings of a learner together, beyond which it is left out
+MOST_BYTES = 500_000_000  # a learner is left out if the models of all its settings take more memory
 SKETCH_SIZE = 20
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A learner, the one setting it has, if any, and the values of it that are tried."""
+    """A learner and the values of its setting to try, if it has a setting."""
 
     name: str
     begin: Callable[[Problem, float], Runner]
     setting: str = ""
     values: tuple[float, ...] = (0.0,)
     default: float = 0.0
-    width: int = 1  # numbers that it keeps for each feature and output
+    width: int = 1  # numbers that the model stores per feature and output
 
     @property
     def quick(self) -> "Contender":
-        """The same with every second value, the default among them."""
+        """The same learner with every second value, including the default."""
         return replace(self, values=self.values[self.values.index(self.default) % 2 :: 2])
 
     def bytes_for(self, problem: Problem) -> int:
-        """Return about how many bytes the models take."""
+        """Return the approximate memory of the models."""
         return 8 * len(self.values) * self.width * problem.outputs * problem.features
 
 
 def contenders(problem: Problem, *, quick: bool) -> tuple[list[Contender], dict[str, str]]:
-    """Return the learners of a comparison, the one it is about first; and which are left out, and why."""
+    """Return the learners of a comparison, the main one first, and the reasons why others are left out."""
     everyone = [*_untuned(problem), *_tuned(problem)]
     if quick:
         everyone = [each.quick for each in everyone]
@@ -49,7 +49,7 @@ def contenders(problem: Problem, *, quick: bool) -> tuple[list[Contender], dict[
 
 
 def _untuned(problem: Problem) -> list[Contender]:
-    """Return the learners of this library as `robustfd train` makes them, and what says the same of every row."""
+    """Return the learners of this library as `robustfd train` creates them, and the constant prediction."""
 
     def own(kind: str) -> Contender:
         name = f"{kind}{'Classifier' if problem.classes else 'Regressor'}"
@@ -63,7 +63,7 @@ def _untuned(problem: Problem) -> list[Contender]:
 
 
 def _tuned(problem: Problem) -> list[Contender]:
-    """Return the others, with the losses that suit them best; grids are about the default, for rows of length 1."""
+    """Return the other learners with their best losses. The grids are centred on the defaults, for rows of norm 1."""
     scikit = "SGDClassifier" if problem.classes else "SGDRegressor"
     grid = ("alpha", _decades(-6, -2), 1e-4) if problem.classes else ("eta0", _decades(-4, 0), 1e-2)
     rates = _decades(-1, 3) if problem.classes else _decades(-2, 2)
@@ -80,29 +80,29 @@ def _decades(first: int, last: int) -> tuple[float, ...]:
 
 
 def _fd_son(problem: Problem, alpha0: float) -> Runner:
-    """Return the paper's FD-SON; numbers are bounded by twice the largest of the first ones."""
+    """Return the paper's FD-SON. Regression targets are bounded by twice the largest of the first targets."""
     bound = 1.0 if problem.classes else 2 * problem.reach
-    reach = float("inf") if problem.classes else bound  # no prediction is beyond it, as of RFDSONRegressor
+    reach = float("inf") if problem.classes else bound  # predictions are clipped to it, as in RFDSONRegressor
     return Linear(problem, lambda: robustfd.OnlineNewton("fd", SKETCH_SIZE, alpha0=alpha0, bound=bound), reach=reach)
 
 
 def _adagrad(problem: Problem, rate: float) -> Runner:
-    """Return ADAGRAD: without alpha0 its steps do not depend on the scale of rows, so rate c is rows times c."""
+    """Return AdaGrad. Without alpha0 its steps do not depend on the scale of rows, so rate c means rows times c."""
     return Linear(problem, lambda: robustfd.AdaGrad(0.0, **_plain(problem)), factor=rate)
 
 
 def _descent(problem: Problem, rate: float) -> Runner:
-    """Return gradient descent whose rate falls with the root of the number of rows."""
+    """Return gradient descent with a learning rate proportional to 1/sqrt(t)."""
     return Linear(problem, lambda: robustfd.OnlineGradientDescent("1/sqrt(t)", scale=rate, **_plain(problem)))
 
 
 def _plain(problem: Problem) -> dict[str, Any]:
-    """Return how first-order methods are usually run: logistic loss of classes, and no projection."""
+    """Return the usual options of first-order methods: logistic loss for classes, and no projection."""
     return {"loss": "logistic" if problem.classes else "squared", "projection": None}
 
 
 def _stochastic(problem: Problem, value: float) -> Runner:
-    """Return scikit-learn's stochastic gradient descent, rows in their order."""
+    """Return scikit-learn's stochastic gradient descent without shuffling."""
     from sklearn.linear_model import SGDClassifier, SGDRegressor
 
     same: dict[str, Any] = {"shuffle": False, "random_state": problem.seed}
@@ -112,14 +112,14 @@ def _stochastic(problem: Problem, value: float) -> Runner:
 
 
 class Constant:
-    """Says the same of every row: the label that was most frequent so far, or the mean of those so far."""
+    """Constant prediction: the most frequent label so far, or the mean of the targets so far."""
 
     def __init__(self) -> None:
         self.rows, self.total = 0, 0.0
         self.counts: Any = None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "Constant":
-        """Learn rows."""
+        """Update the counts or the mean."""
         if classes is not None:
             new = np.bincount(y, minlength=len(classes))
             self.counts = new if self.counts is None else self.counts + new
@@ -127,5 +127,5 @@ class Constant:
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return what it says of rows."""
+        """Return the same prediction for every row."""
         return np.full(X.shape[0], self.total / self.rows if self.counts is None else self.counts.argmax())

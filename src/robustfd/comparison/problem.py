@@ -1,4 +1,4 @@
-"""What the learners of a comparison are given: a problem, and its rows in the forms that they take."""
+"""The learning problem of a comparison, and its rows in the forms that the learners need."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,39 +9,39 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learnt: labels 0, 1, ... of so many classes, or numbers about 0 of about size 1 if classes is 0."""
+    """A classification problem with labels 0, 1, ..., or a regression on standardised targets if classes is 0."""
 
     classes: int
     features: int
-    reach: float = 1.0  # the largest number among the first ones
+    reach: float = 1.0  # the largest absolute value among the first targets
     seed: int = 0
 
     @property
     def outputs(self) -> int:
-        """Linear functions that it takes: one against the rest for more than two classes."""
+        """The number of linear functions: one per class (one-vs-rest) for more than two classes, else 1."""
         return self.classes if self.classes > 2 else 1
 
-    def error_of(self, said: Any, y: Any) -> Any:
-        """Return the error of each row: 1 if it was taken for another class, or the square of the difference."""
-        return (said != y).astype(np.float64) if self.classes else np.square(said - y)
+    def error_of(self, predicted: Any, y: Any) -> Any:
+        """Return the error of each row: 1 for a wrong class, or the squared residual."""
+        return (predicted != y).astype(np.float64) if self.classes else np.square(predicted - y)
 
     def mean_error(self, total: Any) -> Any:
-        """Return the share of errors, or the root of the mean square, as the mean of `error_of` has it."""
+        """Return the error rate, or the root mean squared error, given the mean of `error_of`."""
         return total if self.classes else np.sqrt(total)
 
 
 class Columns:
-    """How large the values of each column are so far, for learners that have to be told.
+    """Running scale of each column, for learners that need scaled features.
 
-    Columns of arrays are standardised, those of sparse rows divided by their largest size. What is missing counts as
-    the mean, among sparse rows as 0.
+    Dense columns are standardised; sparse columns are divided by their largest absolute value. Missing values become
+    the mean in dense rows and 0 in sparse rows.
     """
 
     def __init__(self) -> None:
         self._scaler: Any = None
 
-    def see(self, X: Any) -> None:
-        """Take in some rows."""
+    def update(self, X: Any) -> None:
+        """Update the statistics with some rows."""
         from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
         if self._scaler is None:
@@ -50,7 +50,7 @@ class Columns:
             self._scaler.partial_fit(X)
 
     def filled(self, X: Any) -> Any:
-        """Return rows with nothing missing."""
+        """Return rows with missing values filled in."""
         values = X.data if sp.issparse(X) else X
         if not (missing := np.isnan(values)).any():
             return X
@@ -59,27 +59,27 @@ class Columns:
         return np.where(missing, np.nan_to_num(self._scaler.mean_), X)
 
     def scaled(self, X: Any) -> Any:
-        """Return rows with nothing missing and all columns of about the same size."""
+        """Return rows with missing values filled in and columns scaled."""
         with np.errstate(all="ignore"):
             return self._scaler.transform(self.filled(X))
 
 
 class Scale(NamedTuple):
-    """How large rows are: their usual length, and the usual size of their entries that are not 0."""
+    """Typical norm of a row and typical absolute value of its non-zero entries."""
 
     length: float = 1.0
     entry: float = 1.0
 
     @classmethod
     def of(cls, X: Any) -> "Scale":
-        """Return the scale of some rows, as roots of mean squares."""
+        """Return the scale of some rows as root mean squares."""
         values = np.asarray(X.data if sp.issparse(X) else X, dtype=np.float64)
         total, entries = float(np.square(values).sum()), np.count_nonzero(values)
         return cls(float(np.sqrt(total / X.shape[0])), float(np.sqrt(total / entries))) if total > 0 else cls()
 
 
 class Rows(NamedTuple):
-    """Some rows: as they are, with nothing missing, and scaled, without and with a constant feature of usual size."""
+    """Rows in several forms: raw, filled, scaled, and scaled with a constant feature of typical size."""
 
     X: Any
     filled: Any
@@ -89,7 +89,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, y: Any, columns: Columns, scale: Scale) -> "Rows":
-        """Return the rows X with what is to be learnt of them; once columns are scaled, rows are of this scale."""
+        """Return rows X with targets y. `scale` is that of rows with scaled columns."""
         scaled, constant = columns.scaled(X) / scale.length, np.full((X.shape[0], 1), scale.entry / scale.length)
         if sp.issparse(X):
             whole = sp.hstack([scaled, sp.csr_array(constant)], format="csr")

@@ -1,4 +1,4 @@
-"""Data sets of the paper and a few more: where they come from, their checksums, and `load`, which reads them."""
+"""Data sets of the paper and a few more. `load` downloads, checks and reads them."""
 
 from robustfd.datasets._errors import DatasetError
 from robustfd.datasets._load import info, load, names

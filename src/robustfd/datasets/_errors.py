@@ -1,8 +1,21 @@
-"""The one error of this room."""
+"""The error that this package raises."""
 
 
 class DatasetError(OSError, ValueError):
-    """A data set that is not known, not there, not to be had, or not what it should be.
+    """Raised if a data set is unknown, missing, cannot be downloaded, or has the wrong content.
 
-    It is an `OSError` and a `ValueError`, so whoever expects either of a file that cannot be read catches it.
+    It is both an `OSError` and a `ValueError`, so code that handles either for unreadable files also handles it.
+
+    See Also
+    --------
+    load : Load a data set.
+
+    Examples
+    --------
+    >>> from robustfd import datasets
+    >>> try:
+    ...     datasets.info("a8a")
+    ... except datasets.DatasetError as error:
+    ...     print(str(error)[:27])
+    There is no data set 'a8a'.
     """

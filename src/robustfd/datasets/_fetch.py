@@ -1,4 +1,4 @@
-"""A file fetched into a folder: address after address, checked before it gets its name."""
+"""Download of a file into a folder. The file is checked before it gets its final name."""
 
 import os
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from robustfd.datasets.registry import File
 
 
 def fetch(dataset: str, file: File, places: Sequence[Path], *, progress: bool) -> tuple[Path, bool]:
-    """Return the path of a copy in the last of the folders, and whether it was downloaded now.
+    """Return the path of a file in the last folder, and whether this call downloaded it.
 
-    Of several processes that want the same data set one downloads and the others wait. A file has its name only when
-    all of it is there and its checksum is right.
+    If several processes need the same data set, one downloads it and the others wait. A file gets its final name only
+    when it is complete and its checksum is right.
     """
     folder = places[-1]
     problems = []
@@ -42,7 +42,7 @@ def fetch(dataset: str, file: File, places: Sequence[Path], *, progress: bool) -
 
 
 def _fetch_from(address: str, file: File, folder: Path, *, progress: bool) -> Path:
-    """Return the file that an address led to, complete and checked."""
+    """Download a file from an address, check it and return its path."""
     path = folder / stored_name(file, address)
     part = path.with_name(f"{path.name}.part")
     resumed = part.exists()
@@ -54,18 +54,21 @@ def _fetch_from(address: str, file: File, folder: Path, *, progress: bool) -> Pa
         part.unlink()
         if not resumed:
             raise
-        # The bytes of an earlier day and of today need not be of the same file; those of today alone are.
+        # The file may have changed since the earlier partial download: start over.
         return _fetch_from(address, file, folder, progress=progress)
     os.replace(part, path)
     return path
 
 
 def _most_bytes(file: File, name: str) -> int | None:
-    """Return how many bytes a copy can have: an archive may hold other files too; what is random may grow a little."""
+    """Return the largest possible download size, or None for an archive, which may hold other files.
+
+    Compression can make random content slightly larger.
+    """
     if file.size is None or name.endswith(".zip"):
         return None
     return file.size if name == file.name else file.size + file.size // 50 + 4096
 
 
 def _nothing(stream: IO[bytes]) -> None:
-    """Leave it to the reader of the content to go through all of it."""
+    """Parse nothing: `_content.read` reads the rest for the checksum."""

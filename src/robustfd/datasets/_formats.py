@@ -1,4 +1,4 @@
-"""Streams of the published formats, read into rows and labels."""
+"""Parsers of the published file formats."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -14,7 +14,7 @@ LINES_AT_ONCE = 512
 
 
 def read_libsvm(stream: IO[bytes], n_features: int) -> tuple[Any, NDArray[np.float64]]:
-    """Return rows (CSR) and labels of LIBSVM text, whose columns count from 1."""
+    """Return the rows (CSR) and labels of LIBSVM text with one-based columns."""
     rows, labels = [sp.csr_matrix((0, n_features))], [np.empty(0)]
     for x, y in open_stream(stream, format="libsvm", n_features=n_features, zero_based=False):
         rows.append(x)
@@ -23,25 +23,25 @@ def read_libsvm(stream: IO[bytes], n_features: int) -> tuple[Any, NDArray[np.flo
 
 
 def read_table(stream: Iterable[bytes]) -> Any:
-    """Return lines of numbers as CSR rows; the whole of a dense table is never held."""
+    """Return lines of numbers as CSR rows. The dense table is never in memory as a whole."""
     blocks = []
     lines = (line for line in stream if line.strip())
     while block := list(islice(lines, LINES_AT_ONCE)):
         blocks.append(sp.csr_matrix(np.loadtxt(block, ndmin=2)))
     if not blocks:
-        raise ValueError("no numbers in it")
+        raise ValueError("it has no numbers")
     return sp.vstack(blocks, format="csr")
 
 
 def read_idx(stream: IO[bytes]) -> NDArray[np.uint8]:
-    """Return an IDX file of bytes as an array of one row for each item."""
+    """Return an IDX file of bytes as an array with one row per item."""
     head = stream.read(4)
     if len(head) != 4 or head[:3] != b"\0\0\x08" or not 1 <= head[3] <= 4:
-        raise ValueError(f"not an IDX file of bytes: it begins with {head!r}")
+        raise ValueError(f"it is not an IDX file of bytes: it starts with {head!r}")
     shape = np.frombuffer(stream.read(4 * head[3]), dtype=">u4").astype(np.int64)
     if len(shape) != head[3]:
-        raise ValueError("the header ends early")
+        raise ValueError("the header is truncated")
     content = stream.read()
     if len(content) != shape.prod():
-        raise ValueError(f"{len(content)} bytes for {' x '.join(map(str, shape))} values")
+        raise ValueError(f"it has {len(content)} bytes for {' x '.join(map(str, shape))} values")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape[0], -1)

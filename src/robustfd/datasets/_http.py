@@ -1,4 +1,4 @@
-"""One file from one address, going on where an earlier attempt stopped."""
+"""Resumable download of one file from one address."""
 
 import os
 import time
@@ -11,30 +11,30 @@ from typing import Any
 
 BLOCK = 1 << 16
 TIMEOUT = 30.0  # seconds without a byte
-RETRIES = 4  # attempts in a row that bring nothing new
+RETRIES = 4  # consecutive attempts without progress
 PAUSE = 0.5  # seconds before another attempt, doubled each time
 
-Report = Callable[[int, int | None], None]  # bytes there, bytes in all if known
+Report = Callable[[int, int | None], None]  # bytes downloaded, total bytes if known
 
 
 class DownloadError(Exception):
-    """An address that does not give its file."""
+    """Raised if a file cannot be downloaded from an address."""
 
 
-class _Silent(Exception):
-    """An attempt that got no answer, or that of a server in trouble."""
+class _NoAnswer(Exception):
+    """An attempt without an answer, or with a server error."""
 
 
-class _Dropped(Exception):
-    """An attempt whose answer ended early; another may go on from there."""
+class _ConnectionLost(Exception):
+    """An attempt whose answer ended early. Another attempt may continue from there."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Goes to where a server redirects to, without reading the page that says so, which may be endless."""
+    """Follows redirects without reading the body of the redirect page, which may be endless."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """Return the request of the new address."""
-        fp.read = lambda *_: b""  # what urllib calls before it closes the connection
+        """Return the request for the new address."""
+        fp.read = lambda *_: b""  # urllib calls this before it closes the connection
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -42,30 +42,31 @@ _opener = urllib.request.build_opener(_Redirects)
 
 
 def download(address: str, part: Path, report: Report, most: int | None) -> None:
-    """Fetch an address into `part`, behind the bytes that it already has.
+    """Download an address and append to the bytes that are already in `part`.
 
-    `most` is how many bytes the file can have, None if that is not known: a server may send bytes without end.
-    An address that never answers is given up at once. One that did is asked again, for the rest, until it has brought
-    nothing new for a number of times. What came stays in `part` for the next call.
+    `most` is the largest possible size of the file, or None if unknown. It protects against servers that never stop
+    sending. If the server never answers, the download fails at once. If the connection is lost later, the rest is
+    requested again until several consecutive attempts make no progress. The bytes received stay in `part` for the next
+    call.
     """
     longest = _size(part)
     failures, answered = 0, False
     while True:
         try:
             return _attempt(address, part, report, most)
-        except (_Dropped, _Silent) as error:
+        except (_ConnectionLost, _NoAnswer) as error:
             came = _size(part)
             failures = 0 if came > longest else failures + 1
             longest = max(longest, came)
-            answered |= isinstance(error, _Dropped)
+            answered |= isinstance(error, _ConnectionLost)
             if not answered or failures > RETRIES:
-                kept = f" ({came} bytes came and are kept: the next call goes on from there)" if came else ""
+                kept = f" ({came} bytes were received and are kept: the next call continues from there)" if came else ""
                 raise DownloadError(f"{error}{kept}") from error
             time.sleep(PAUSE * 2**failures)
 
 
 def _attempt(address: str, part: Path, report: Report, most: int | None) -> None:
-    """Fetch the rest of a file, or raise."""
+    """Download the rest of a file, or raise."""
     start = _size(part)
     headers = {"User-Agent": "robustfd", "Accept-Encoding": "identity"}
     if start:
@@ -74,28 +75,28 @@ def _attempt(address: str, part: Path, report: Report, most: int | None) -> None
         response = _opener.open(urllib.request.Request(address, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416 and start:  # nothing behind what is there: all of it, or another file's
+            if error.code == 416 and start:  # nothing after `start`: complete, or bytes of a different file
                 if error.headers.get("Content-Range", "").rpartition("/")[2] == str(start):
                     return None
                 part.unlink()
                 return _attempt(address, part, report, most)
             if error.code >= 500:
-                raise _Silent(f"the server answers {error.code} {error.reason}") from error
-            raise DownloadError(f"the server answers {error.code} {error.reason}") from error
+                raise _NoAnswer(f"the server returned {error.code} {error.reason}") from error
+            raise DownloadError(f"the server returned {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
-        raise _Silent(f"no connection: {getattr(error, 'reason', error)}") from error
-    except ValueError as error:  # what urllib makes of an answer that is no HTTP, and of an address it leads on to
-        raise DownloadError(f"the server's answer makes no sense: {error}") from error
+        raise _NoAnswer(f"no connection: {getattr(error, 'reason', error)}") from error
+    except ValueError as error:  # urllib raises this for answers that are not HTTP and for invalid redirects
+        raise DownloadError(f"the server's answer is not valid: {error}") from error
     with response:
         begin, total = _extent(response)
         if begin not in (0, start):
             if not start:
-                raise DownloadError("the server sends a part where all was asked for")
-            part.unlink()  # not the part that was asked for: all, then
+                raise DownloadError("the server sent a part of the file, but the whole file was requested")
+            part.unlink()  # not the requested part: download the whole file
             return _attempt(address, part, report, most)
         limit = min((each for each in (total, most) if each is not None), default=None)
         if total is not None and limit != total:
-            raise DownloadError(f"the server has {total} bytes, and there should be at most {limit}")
+            raise DownloadError(f"the server has {total} bytes, but the file should have at most {limit}")
         with open(part, "r+b" if begin else "wb") as out:
             out.seek(begin)
             out.truncate()
@@ -103,28 +104,28 @@ def _attempt(address: str, part: Path, report: Report, most: int | None) -> None
             while block := _next_block(response):
                 if limit is not None and out.tell() + len(block) > limit:
                     part.unlink()
-                    raise DownloadError(f"the server sends more than the {limit} bytes that there should be")
+                    raise DownloadError(f"the server sends more than the {limit} bytes expected")
                 out.write(block)
                 report(out.tell(), total)
             out.flush()
             os.fsync(out.fileno())
             end = out.tell()
     if total is not None and end != total:
-        raise _Dropped(f"the connection ended after {end} of {total} bytes")
+        raise _ConnectionLost(f"the connection ended after {end} of {total} bytes")
     return None
 
 
 def _next_block(response: Any) -> bytes:
     try:
-        return response.read1(BLOCK)  # what has come: read would wait for more, and lose it to an error
+        return response.read1(BLOCK)  # read() would wait for a full block and lose the bytes received before an error
     except (OSError, HTTPException) as error:
-        raise _Dropped(f"the connection was lost: {error}") from error
-    except ValueError as error:  # a length of a chunk that is none
-        raise _Dropped(f"the server's answer makes no sense: {error}") from error
+        raise _ConnectionLost(f"the connection was lost: {error}") from error
+    except ValueError as error:  # an invalid chunk length
+        raise _ConnectionLost(f"the server's answer is not valid: {error}") from error
 
 
 def _extent(response: Any) -> tuple[int, int | None]:
-    """Return where the bytes of an answer belong (-1: not known), and how many the file has in all."""
+    """Return the position of the bytes in an answer (-1 if unknown), and the total size of the file."""
     if response.status == 206:
         span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
         begin = _number(span.partition("-")[0])
@@ -133,7 +134,7 @@ def _extent(response: Any) -> tuple[int, int | None]:
 
 
 def _number(text: str) -> int | None:
-    """Return the number in a header, None if it is none: what is there may be anything."""
+    """Return the number in a header, or None if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 

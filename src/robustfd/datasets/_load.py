@@ -1,4 +1,4 @@
-"""`load`, `info` and `names`: from a data set's name to its rows and labels."""
+"""The public functions `load`, `info` and `names`."""
 
 import os
 from pathlib import Path
@@ -16,12 +16,38 @@ from robustfd.datasets.registry import REGISTRY, Dataset, File
 
 
 def names() -> list[str]:
-    """Return the names of all data sets, those of the paper first."""
+    """Return the names of all data sets, those of the paper first.
+
+    See Also
+    --------
+    info : Return the description of a data set.
+    load : Return the rows and labels of a data set.
+
+    Examples
+    --------
+    >>> from robustfd import datasets
+    >>> datasets.names()[:3]
+    ['a9a', 'gisette', 'sido0']
+    """
     return list(REGISTRY)
 
 
 def info(name: str) -> Dataset:
-    """Return what is known about a data set: its shape, files, addresses, checksums and labels.
+    """Return the description of a data set: shape, files, addresses, checksums and labels.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+
+    Returns
+    -------
+    Dataset
+        The entry in the registry.
+
+    See Also
+    --------
+    load : Return the rows and labels of a data set.
 
     Examples
     --------
@@ -33,7 +59,7 @@ def info(name: str) -> Dataset:
     """
     key = name.lower().replace("_", "-") if isinstance(name, str) else ""
     if key not in REGISTRY:
-        raise DatasetError(f"There is no data set {name!r}. Those known: {', '.join(names())}.")
+        raise DatasetError(f"There is no data set {name!r}. The known ones are: {', '.join(names())}.")
     return REGISTRY[key]
 
 
@@ -47,43 +73,47 @@ def load(
 ) -> tuple[Any, NDArray[Any]]:
     """Return the rows and labels of a data set.
 
-    Its files are looked for in the folder that the environment variable ROBUSTFD_DATA names, then in the cache
-    (`cache_folder`); what is in neither is downloaded into the cache. Copies that end in .xz, .bz2 or .gz are read as
-    they are.
+    The function looks for the files in the folder named by the environment variable ROBUSTFD_DATA, then in the cache
+    (`cache_folder`). It downloads missing files into the cache. It can read files that end in .xz, .bz2 or .gz.
 
     Parameters
     ----------
     name : str
         One of `names()`.
     split : {"train", "test", "all"} or None, default=None
-        Which of the publisher's files. None is "train", the one that the paper uses; "test" is there for a9a, ijcnn1
-        and mnist; "all" is every row, those of "train" first.
+        Which of the published files to read. None means "train", which the paper uses. a9a, ijcnn1 and mnist also have
+        "test". "all" means all rows, those of "train" first.
     folder : path or None, default=None
-        A folder to look into and to download to, instead of the two above.
+        A folder to search and to download to, instead of the two above.
     download : bool, default=True
-        Whether to download what is not there.
+        Whether to download missing files.
     progress : bool, default=True
-        Whether to show, at a terminal, how far a download is.
+        Whether to show the progress of downloads on a terminal.
 
     Returns
     -------
     X : CSR matrix or ndarray of float64
-        The rows: sparse, with 32-bit indices where they fit, but dense for mnist (0 to 255), digits and breast-cancer.
+        The rows: dense for mnist (0 to 255), digits and breast-cancer, and sparse otherwise, with 32-bit indices if
+        they fit.
     y : ndarray
         The labels: -1.0 and +1.0 for two classes, integers for more.
 
     Raises
     ------
     DatasetError
-        For a name or split that is not known, a file that is not there and cannot be downloaded (the message says
-        which file to put where), a wrong checksum, or content that does not have the right shape.
+        If the name or split is unknown, a file is missing and cannot be downloaded (the message states which file to
+        put where), a checksum is wrong, or the content has the wrong shape.
+
+    See Also
+    --------
+    info : Return the description of a data set.
 
     Notes
     -----
-    The checksum (sha256, of the plain content) is checked each time a file is read. Where the registry has none, that
-    of the first download is kept beside it, in a file that ends in .sha256, and later reads must agree with it. Numbers
-    of rows and columns are checked in any case, and another number of non-zeros gives a warning. A download that
-    turns out wrong is removed. A file that was there before the call never is.
+    The checksum (sha256 of the uncompressed content) is verified each time a file is read. If the registry has none,
+    the checksum of the first download is stored next to the file, in a file that ends in .sha256, and later reads must
+    match it. The numbers of rows and columns are always checked, and an unexpected number of non-zeros gives a warning.
+    An invalid download is removed. A file that existed before the call is never removed.
 
     Examples
     --------
@@ -110,17 +140,17 @@ def load(
 
 
 def _splits(dataset: Dataset, split: str | None) -> list[str]:
-    """Return the names of the splits that are meant."""
+    """Return the names of the selected splits."""
     if split == "all":
         return list(dataset.splits)
     if split is None or split in dataset.splits:
         return [split or "train"]
     choices = ", ".join(map(repr, [*dataset.splits, "all"]))
-    raise DatasetError(f"{dataset.name} has no split {split!r}. Those it has: {choices}.")
+    raise DatasetError(f"{dataset.name} has no split {split!r}. Its splits are: {choices}.")
 
 
 def _obtain(dataset: Dataset, file: File, places: list[Path], *, download: bool, progress: bool) -> tuple[Path, bool]:
-    """Return a copy of a file, and whether it was downloaded now."""
+    """Return the path of a file, and whether this call downloaded it."""
     if (path := find(file, places)) is not None:
         return path, False
     if download:

@@ -1,4 +1,4 @@
-"""One process at a time, by a lock that the system takes back from a process that dies."""
+"""A file lock between processes. The system releases it if the process dies."""
 
 import sys
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ else:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that is named by a file, which stays when it is released: to remove it would let two in."""
+    """Hold the lock on a file. The file is not removed afterwards, as two processes could then hold the lock."""
     with open(path, "ab") as file:
         file.seek(0)
         _acquire(file.fileno())

@@ -1,4 +1,4 @@
-"""Where files are looked for, under which names, and what to tell a user who has none of them."""
+"""Folders and file names to search, and instructions for a user who has no copy."""
 
 import os
 import sys
@@ -13,7 +13,18 @@ COMPRESSED = (".xz", ".bz2", ".gz")
 
 
 def cache_folder() -> Path:
-    """Return the folder that downloads go to, by the convention of the platform; it need not exist yet."""
+    """Return the folder for downloads, by the convention of the platform. It may not exist yet.
+
+    See Also
+    --------
+    load : Load a data set.
+
+    Examples
+    --------
+    >>> from robustfd import datasets
+    >>> datasets.cache_folder().is_absolute()
+    True
+    """
     if sys.platform == "win32":
         return _base("LOCALAPPDATA", "AppData/Local") / "robustfd" / "Cache" / "datasets"
     if sys.platform == "darwin":
@@ -22,17 +33,17 @@ def cache_folder() -> Path:
 
 
 def _base(variable: str, below_home: str) -> Path:
-    """Return the folder that an environment variable names, or one below the user's home."""
-    if os.path.isabs(value := os.environ.get(variable, "")):  # XDG: a relative path is to be ignored
+    """Return the folder in an environment variable, or one below the user's home."""
+    if os.path.isabs(value := os.environ.get(variable, "")):  # the XDG specification says to ignore relative paths
         return Path(value)
     try:
         return Path.home() / below_home
     except RuntimeError as error:
-        raise DatasetError(f"There is no place for a cache: {error} Say where the files are with folder=.") from error
+        raise DatasetError(f"There is no place for a cache: {error} Give the folder with folder=.") from error
 
 
 def folders(folder: str | os.PathLike[str] | None) -> list[Path]:
-    """Return the folders to look into, in this order; downloads go to the last."""
+    """Return the folders to search, in order. Downloads go to the last one."""
     if folder is not None:
         return [Path(folder).expanduser()]
     data = os.environ.get("ROBUSTFD_DATA")
@@ -40,7 +51,7 @@ def folders(folder: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def stored_name(file: File, address: str) -> str:
-    """Return the name under which what an address leads to is kept; nothing is unpacked."""
+    """Return the name under which the download from an address is stored. Nothing is unpacked."""
     published = PurePosixPath(unquote(urlsplit(address).path))
     if published.suffix == ".zip":
         return published.name
@@ -48,22 +59,22 @@ def stored_name(file: File, address: str) -> str:
 
 
 def accepted_names(file: File) -> list[str]:
-    """Return the names under which a copy of a file is looked for, in this order."""
+    """Return the file names to search for, in order."""
     stored = [stored_name(file, address) for address in file.addresses]
     archives = dict.fromkeys(name for name in stored if name.endswith(".zip"))
     return [file.name, *(file.name + suffix for suffix in COMPRESSED), *archives]
 
 
 def find(file: File, places: Sequence[Path]) -> Path | None:
-    """Return the first copy of a file that the folders have, or None."""
+    """Return the first copy of a file in the folders, or None."""
     paths = (place / name for place in places for name in accepted_names(file))
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def how_to_get(file: File, places: Sequence[Path]) -> str:
-    """Return which file to put where."""
+    """Return instructions: which file to put where."""
     *most, last = accepted_names(file)
     return (
-        f"To use a copy of your own, put {', '.join(most)} or {last} into the folder {places[-1]}, or into one that "
-        f"the environment variable ROBUSTFD_DATA names. Published at: {', '.join(file.addresses)}"
+        f"To use your own copy, put {', '.join(most)} or {last} into the folder {places[-1]}, or into the folder named "
+        f"by the environment variable ROBUSTFD_DATA. Published at: {', '.join(file.addresses)}"
     )

@@ -1,4 +1,4 @@
-"""How far a download is: a bar by rich where it is installed, else a line of text; on a terminal only."""
+"""Progress of downloads on a terminal: a rich progress bar if rich is installed, otherwise a line of text."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ SECONDS_BETWEEN = 0.1
 
 @contextmanager
 def progress_bar(label: str, *, wanted: bool) -> Iterator[Report]:
-    """Yield the function that is told how many bytes there are, and of how many."""
+    """Yield a function to call with the bytes downloaded and the total."""
     if not wanted or not _on_terminal():
         yield lambda done, total: None
         return
@@ -29,15 +29,15 @@ def progress_bar(label: str, *, wanted: bool) -> Iterator[Report]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def say(text: str, *, wanted: bool) -> None:
-    """Tell a user at a terminal something."""
+def notify(text: str, *, wanted: bool) -> None:
+    """Print a message for a user at a terminal."""
     if wanted and _on_terminal():
         print(text, file=sys.stderr)
 
 
 @contextmanager
 def _line(label: str) -> Iterator[Report]:
-    """Yield a report that writes one line over and over."""
+    """Yield a report function that rewrites one line."""
     last = -SECONDS_BETWEEN
 
     def report(done: int, total: int | None) -> None:

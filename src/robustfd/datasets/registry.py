@@ -1,4 +1,4 @@
-"""The data sets: where each comes from, what it must look like, what its labels mean."""
+"""Registry of data sets: addresses, checksums, sizes and labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,14 @@ SIGNS: Mapping[int, float] = MappingProxyType({-1: -1.0, 1: 1.0})
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file as it is published, uncompressed: the name, size in bytes and sha256 are those of the plain content.
+    """A published file. Name, size in bytes and sha256 are those of the uncompressed content.
 
-    Each address leads to the plain file, to a copy that ends in .xz, .bz2 or .gz, or to a zip archive that has a file
-    of this name. A sha256 or size of None is not known.
+    Each address points to the plain file, to a copy that ends in .xz, .bz2 or .gz, or to a zip archive that contains a
+    file of this name. A sha256 or size of None means unknown.
+
+    See Also
+    --------
+    Split : Rows stored in one or two files.
     """
 
     name: str
@@ -27,10 +31,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows that a publisher put into one file (or into one for the rows and one for their labels).
+    """Rows published in one file, or in one file for the rows and one for the labels.
 
-    `n_nonzeros` counts what a sparse file stores, zeros that it spells out included; None is not known, or dense. For
-    the sets without checksums it is what papers report.
+    `n_nonzeros` counts the stored entries of a sparse file, including explicit zeros. None means unknown or dense. For
+    data sets without checksums, it is the number that papers report.
+
+    See Also
+    --------
+    Dataset : All splits of a data set.
     """
 
     n_rows: int
@@ -40,10 +48,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What is known about a data set.
+    """Description of a data set.
 
-    `format` is "libsvm", "idx" (bytes behind a header), "table" (lines of numbers) or "scikit-learn" (nothing to
-    read). `labels` maps published labels to those that `load` returns; None leaves them as they are, as integers.
+    `format` is "libsvm", "idx" (a header and bytes), "table" (lines of numbers) or "scikit-learn" (no files). `labels`
+    maps published labels to those that `load` returns. None keeps the published integers.
+
+    See Also
+    --------
+    info : Return the description of a data set by name.
     """
 
     name: str
@@ -56,7 +68,7 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of what `load(name)` returns."""
+        """The shape of the X that `load(name)` returns."""
         return self.splits["train"].n_rows, self.n_features
 
 

@@ -1,7 +1,7 @@
-"""Sketches and learners on the engines that people have: Dask (`robustfd.distributed.dask`) and Spark (`.spark`).
+"""Distributed learning with Dask (`robustfd.distributed.dask`) and Spark (`robustfd.distributed.spark`).
 
-Each engine learns every partition by itself and merges the models as a tree. The modules are imported when they are
-asked for, and need the extras `robustfd[dask]` and `robustfd[spark]`.
+Both learn each partition independently and merge the models in a tree. The modules are imported lazily and need the
+extras `robustfd[dask]` and `robustfd[spark]`.
 """
 
 from robustfd._lazy import lazily

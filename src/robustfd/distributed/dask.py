@@ -1,12 +1,12 @@
-"""Sketches and learners over Dask's collections. Needs Dask: ``pip install 'robustfd[dask]'``.
+"""Sketches and learners on Dask collections. Needs Dask: ``pip install 'robustfd[dask]'``.
 
-Every partition is learnt by a task of its own, and the models are merged as a tree, `fan_in` at a time: no worker ever
-holds more than that. Tasks are functions of a plan and a partition, with no state of their own. So a partition that is
-computed again, after a worker was lost, counts once.
+One task learns each partition, and the models are merged in a tree, `fan_in` at a time, so a merge holds at most
+`fan_in` models in memory. Tasks are pure functions of a plan and a partition. A partition that is computed again after
+a worker failed therefore counts once.
 
-Rows are a dask array (chunks of numpy or of scipy's CSR), a dask DataFrame, a bag of rows, or a list of delayed blocks.
-Targets and weights are of the same kind, with the same partitions. Everything runs on the scheduler that Dask is set to
-use: threads, processes, or the workers of a `distributed.Client`.
+Rows are a dask array (with numpy or scipy CSR chunks), a dask DataFrame, a bag of rows, or a list of delayed blocks.
+Targets and weights are collections of the same kind with the same partitions. Everything runs on the configured Dask
+scheduler: threads, processes, or the workers of a `distributed.Client`.
 """
 
 from collections.abc import Mapping
@@ -42,17 +42,24 @@ def sketch(x: Any, sketch: Any = 50, *, sample_weight: Any = None, fan_in: int =
     Parameters
     ----------
     x : dask array, DataFrame, bag, or list of delayed blocks
+        The rows.
     sketch : int or sketch, default=50
-        The size of a `RobustFrequentDirections`, or a sketch whose parameters are used.
-    sample_weight : as x, optional
+        The size of a `RobustFrequentDirections`, or a sketch whose parameters to use.
+    sample_weight : collection like x, optional
+        Row weights.
     fan_in : int, default=8
-        How many sketches one task merges.
+        Number of sketches that one task merges.
     compute : bool, default=True
-        Whether to compute it now; if not, a `dask.delayed.Delayed` is returned.
+        Whether to compute the result now. If False, return a `dask.delayed.Delayed`.
 
     Returns
     -------
     sketch or Delayed
+        The sketch of all rows.
+
+    See Also
+    --------
+    fit : Fit any estimator.
 
     Examples
     --------
@@ -75,32 +82,48 @@ def fit(
     fan_in: int = FAN_IN,
     compute: bool = True,
 ) -> Any:
-    """Return a new model that has learnt all rows of a collection.
+    """Return a new model fitted to all rows of a collection.
 
-    Each partition is learnt in one pass, in its order, as by `partial_fit`. A learner begins each with its share of the
-    prior (`split`). Rows should be shuffled, with 1000 or more in a partition; empty partitions do no harm.
+    Each partition is learned in order in one pass, as by `partial_fit`. Learners start each partition with a share of
+    the prior (see `split`). Rows should be shuffled, with at least 1000 per partition. Partitions may be empty.
 
     Parameters
     ----------
     estimator : sketch or estimator
-        Its parameters are used. It is not changed.
+        The estimator whose parameters to use. It is not changed.
     x : dask array, DataFrame, bag, or list of delayed blocks
-    y : as x, optional
-        For a DataFrame also the name of one of its columns, which is left out of the rows.
-    sample_weight : as y, optional
+        The rows.
+    y : collection like x, optional
+        The targets. For a DataFrame, also the name of a column, which is then not a feature.
+    sample_weight : collection like y, optional
+        Row weights. For a DataFrame, also the name of a column.
     classes : array, optional
-        All labels there are. If a classifier gets none, they are looked for first. That takes a pass over y, and if y
-        is computed from the same partitions as x, all of these wait in memory for its end.
+        All labels. If a classifier gets none, a first pass over y collects them. If y is computed from the same
+        partitions as x, all these partitions stay in memory until that pass ends.
     fan_in : int, default=8
-        How many models one task merges.
+        Number of models that one task merges.
     compute : bool, default=True
-        Whether to compute it now; if not, a `dask.delayed.Delayed` is returned.
+        Whether to compute the result now. If False, return a `dask.delayed.Delayed`.
 
     Returns
     -------
     model or Delayed
+        The fitted model.
+
+    See Also
+    --------
+    partial_fit : Continue with a fitted model.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from robustfd import SketchedPCA
+    >>> from robustfd.distributed.dask import fit
+    >>> x = da.random.default_rng(0).standard_normal((1000, 20), chunks=(250, 20))
+    >>> fit(SketchedPCA(n_components=3), x).n_samples_seen_
+    1000
     """
-    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, anew=True)
+    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, reset=True)
 
 
 def partial_fit(
@@ -113,15 +136,20 @@ def partial_fit(
     fan_in: int = FAN_IN,
     compute: bool = True,
 ) -> Any:
-    """Return a new model that has learnt the rows after those that the estimator has learnt before.
+    """Return a new model that has learned more rows in addition to those of the estimator.
 
-    Parameters and result are those of `fit`. A learner continues from its weights in every partition. So this is also
-    how to pass over rows again. Each worker receives the model once, and each task makes its part of it.
+    The parameters and the return value are those of `fit`. A learner continues from its weights in every partition, so
+    this also makes further passes over the same rows possible. Each worker receives the model once, and each task
+    splits off its own part.
+
+    See Also
+    --------
+    fit : Fit from scratch.
     """
-    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, anew=False)
+    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, reset=False)
 
 
-def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int, compute: bool, *, anew: bool) -> Any:
+def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int, compute: bool, *, reset: bool) -> Any:
     check_targets(estimator, y, classes)
     if isinstance(y, str):
         x, y = x.drop(columns=[y]), x[y]
@@ -129,8 +157,8 @@ def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int,
         x, weight = x.drop(columns=[weight]), x[weight]
     rows = _blocks_of_rows(x)
     targets, weights = (_blocks_of_values(name, v, x, len(rows)) for name, v in (("y", y), ("sample_weight", weight)))
-    classes = known_classes(estimator, classes, anew=anew)
-    plan = Plan(estimator, len(rows), fan_in=fan_in, anew=anew)
+    classes = known_classes(estimator, classes, reset=reset)
+    plan = Plan(estimator, len(rows), fan_in=fan_in, reset=reset)
     if classes is None and is_classifier(estimator):
         classes = _tree([_labels(block) for block in targets], fan_in, lambda level, node, some: _all_labels(some))
     shared = delayed(plan, traverse=False)
@@ -144,21 +172,21 @@ def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int,
 
 
 def transform(model: Any, x: Any) -> Any:
-    """Return the rows as `model.transform` gives them, lazily: a collection of the same kind as x."""
+    """Return `model.transform` of the rows as a lazy collection of the same kind as x."""
     return _by_rows(model, x, "transform")
 
 
 def predict(model: Any, x: Any) -> Any:
-    """Return the predictions of rows, lazily: a collection of the same kind as x."""
+    """Return the predictions for the rows as a lazy collection of the same kind as x."""
     return _by_rows(model, x, "predict")
 
 
 def predict_proba(model: Any, x: Any) -> Any:
-    """Return the probabilities of classes, lazily: a collection of the same kind as x, a column for each class."""
+    """Return the class probabilities as a lazy collection of the same kind as x, with one column per class."""
     return _by_rows(model, x, "predict_proba")
 
 
-# -- tasks; their names are what Dask's dashboard shows
+# -- tasks; Dask's dashboard shows their names
 
 
 @delayed
@@ -190,7 +218,7 @@ def _all_labels(some: list[Any]) -> Any:
 
 
 def _tree(nodes: list[Any], fan_in: int, merge: Any) -> Any:
-    """Return the root of a tree of tasks over these."""
+    """Return the root of a tree of merge tasks over the nodes."""
     level = 0
     while len(nodes) > 1 or level == 0:
         level += 1
@@ -203,7 +231,7 @@ def _tree(nodes: list[Any], fan_in: int, merge: Any) -> Any:
 
 
 def _kind(x: Any) -> str:
-    """Return what a collection is, "" if it is none."""
+    """Return the kind of a collection, or "" if x is not a Dask collection."""
     if isinstance(x, da.Array):
         return "array"
     if isinstance(x, Bag):
@@ -238,10 +266,10 @@ def _blocks_of_values(name: str, values: Any, x: Any, n: int) -> list[Any]:
     if known and not _kind(values):
         values = da.from_array(np.asarray(values), chunks=-1)
     if not _kind(values):
-        raise TypeError(f"{name} must be a collection of Dask with the partitions of x, got {type(values).__name__}.")
+        raise TypeError(f"{name} must be a Dask collection with the partitions of x, got {type(values).__name__}.")
     if known and isinstance(values, da.Array) and not np.isnan(values.shape[0]):
         if values.shape != x.shape[:1]:
-            raise ValueError(f"{name} has shape {values.shape}, but x has {x.shape[0]} rows.")
+            raise ValueError(f"{name} must have shape {x.shape[:1]}, as x has {x.shape[0]} rows, got {values.shape}.")
         values = values.rechunk((x.chunks[0],))
     blocks = _partitions(values)
     if len(blocks) != n:
@@ -260,7 +288,7 @@ def _below(items: Any) -> Any:
 
 
 def _stacked(items: list[Any]) -> Any:
-    """Return the items of a bag as rows: dicts are hashed, and blocks are put below each other."""
+    """Return the items of a bag as rows. Dicts are hashed; arrays and sparse blocks are stacked."""
     if not items:
         return np.empty((0, 0))
     if isinstance(items[0], Mapping):
@@ -274,9 +302,9 @@ def _stacked(items: list[Any]) -> Any:
 
 
 def _by_rows(model: Any, x: Any, method: str) -> Any:
-    """Return what a method gives for every row, as a collection."""
+    """Return the output of a method for every row, as a collection."""
     if isinstance(model, Delayed):
-        raise TypeError("model must be fitted, since the width of the result is not known before: compute it first.")
+        raise TypeError("model must be a fitted model, got a Delayed. Compute it first.")
     kind, shared = _kind(x), delayed(model, traverse=False)
     if kind == "array":
         like = output_of(model, method)
@@ -297,7 +325,7 @@ def _by_rows(model: Any, x: Any, method: str) -> Any:
 def _apply(x: Any, model: Any, method: str) -> Any:
     if x.shape[0] or hasattr(x, "iloc"):
         return getattr(model, method)(x)
-    return output_of(model, method)[:0]  # also of an empty bag, whose width is not known
+    return output_of(model, method)[:0]  # the width of an empty bag is unknown
 
 
 def _apply_to_items(items: Any, model: Any, method: str) -> list[Any]:
@@ -305,7 +333,7 @@ def _apply_to_items(items: Any, model: Any, method: str) -> list[Any]:
 
 
 def _apply_to_frame(x: Any, model: Any, method: str) -> Any:
-    """Return a Series or a DataFrame with the index of the rows."""
+    """Return the output as a Series or a DataFrame with the index of the rows."""
     import pandas as pd
 
     found = _apply(x, model, method)

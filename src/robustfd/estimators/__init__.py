@@ -1,4 +1,7 @@
-"""Scikit-learn estimators over the sketches: validation, shapes and tags; the mathematics is below."""
+"""Scikit-learn estimators on top of the sketches and the online learners.
+
+This layer validates input and follows scikit-learn's conventions. The mathematics is in the layers below.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     from robustfd.estimators.ridge import SketchedRidge
     from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 
-_HOMES = {
+_NAMES = {
     "_sketched": ("SketchSizeWarning",),
     "detector": ("MahalanobisDetector",),
     "pca": ("SketchedPCA",),
@@ -32,4 +35,4 @@ __all__ = [
     "SketchedRidge",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _NAMES)

@@ -1,4 +1,4 @@
-"""The principal components of a sketch with their certificates; docs/mathematics.md has the proofs."""
+"""Principal components of a sketch with certified bounds. docs/mathematics.md has the proofs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,20 +18,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Analysis:
-    """The principal components as of some moment; scatters are variances times n - 1."""
+    """Principal components computed from a sketch. Scatter means variance times n - 1."""
 
     view: View
     ritz: Ritz | None
-    second: bool  # whether the directions are those of the second rule
+    second: bool  # whether the directions are those of the second sketch
     k: int
     scatter: Floats  # along each component
     lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
     upper: Floats
-    certain: float  # what all components together certainly explain
+    certain: float  # lower bound on the scatter that all components together explain
 
     @classmethod
     def of(cls, sketch: Any, ritz: Ritz | None, wanted: Any) -> "Analysis":
-        """Return the analysis of what a sketch has seen; `wanted` is k, a share of the variance, or None for all."""
+        """Return the analysis of a sketch. `wanted` is k, a fraction of the variance, or None for all components."""
         view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
         values = view.eigenvalues if ritz is None else ritz.values
         k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
@@ -46,7 +46,7 @@ class Analysis:
                 known = min(k + 1, len(ritz.upper))
                 upper[:known] = np.minimum(upper[:known], ritz.upper[:known])
             upper = np.maximum(upper, lower)
-        missing = view.alpha if ritz is None else 0.0  # the scatter in directions that the sketch does not know
+        missing = view.alpha if ritz is None else 0.0  # estimated scatter in directions that the sketch does not keep
         scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
         return cls(view, ritz, second, k, scatter, lower, upper, float(certain[:k].sum()))
 
@@ -64,22 +64,22 @@ class Analysis:
 
     @property
     def excess(self) -> float:
-        """A bound on the squared error of the projection above the least possible one."""
+        """An upper bound on the squared projection error minus the smallest possible one."""
         return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
 
 
 def _count(values: Floats, total: float, share: float | None) -> int:
-    """Return how many of the values it takes to explain more than this share of the total; all without a share."""
+    """Return the smallest number of values whose sum exceeds a share of the total, or all if share is None."""
     if share is None or not total > 0:
         return len(values)
     return min(len(values), int(np.searchsorted(np.cumsum(values), share * total, side="right")) + 1)
 
 
 def _completed(v: Floats, k: int) -> Floats:
-    """Return k orthonormal rows of which the first are v."""
+    """Extend the orthonormal rows v to k orthonormal rows."""
     while len(v) < k:
         row = np.zeros(v.shape[1])
-        row[np.argmin(np.einsum("ij,ij->j", v, v))] = 1.0  # at least 1 - len(v) / d of it is outside the span
+        row[np.argmin(np.einsum("ij,ij->j", v, v))] = 1.0  # squared distance from the span >= 1 - len(v) / d
         for _ in range(2):
             row -= (v @ row) @ v
         v = np.vstack([v, row / np.linalg.norm(row)])

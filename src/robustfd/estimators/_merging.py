@@ -1,4 +1,4 @@
-"""Online estimators that merge: models of parts of the rows become one, and one becomes several."""
+"""Merging and splitting of online estimators."""
 
 import copy
 from abc import abstractmethod
@@ -13,42 +13,52 @@ from robustfd.online import progress
 
 
 class MergingEstimator:
-    """`merge`, `+` and `split` of an online estimator. A model that is merged is not changed in place, but replaced."""
+    """Mixin with `merge`, `+` and `split`. Merging builds a new state and never changes arrays in place."""
 
-    _free_to_differ: ClassVar[tuple[str, ...]] = ("shuffle", "epochs", "random_state")  # how rows come
-    _learnt: ClassVar[tuple[str, ...]]
+    _free_to_differ: ClassVar[tuple[str, ...]] = ("shuffle", "epochs", "random_state")  # they affect only row order
+    _learned: ClassVar[tuple[str, ...]]
     _kind: str
     _progress: Any
     n_features_in_: int
 
     @abstractmethod
     def _merge_states(self: Any, other: Any) -> None:
-        """Take in what another model, with as many features, has learnt, without changing arrays in place."""
+        """Merge the state of another model into this one without changing arrays in place."""
 
     @abstractmethod
     def _split_states(self: Any, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the states of some of k parts, by the names of attributes."""
+        """Return the attributes, by name, of the parts `which` out of k parts."""
 
-    def _take_share(self: Any, share: float) -> None:
-        """Take over the share of the prior of a part that has seen no rows."""
+    def _add_prior_share(self: Any, share: float) -> None:
+        """Add the share of the prior that a part without rows has."""
 
     @guarded_pair
     def merge(self: Any, other: Any) -> Any:
-        """Take in all that another model has learnt, as if its rows had come here; return self.
+        """Merge another model into this one, as if this model had also learned the other's rows.
 
-        Models that are to be merged are best begun by `split`. Both have the same parameters, features and classes:
-        give all classes to `partial_fit`, since one model may not see rows of each. A model that has seen no rows is
-        neutral.
+        Both models must have the same parameters, features and classes. Use `split` to create the models. Give all
+        classes to `partial_fit`, because one part may not contain every class. Merging with a model that has seen no
+        rows changes nothing.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            It is not changed.
+
+        Returns
+        -------
+        self
+            The merged estimator.
         """
         self._check_mergeable(other)
-        after = self._replica()  # an error leaves all as it was
+        after = self._shallow_copy()  # an error leaves self unchanged
         if not other.__sklearn_is_fitted__():
-            after._take_share(getattr(other, "_share", 0.0))
+            after._add_prior_share(getattr(other, "_share", 0.0))
         elif not self.__sklearn_is_fitted__():
-            mine = {name: value for name, value in vars(other).items() if name.endswith("_") or name in self._learnt}
+            mine = {name: value for name, value in vars(other).items() if name.endswith("_") or name in self._learned}
             after.__dict__.update(mine)
             after._seen_parameters = after._parameters()
-            after._take_share(getattr(self, "_share", 0.0))
+            after._add_prior_share(getattr(self, "_share", 0.0))
         else:
             after._merge_states(other)
             after._progress = progress.joined(self._progress, other._progress)
@@ -58,39 +68,40 @@ class MergingEstimator:
         return self
 
     def __add__(self, other: Any) -> Any:
-        """Return a new model of what both have learnt."""
+        """Return a new model that merges both."""
         if not isinstance(other, MergingEstimator):
             return NotImplemented
         return copy.copy(self).merge(other)
 
     def split(self: Any, k: int) -> list[Any]:
-        """Return k models that know what this one knows, each with the k-th part of the rows and of the prior.
+        """Split the model into k models to train in parallel and merge.
 
-        They are to learn parts of the rows to come, shuffled, each on its own, and to be merged. Nothing is lost:
-        merged at once they are this model. A model that has seen no rows is split, too: its parts begin with their
-        share of the prior, and so a model of k merged parts has all of it. (`sklearn.base.clone` does not keep the
-        share.)
+        Each part has the same weights as this model and a k-th of its row count and of its prior. Train each part on a
+        random subset of the next rows, then merge the parts. Merging the parts without training gives this model back.
+        A model that has seen no rows can also be split: each part starts with its share of the prior.
+        (`sklearn.base.clone` drops the share.)
 
         Parameters
         ----------
         k : int
-            How many, at least 1.
+            Number of parts, at least 1.
 
         Returns
         -------
         list of k models
+            The parts.
         """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
     def _some_parts(self: Any, k: int, which: Sequence[int]) -> list[Any]:
-        """Return those of the models of `split(k)` that have these numbers, in time for these only."""
+        """Return the models of `split(k)` with the indices `which`, without computing the others."""
         parts = [copy.copy(self) for _ in which]
         if not self.__sklearn_is_fitted__():
             self._check_parameters()
             for part in parts:
                 part._share = getattr(self, "_share", 1.0) / k
             return parts
-        self._after(anew=False)  # raises if parameters were changed
+        self._working_copy(reset=False)  # raises if parameters were changed
         for i, part, states in zip(which, parts, self._split_states(k, which), strict=True):
             part.__dict__.update(states)
             part._progress = progress.fraction(self._progress, k, i)
@@ -98,18 +109,18 @@ class MergingEstimator:
         return parts
 
     def _check_mergeable(self: Any, other: Any) -> None:
-        """Raise unless the other model can be merged with this one."""
+        """Raise if the other model cannot be merged with this one."""
         if type(other) is not type(self):
             raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
         mine, theirs = self._parameters(), other._parameters()
         check_same_params("models", {name: mine[name] for name in mine if name not in self._free_to_differ}, theirs)
         for each in (self, other):
-            each._after(anew=not each.__sklearn_is_fitted__())  # raises if parameters are impossible or were changed
+            each._working_copy(reset=not each.__sklearn_is_fitted__())  # raises if parameters are invalid or changed
         if not (self.__sklearn_is_fitted__() and other.__sklearn_is_fitted__()):
             return
         if self._kind != other._kind:
             raise ValueError(
-                f"Cannot merge a model that was begun with {self._kind} with one begun with {other._kind}."
+                f"Cannot merge a model that was started with {self._kind} with one started with {other._kind}."
             )
         if hasattr(self, "classes_") and not np.array_equal(self.classes_, other.classes_):
             raise ValueError(
@@ -121,6 +132,6 @@ class MergingEstimator:
         layouts = [getattr(getattr(each, "_encoder", None), "layout", None) for each in (self, other)]
         if layouts[0] != layouts[1]:
             raise ValueError(
-                "Cannot merge models of tables whose columns became different features. "
-                "Let one model learn some rows of the table, and split it."
+                "Cannot merge models of tables whose columns were encoded differently. "
+                "Fit one model to some rows of the table and split it."
             )

@@ -1,4 +1,4 @@
-"""Missing values, NaN in rows: for each column where one occurs there is a feature that says that it is missing."""
+"""Indicator features for missing values: one for each column that has contained NaN."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 
-def gaps(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows and the columns of missing values, row by row."""
+def missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row and column indices of missing values in row order."""
     values = (x.data if sp.issparse(x) else x).reshape(-1)
     if np.isfinite(values @ values):  # the usual case, in one pass
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -18,12 +18,9 @@ def gaps(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.searchsorted(x.indptr, at, side="right") - 1, x.indices[at].astype(np.int64)
 
 
-def first_gaps(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
-    """Return the rows where values are missing in columns that are not among `known`, and those columns.
-
-    Each column is listed once, with the first row.
-    """
-    rows, columns = gaps(x)
+def first_missing(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
+    """Return (row, columns) pairs where a column not in `known` has its first missing value."""
+    rows, columns = missing_entries(x)
     _, first = np.unique(columns, return_index=True)
     found: dict[int, list[int]] = {}
     for at in np.sort(first):
@@ -33,13 +30,13 @@ def first_gaps(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
 
 
 def with_indicators(x: Any, known: list[int]) -> Any:
-    """Return rows with a column after the others for each of `known`: 1 where x is missing there, else 0."""
+    """Return x with an indicator column appended for each column in `known`: 1 where it is missing, else 0."""
     n, d = x.shape
     if not known:
         return x
     if not sp.issparse(x):
         return np.hstack([x, np.isnan(x[:, known])])
-    rows, columns = gaps(x)
+    rows, columns = missing_entries(x)
     place = np.full(d, -1)
     place[known] = d + np.arange(len(known))
     rows, columns = rows[place[columns] >= 0], place[columns][place[columns] >= 0]

@@ -1,4 +1,4 @@
-"""What the online estimators share: batches and single rows in, each judged before it is learnt."""
+"""Base class of the online estimators: learning from batches and single rows, progressive evaluation."""
 
 import copy
 import math
@@ -30,63 +30,63 @@ from robustfd.online.rows import CHUNK, check_numbers, writable
 from robustfd.sketch.merging import merge
 
 Floats = NDArray[np.float64]
-UNWEIGHTED, ONE = 1.0, np.array([1.0])  # the weight of most single rows, and as an array that nobody writes to
+UNWEIGHTED, ONE = 1.0, np.array([1.0])  # the default weight of a single row, and the same as a shared read-only array
 
-FEWEST_ROWS = 4096  # of a part; models of fewer rows lose accuracy when they are merged
-LEAST_WORK = 2**20  # entries times outputs of a part; with less, merging costs more time than is gained
+FEWEST_ROWS = 4096  # per thread; merging models of fewer rows loses accuracy
+LEAST_WORK = 2**20  # entries times outputs per thread; with less, merging takes longer than the threads save
 
 
 class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass=ABCMeta):
-    """A linear model learnt row by row, in batches or one at a time, in any mixture of both.
+    """A linear model that learns from batches, from single rows, or from any mix of both.
 
-    Learning happens on a copy that takes the place of the model at the end, so that after an error there is
-    the model as it was. (Arrays that loops write to are shared, but all checks come before the loops.)
+    Learning works on a copy that replaces the model at the end, so an error leaves the model unchanged. (The copy
+    shares the arrays that compiled loops write to, but all checks run before the loops.)
     """
 
-    # What belongs to the rows seen so far, beside attributes whose names end in "_".
-    _learnt: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
+    # Learned attributes, in addition to those whose names end in "_".
+    _learned: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
 
-    _takes_missing: ClassVar[bool] = False  # whether NaN in rows is a missing value
-    _takes_tables: ClassVar[bool] = False  # whether columns of text, dates and the like become features
-    _encoder: Any  # of such a table; there is none for rows of numbers
+    _takes_missing: ClassVar[bool] = False  # whether NaN in X is allowed as a missing value
+    _takes_tables: ClassVar[bool] = False  # whether tables may have columns of text, dates or times
+    _encoder: Any  # encoder of such a table; not set for numeric rows
 
     # -- for subclasses
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Raise unless the parameters are possible."""
+        """Raise if a parameter is invalid."""
 
     @abstractmethod
     def _check_targets(self, y: Any, classes: Any) -> Any:
-        """Return y as numbers that can be learnt, after setting what depends on the first of them."""
+        """Return y as numbers. The first call also sets attributes that depend on y, such as `classes_`."""
 
     @abstractmethod
     def _check_target(self, y: Any) -> Any:
-        """Do as `_check_targets` for the target of a single row."""
+        """Do the same as `_check_targets` for the target of a single row."""
 
     @abstractmethod
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        """Make the model before its first row; with `growing` there will be more features than d."""
+        """Create the model before its first row. With `growing`, more than d features may appear."""
 
     @abstractmethod
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        """Learn rows; return the loss of each and whether it was judged wrongly (nan if that makes no sense)."""
+        """Learn rows. Return the loss of each and whether its prediction was wrong (NaN for regression)."""
 
     @abstractmethod
     def _margins(self, x: Any) -> Floats:
         """Return the margins (n, outputs) of rows."""
 
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
-        """Return in which context rows are learnt so that an error leaves the model as it was; by default none."""
+        """Return a context in which an error while learning rows leaves the model unchanged."""
         return nullcontext()
 
     @abstractmethod
     def _widen(self, d: int) -> None:
-        """Make room for d features."""
+        """Extend the model to d features."""
 
     @abstractmethod
     def _loss_name(self) -> str:
-        """Return what `progressive_loss_` is the mean of."""
+        """Return the name of the loss that `progressive_loss_` averages."""
 
     # -- batches
 
@@ -96,17 +96,19 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         y: Any,
         sample_weight: Any,
         *,
-        anew: bool,
+        reset: bool,
         classes: Any = None,
         whole: bool = False,
         n_jobs: int | None = None,
     ) -> Self:
-        """Learn checked rows; with `whole` they are all there are, and may be learnt in another order and again."""
+        """Check rows and learn them. With `whole`, they are the whole data set and may be shuffled and repeated."""
         jobs = count_jobs("n_jobs", n_jobs)
-        after = self._after(anew=anew)
-        if not anew and self._kind != "rows":
-            raise ValueError(f"This model was begun with {self._kind} and goes on with learn_one; fit starts anew.")
-        x = check_rows(after, after._encoded(X, reset=anew), reset=anew)
+        after = self._working_copy(reset=reset)
+        if not reset and self._kind != "rows":
+            raise ValueError(
+                f"This model was started with {self._kind}. Continue with learn_one, or call fit to start over."
+            )
+        x = check_rows(after, after._encoded(X, reset=reset), reset=reset)
         check_numbers(x, missing=self._takes_missing)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -117,33 +119,31 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         weight = check_weights(sample_weight, x.shape[0])
         weight = after._weigh_classes(y, weight, whole=whole)
         if not weight.all():
-            if anew and not weight.any():
-                raise ValueError(
-                    "sample_weight is zero for every row; the first rows need one weight above 0 at least."
-                )
+            if reset and not weight.any():
+                raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
             x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
         orders = after._orders(len(y)) if whole else (None,)
         jobs = max(min(jobs, len(y) // FEWEST_ROWS, after._work(x) // LEAST_WORK), 1)
-        return self._become(after, x, y, weight, begun=not anew, orders=orders, jobs=jobs)
+        return self._learn_on_copy(after, x, y, weight, fitted=not reset, orders=orders, jobs=jobs)
 
     def _work(self, x: Any) -> int:
-        """Return how much work rows are: their entries, times the number of outputs that learn from them."""
+        """Return the amount of work: the number of entries times the number of outputs."""
         classes = len(getattr(self, "classes_", ()))
         return int(x.nnz if sp.issparse(x) else x.size) * (classes if classes > 2 else 1)
 
     def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
-        """Return the weights of rows, times those of their classes if the estimator has any."""
+        """Return the row weights, multiplied by the class weights if the estimator has any."""
         return weight
 
     def _orders(self, n: int) -> Iterable[NDArray[np.int64] | None]:
-        """Return for each pass over all n rows their order, None for that in which they came."""
+        """Return the row order of each pass over all n rows; None means the original order."""
         return (None,)
 
-    def _after(self, *, anew: bool) -> Self:
-        """Return a copy to learn on, its parameters checked; without what was learnt so far if anew."""
-        after = self._replica()
-        if anew:
-            for name in [name for name in vars(after) if name.endswith("_") or name in self._learnt]:
+    def _working_copy(self, *, reset: bool) -> Self:
+        """Return a copy to learn on after checking the parameters. With `reset`, drop everything learned so far."""
+        after = self._shallow_copy()
+        if reset:
+            for name in [name for name in vars(after) if name.endswith("_") or name in self._learned]:
                 delattr(after, name)
             after._check_parameters()
             after._seen_parameters = after._parameters()
@@ -152,17 +152,17 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         return after
 
     def _require_same_parameters(self) -> None:
-        """Raise if a parameter was changed after the first row."""
+        """Raise if a parameter was changed after the first row was learned."""
         seen = self._seen_parameters
         if tuple(seen.values()) != _reader(type(self))(self) and seen != (now := self._parameters()):
             self._check_parameters()
             raise ValueError(
-                f"The parameters were changed after rows were learnt: {seen} to {now}. "
-                "Set them back, or call fit to start anew."
+                f"The parameters were changed after rows were learned: {seen} to {now}. "
+                "Set them back, or call fit to start over."
             )
 
-    def _replica(self) -> Self:
-        """Return a copy that shares all with this model, to become what it will be."""
+    def _shallow_copy(self) -> Self:
+        """Return a shallow copy that shares all attributes with this model."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
         return new
@@ -170,24 +170,24 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def _parameters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _names(type(self))}
 
-    def _become(
+    def _learn_on_copy(
         self,
         after: Self,
         x: Any,
         y: Any,
         weight: Floats,
         *,
-        begun: bool,
+        fitted: bool,
         orders: Iterable[NDArray[np.int64] | None] = (None,),
         jobs: int = 1,
     ) -> Self:
-        """Learn checked rows on the copy `after`, once in each of the orders, and take its place."""
-        if not begun:
+        """Learn checked rows on the copy `after`, once per order, and then replace this model by the copy."""
+        if not fitted:
             after._begin_for(x)
         with after._all_or_nothing(x):
-            after._make_room(x, begun=begun)
+            after._ensure_width(x, fitted=fitted)
             for number, order in enumerate(orders):
-                judged = number == 0  # rows that were learnt before are not judged
+                judged = number == 0  # progressive losses count each row once, before it is first learned
                 if jobs > 1:
                     after = after._learn_in_parts(x, y, weight, order, jobs, judged=judged)
                 else:
@@ -196,21 +196,21 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         return self
 
     def _begin_for(self, x: Any) -> None:
-        """Make the model before its first rows x."""
+        """Create the model for its first rows x."""
         self._kind = getattr(self, "_kind", "rows")
         self._begin(x.shape[1], sparse=sp.issparse(x), growing=self._kind != "rows")
         self._progress = progress.start()
 
-    def _make_room(self, x: Any, *, begun: bool) -> None:
-        """Make room for the features of rows x."""
+    def _ensure_width(self, x: Any, *, fitted: bool) -> None:
+        """Extend the model if rows x have more features than it."""
         width = x.shape[1]
         if width > self.n_features_in_:
             self.n_features_in_ = width
-            if begun:
+            if fitted:
                 self._widen(width)
 
     def _learn_in_order(self, x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None, *, judged: bool) -> None:
-        """Learn rows in that order."""
+        """Learn rows in the given order."""
         for rows, targets, weights in in_order(x, y, weight, order):
             losses, wrong = self._learn_rows(rows, targets, weights)
             if judged:
@@ -219,7 +219,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def _learn_in_parts(
         self, x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None, jobs: int, *, judged: bool
     ) -> Self:
-        """Return the model after rows in that order, of which parts were learnt side by side and merged."""
+        """Learn parts of the rows in parallel threads and return the merged model."""
         order = np.arange(len(y)) if order is None else order
         parts = self.split(jobs)
 
@@ -230,7 +230,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
         merged: Self = merge(parts)
         if not judged:
-            merged._progress = self._progress  # nothing was added
+            merged._progress = self._progress  # later passes do not change the progressive losses
         merged.__dict__.pop("_share", None)
         if hasattr(self, "_share"):
             merged._share = self._share
@@ -245,73 +245,75 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         Parameters
         ----------
         x : dict, (indices, values) or array of shape (d,)
-            In a dict keys are the names of features: a number or boolean is the feature's value, a string makes a
-            feature of its own, "name=value", of value 1. Features may appear at any time, in dicts and in pairs,
-            if the model was begun with such; a feature that is not there is 0. A model that takes missing values
-            takes None for one. It counts a number as missing that most rows have and this one has not.
+            The row. A dict maps feature names to values. A number or boolean is the value of the feature; a string
+            creates a feature "name=value" of value 1. Absent features are 0. A model that was started with dicts or
+            pairs accepts new features at any time. A model that supports missing values treats None as missing, and
+            also treats a numeric feature as missing if most rows have it and this one does not.
         y : label or number
-            Classes may appear at any time if the model was begun with `learn_one`.
+            The target. A classifier that was started with `learn_one` accepts new classes at any time.
         sample_weight : float, default=1.0
+            Weight of the loss. A row of weight 0 is ignored.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         lock = self._lock
-        lock.acquire()  # half the time of `with`
-        before, learnt = self.__dict__.copy(), False
+        lock.acquire()  # twice as fast as `with`
+        before, learned = self.__dict__.copy(), False
         try:
-            learnt = self._learn_one(x, y, sample_weight)
+            learned = self._learn_one(x, y, sample_weight)
         finally:
-            if not learnt:
+            if not learned:
                 self.__dict__ = before
             lock.release()
         return self
 
     def _learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
-        """Learn one row and return True; if not, or after an error, the caller restores the model."""
-        begun, kind = self.__sklearn_is_fitted__(), self._kind_of(x)
-        if begun:
+        """Learn one row and return True. If this returns False or raises, the caller restores the model."""
+        fitted, kind = self.__sklearn_is_fitted__(), self._kind_of(x)
+        if fitted:
             self._require_same_parameters()
         else:
-            self.__dict__ = self._after(anew=True).__dict__
+            self.__dict__ = self._working_copy(reset=True).__dict__
             self._classes_open = True
         weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
-        row, new = self._checked_row(x, kind, begun=begun)
+        row, new = self._checked_row(x, kind, fitted=fitted)
         target = self._check_target(y)
         weight = self._weigh_classes(target, weight, whole=False)
         if weight[0] == 0:
             return False
-        if not begun:
+        if not fitted:
             self._begin_for(row)
         with self._all_or_nothing(row):
-            self._make_room(row, begun=begun)
+            self._ensure_width(row, fitted=fitted)
             losses, wrong = self._learn_rows(row, target, weight)
             tally_judged(losses, wrong, weight, self._progress)
         if new:
             self._vocabulary.update(new)
         return True
 
-    def _checked_row(self, x: Any, kind: Kind, *, begun: bool) -> tuple[Any, dict[Any, int]]:
-        """Return a single row to learn, and the indices of names that are new."""
+    def _checked_row(self, x: Any, kind: Kind, *, fitted: bool) -> tuple[Any, dict[Any, int]]:
+        """Return a checked single row and the indices of new feature names."""
         if kind == "rows":
             self._check_kind("rows")
-            return self._row(x, reset=not begun), {}
-        if not begun:
+            return self._row(x, reset=not fitted), {}
+        if not fitted:
             self._kind, self.n_features_in_ = kind, 0
             if kind == "dicts":
                 self._vocabulary = {}
         return self._row_of(x, kind)
 
     def _kind_of(self, x: Any) -> Kind:
-        """Return which kind of row x is; for a model begun with rows whose columns have names, a dict is one."""
+        """Return the kind of row x. A dict is a row of fixed width if the model was fitted with named columns."""
         if type(x) is dict and getattr(self, "_kind", None) == "dicts":
-            return "dicts"  # the usual case, without a look at abstract classes
+            return "dicts"  # the usual case, without a slow check against abstract classes
         named = isinstance(x, Mapping) and (hasattr(self, "feature_names_in_") or hasattr(self, "_encoder"))
         return "rows" if named else kind_of(x)
 
     def _row(self, x: Any, *, reset: bool) -> Any:
-        """Return a checked row (1, d) of an array of one dimension, or of a dict with the names of the columns."""
+        """Return a one-dimensional array, or a dict keyed by column names, as a checked row (1, d)."""
         if isinstance(x, Mapping) and hasattr(self, "_encoder"):
             row = self._encoder.encode([x])[0]
         elif isinstance(x, Mapping):
@@ -320,23 +322,23 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
             try:
                 row = np.array([[nothing if value is None else value for value in values]], np.float64)
             except (TypeError, ValueError):
-                raise ValueError(f"x must have numbers for the columns that were learnt, got {x!r:.60}.") from None
+                raise ValueError(f"x must have a number for each column of the model, got {x!r:.60}.") from None
         else:
             row = check_rows(self, _flat(x)[None], reset=reset)
         check_numbers(row, missing=self._takes_missing)
         return row
 
     def _check_kind(self, kind: Kind) -> None:
-        """Raise unless the model takes such single rows."""
+        """Raise if the model does not accept this kind of single row."""
         mine = getattr(self, "_kind", kind)
         if mine != kind and not (mine == "rows" and kind == "pairs"):
             rows = {"dicts": "dicts", "pairs": "pairs (indices, values)", "rows": "rows of fixed width"}
-            raise ValueError(f"This model was begun with {rows[mine]} and cannot take {rows[kind]}.")
+            raise ValueError(f"This model was started with {rows[mine]} and does not accept {rows[kind]}.")
 
     def _row_of(self, x: Any, kind: Kind, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
-        """Return a dict or a pair as a sparse row, as wide as it takes, and the names that are new.
+        """Return a dict or a pair as a sparse row, and the indices of new feature names.
 
-        With `known_only`, features that were never seen are left out.
+        The row is wide enough for new features. With `known_only`, new features are dropped instead.
         """
         self._check_kind(kind)
         new: dict[Any, int] = {}
@@ -357,11 +359,11 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         return self._single_row(values, indices, width), new
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
-        """Return a single row with these entries as `_learn_rows` and `_margins` take it."""
+        """Return a single row in the form that `_learn_rows` and `_margins` expect."""
         return sp.csr_array((values, indices, np.array([0, len(indices)])), shape=(1, width))
 
     def _margins_of_one(self, x: Any) -> Floats:
-        """Return the margins (outputs,) of a row that is only to be judged; features never seen do not count."""
+        """Return the margins (outputs,) of one row. Unknown features are ignored."""
         kind = self._kind_of(x)
         if kind == "rows":
             self._check_kind(kind)
@@ -370,10 +372,10 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
             row, _ = self._row_of(x, kind, known_only=True)
         return self._finite_margins(row)[0]
 
-    # -- reading
+    # -- predictions and attributes
 
     def __getstate__(self) -> dict[str, Any]:
-        return copy.deepcopy(super().__getstate__())  # loops write to arrays, perhaps before they are pickled
+        return copy.deepcopy(super().__getstate__())  # learning may write to the arrays before they are pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: writable(value) for name, value in state.items()})
@@ -392,18 +394,21 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit first.")
 
-    def _judge(self, X: Any) -> Floats:
+    def _checked_margins(self, X: Any) -> Floats:
         self._require_rows()
         return self._finite_margins(self._checked(X))
 
     def _checked(self, X: Any) -> Any:
-        """Return rows that are only to be judged, checked."""
+        """Return checked rows for prediction."""
         x = check_rows(self, self._encoded(X, reset=False), reset=False)
         check_numbers(x, missing=self._takes_missing)
         return x
 
     def _encoded(self, X: Any, *, reset: bool) -> Any:
-        """Return a table as numbers if it has columns of other types, or the first one had; other rows as they are."""
+        """Return a table with non-numeric columns as numbers, and other rows unchanged.
+
+        If the first table needed encoding, all later ones are encoded too.
+        """
         if not self._takes_tables:
             return X
         if reset and tables.needs_encoding(X):
@@ -412,13 +417,13 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
             return X
         if not tables.is_table(X):
             raise ValueError(
-                f"{type(self).__name__} was begun with a table that has columns of text, dates or the like. "
-                f"It goes on with such tables, got {type(X).__name__}."
+                f"X must be a table, as {type(self).__name__} was started with a table that has non-numeric columns, "
+                f"got {type(X).__name__}."
             )
         return self._encoder.encode(X)[0]
 
     def _finite_margins(self, x: Any) -> Floats:
-        if type(x) is SingleRow:  # numpy's way takes ten times as long
+        if type(x) is SingleRow:  # ten times as fast as numpy's checks
             margins = self._margins(x)
             if all(map(math.isfinite, margins[0].tolist())):
                 return margins
@@ -430,37 +435,37 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
 
     @property
     def n_samples_seen_(self) -> int:
-        """How many rows were learnt."""
+        """The number of rows learned."""
         self._require_rows()
         return progress.rows_seen(self._progress)
 
     @property
     def vocabulary_(self) -> dict[Any, int]:
-        """For a model that learns dicts: the column of each feature, as in `coef_`, in the order they appeared."""
+        """The column of each feature in `coef_`, by name. Only models that learn from dicts have it."""
         self._require_rows()
         if self._kind != "dicts":
-            raise AttributeError("vocabulary_ is there only for a model that learns dicts.")
+            raise AttributeError("Only a model that learns from dicts has vocabulary_.")
         return dict(self._vocabulary)
 
     @property
     def progressive_loss_(self) -> float:
-        """The mean loss of all rows so far, each judged before it was learnt."""
+        """The mean loss over all rows so far. Each row is predicted before it is learned."""
         self._require_rows()
         return progress.mean_loss(self._progress)
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
-        """Arrays "rows", "loss" and "error": progressive means at 1, 2, 4, ... rows and at the last."""
+        """Arrays "rows", "loss" and "error": progressive means after 1, 2, 4, ... rows and after the last."""
         self._require_rows()
         return progress.table(self._progress)
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw `progressive_` against the number of rows; return the axes."""
+        """Plot `progressive_` against the number of rows and return the axes."""
         return plot_progress(self.progressive_, ax=ax, label=label, loss=self._loss_name())
 
 
 def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
-    """Yield the rows of x in blocks that may be made dense, or float64: which rows, and the rows."""
+    """Yield slices and blocks of rows of x that are small enough to convert to dense float64 arrays."""
     n, d = x.shape
     step = max(n if sparse and sp.issparse(x) else CHUNK // max(d, 1), 1)
     for start in range(0, n, step):
@@ -469,7 +474,7 @@ def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
 
 
 def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) -> Iterator[tuple[Any, Any, Floats]]:
-    """Yield rows, targets and weights in that order, some at a time: a copy of all might not fit into memory."""
+    """Yield rows, targets and weights in the given order, in chunks, as a copy of all rows may not fit into memory."""
     if order is None:
         yield x, y, weight
         return
@@ -481,21 +486,21 @@ def in_order(x: Any, y: Any, weight: Floats, order: NDArray[np.int64] | None) ->
 
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of a class."""
+    """Return the parameter names of an estimator class."""
     return tuple(kind._get_param_names())
 
 
 @cache
 def _reader(kind: type[Any]) -> Callable[[Any], Any]:
-    """Return a function that returns the parameters of an estimator of that class, a tuple."""
+    """Return a function that returns the parameters of an estimator of this class as a tuple."""
     return attrgetter(*kind._get_param_names())
 
 
 def _flat(x: Any) -> NDArray[Any]:
-    """Return a single row as an array of one dimension."""
+    """Return a single row as a one-dimensional array."""
     row = np.asarray(x)
     if row.ndim != 1:
         raise ValueError(
-            f"x must be a dict, a pair (indices, values) or a row of one dimension, got shape {row.shape}."
+            f"x must be a dict, a pair (indices, values) or a one-dimensional array, got shape {row.shape}."
         )
     return row

@@ -1,4 +1,4 @@
-"""From margins of classes to probabilities."""
+"""Conversion of class margins to probabilities."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,19 +6,18 @@ from scipy.special import expit, log_expit
 
 Floats = NDArray[np.float64]
 
-# Margins of several classes, each against the rest, become probabilities in proportion to p / (1 - p)^t, where p is the
-# expit of the margin. With t = 0 that is right if each p is, with t = 1 it is the softmax of the margins. Which of them
-# is better is for the rows to say.
+# One-vs-rest margins become probabilities proportional to p / (1 - p)^t, where p is the expit of the margin. With t = 0
+# this is exact if each p is exact; with t = 1 it is the softmax of the margins. The log losses decide between them.
 SHARPNESS = np.array([0.0, 0.5, 1.0])
 
 
 def of_two(margins: Floats) -> Floats:
-    """Return the probabilities (n, 2) that go with logistic margins (n, 1) of the second class."""
+    """Return the probabilities (n, 2) for logistic margins (n, 1) of the second class."""
     return expit(np.column_stack([-margins[:, 0], margins[:, 0]]))
 
 
 def sharpened(margins: Floats) -> Floats:
-    """Return logarithms of the probabilities (3, n, classes) that go with margins (n, classes), for each sharpness."""
+    """Return the log probabilities (3, n, classes) for margins (n, classes), one slice per sharpness."""
     least = log_expit(margins)
     z = least + SHARPNESS[:, None, None] * (margins - least)
     z -= z.max(axis=2, keepdims=True)
@@ -26,13 +25,13 @@ def sharpened(margins: Floats) -> Floats:
 
 
 def mixed(chances: Floats, losses: Floats) -> Floats:
-    """Return the mean over the first axis of chances (3, ...) by exponential weights of losses (3,)."""
+    """Return the mean of chances (3, ...) over the first axis, with exponential weights from losses (3,)."""
     share = np.exp(losses.min() - losses)
     return np.asarray(np.tensordot(share / share.sum(), chances, 1))
 
 
-def judge_in_turn(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
-    """Return the log loss of each row, by the mixture that the rows before it speak for, and the losses (3,) after."""
+def progressive_losses(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
+    """Return the log loss of each row under the mixture weighted by the earlier rows, and the updated losses (3,)."""
     each = -sharpened(margins)[:, np.arange(len(y)), y]
     total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)
     share = np.exp(total[:, :-1].min(axis=0) - total[:, :-1])
@@ -42,10 +41,10 @@ def judge_in_turn(margins: Floats, y: NDArray[np.int64], weight: Floats, losses:
 
 
 def nearest_distribution(v: Floats) -> Floats:
-    """Return for each row of v (n, classes) the distribution nearest to it: max(v - t, 0) with the t that sums to 1."""
-    v = np.maximum(v - v.max(axis=1, keepdims=True), -1.0)  # what is further below the largest gets nothing
+    """Project each row of v (n, classes) to the simplex: return max(v - t, 0) with t such that it sums to 1."""
+    v = np.maximum(v - v.max(axis=1, keepdims=True), -1.0)  # entries more than 1 below the largest become 0 anyway
     falling = -np.sort(-v, axis=1)
     count = np.arange(1, v.shape[1] + 1)
     t = (np.cumsum(falling, axis=1) - 1.0) / count
-    last = (falling > t).sum(axis=1) - 1  # of the classes that keep something
+    last = (falling > t).sum(axis=1) - 1  # index of the last class with a positive probability
     return np.maximum(v - t[np.arange(len(v)), last][:, None], 0.0)

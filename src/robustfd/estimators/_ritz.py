@@ -1,8 +1,9 @@
-"""A second pass over all rows: exact variances along the directions of a sketch, and what is outside of their span.
+"""Rayleigh-Ritz step: a second pass over the rows that gives exact variances along the directions of a sketch.
 
 Let the rows of V be orthonormal directions, Theta = V A'A V', and R = V A'A - Theta V the residual. If A'A is at most
-h I outside of the span of V, then A'A <= V' Theta V + R'V + V'R + h (I - V'V). The eigenvalues of the right side bound
-those of A'A from above (Weyl), those of Theta from below (Cauchy). A sketch gives h; docs/mathematics.md has the proof.
+h I outside the span of V, then A'A <= V' Theta V + R'V + V'R + h (I - V'V). The eigenvalues of the right side bound
+those of A'A from above (Weyl), and those of Theta bound them from below (Cauchy). The sketch gives h.
+docs/mathematics.md has the proof.
 """
 
 from dataclasses import dataclass
@@ -19,23 +20,23 @@ from robustfd.sketch.interface import BLOCK
 from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]
-LEAST_DIGITS = 1e-6  # of ||A||_F^2: with rounding errors above that the pass could tell less than the sketch
-LEAST_ANGLE = 1e-4  # the squared sine below which a direction counts as dependent on the others
-LEAST_SCATTER = 1e-200  # below this the products of residuals underflow
+LEAST_DIGITS = 1e-6  # relative to ||A||_F^2: with larger rounding errors the pass is less accurate than the sketch
+LEAST_ANGLE = 1e-4  # directions with a smaller squared sine count as dependent on the others
+LEAST_SCATTER = 1e-200  # below this, products of residuals underflow
 
 
 @dataclass(frozen=True)
 class Ritz:
-    """The best directions in the span of those of a sketch, and the exact scatter along them, descending.
+    """The best directions in the span of a sketch and the exact scatter along them, in descending order.
 
-    The rows of `rotation` times the directions of the sketch are orthonormal. No value is above the eigenvalue of A'A
-    that it stands for (Cauchy's interlacing theorem), and no eigenvalue is above its entry of `upper`.
+    `rotation` times the directions of the sketch has orthonormal rows. Each of `values` is a lower bound on the
+    corresponding eigenvalue of A'A (Cauchy's interlacing theorem), and each of `upper` is an upper bound.
     """
 
     values: Floats
     rotation: Floats
-    rounding: float  # a bound on the rounding errors of the values
-    upper: Floats | None = None  # rounding errors included; None if unknown
+    rounding: float  # bound on the rounding errors of `values`
+    upper: Floats | None = None  # includes rounding errors; None if unknown
 
     def directions(self, view: TwoSidedView, k: int) -> Floats:
         """Return the first k directions."""
@@ -43,21 +44,20 @@ class Ritz:
 
 
 def _basis(view: TwoSidedView, *, both: bool) -> Floats:
-    """Return the directions of the first rule, or those of both."""
+    """Return the directions of the first sketch, or of both sketches."""
     return np.concatenate([view.components, view.upper_form()]) if both else view.components
 
 
 @one_blas_thread()
 def ritz_pass(view: TwoSidedView, x: Any, weight: Floats, decay: float, *, both: bool) -> Ritz | None:
-    """Return the Ritz values of the rows; None if the sketch has no directions or if rounding errors are too large.
+    """Return the Ritz values of the rows, or None if the sketch has no directions or rounding errors are too large.
 
-    The rows are those that the sketch has seen, with their weights and decay. With `both`, the directions are those of
-    both rules.
+    Rows, weights and decay must be those that the sketch has seen. With `both`, use the directions of both sketches.
     """
     mean, sparse = view.mean, sp.issparse(x)
     if not len(view.lam) or mean is None:
         return None
-    # A sparse row is not centred before it is multiplied: its rounding errors are relative to its own length.
+    # Sparse rows are not centred before the multiplication, so their rounding errors are relative to their own norm.
     spread = view.squared_norm + (2.0 * view.weight * float(mean @ mean) if sparse else 0.0)
     v = _basis(view, both=both)
     off = float(8.0 * (len(v) + np.sqrt(sum(x.shape))) * EPS * spread / (LEAST_ANGLE if both else 1.0))
@@ -70,7 +70,7 @@ def ritz_pass(view: TwoSidedView, x: Any, weight: Floats, decay: float, *, both:
     vt = np.ascontiguousarray(v.T)
     gram, image = _products(x, weight, mean, vt)
     straight = np.eye(len(v))
-    if both:  # orthonormal combinations; directions that are nearly dependent on the others are dropped
+    if both:  # orthonormalise, and drop directions that nearly depend on the others
         lengths, u = np.linalg.eigh(v @ v.T)
         new = lengths > LEAST_ANGLE
         straight = (u[:, new] / np.sqrt(lengths[new])).T
@@ -84,10 +84,10 @@ def ritz_pass(view: TwoSidedView, x: Any, weight: Floats, decay: float, *, both:
 
 
 def _products(x: Any, weight: Floats, mean: Floats, vt: Floats) -> tuple[Floats, Floats]:
-    """Return V A'A V' and A'A V' for the centred rows, a block of them at a time."""
+    """Return V A'A V' and A'A V' for the centred rows, computed block by block."""
     is_sparse = sp.issparse(x)
     if is_sparse:
-        from robustfd.linalg import sparse  # compiles loops, which only sparse rows need
+        from robustfd.linalg import sparse  # imported here because it compiles loops that only sparse rows need
 
     gram, image = np.zeros((vt.shape[1], vt.shape[1])), np.zeros_like(vt)
     total, shift = np.zeros(vt.shape[1]), mean @ vt
@@ -111,19 +111,19 @@ def _products(x: Any, weight: Floats, mean: Floats, vt: Floats) -> tuple[Floats,
 
 
 def _residual(image: Floats, vt: Floats, gram: Floats) -> Floats:
-    """Return A'A V' - V' Theta in the memory of A'A V'."""
+    """Return A'A V' - V' Theta, computed in place in `image`."""
     return np.asarray(dgemm(-1.0, gram, vt.T, beta=1.0, c=image.T, overwrite_c=1).T)
 
 
 def _most_outside(view: TwoSidedView, vt: Floats, *, both: bool) -> float:
-    """Return h: A'A is at most h I outside of the span of V."""
+    """Return h such that A'A is at most h I outside the span of V."""
 
     def left(lam: Floats, unit: Floats) -> float:
-        """Return the largest eigenvalue of B'B, projected to the outside of the span."""
+        """Return the largest eigenvalue of B'B projected to the complement of the span."""
         inside = np.sqrt(lam)[:, None] * (unit @ vt)
         return max(0.0, float(np.linalg.eigvalsh(np.diag(lam) - inside @ inside.T)[-1]))
 
-    # The directions of the first rule are all in the span, unless some were dropped.
+    # The directions of the first sketch are all in the span, unless some were dropped.
     first = left(view.floor_lam, view.components) if both else 0.0
     first += view.ceiling_alpha - view.floor_alpha + view.rounding
     if not len(view.upper_lam):
@@ -133,12 +133,12 @@ def _most_outside(view: TwoSidedView, vt: Floats, *, both: bool) -> float:
 
 
 def _upper_ends(theta: Floats, residual: Floats, outside: float, unit: float) -> Floats:
-    """Return the largest eigenvalues of [[Theta, T'], [T, h I]] with T'T = R R', as many as Theta has.
+    """Return the r largest eigenvalues of [[Theta, T'], [T, h I]], where T'T = R R' and Theta is r x r.
 
-    They grow with T'T, so that the rounding errors of T'T are made up for by adding a bound on them.
+    They increase with T'T, so adding a bound on the rounding errors of T'T keeps them upper bounds.
     """
     r = len(theta)
-    residual /= unit  # squares of the scatter would overflow
+    residual /= unit  # squares of the scatter could overflow
     squares, w = np.linalg.eigh(residual.T @ residual)
     squares = np.maximum(squares, 0.0) + (r + np.sqrt(len(residual))) * EPS * float(np.maximum(squares, 0.0).sum())
     whole = np.zeros((2 * r, 2 * r))

@@ -1,4 +1,4 @@
-"""Single rows as people hand them in: dicts, pairs of indices and values, arrays of one dimension."""
+"""Parsing of single rows: dicts, (indices, values) pairs and one-dimensional arrays."""
 
 import math
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Kind = Literal["dicts", "pairs", "rows"]
 
-LAST = 2**31 - 2  # indices are of 32 bits
-IS_MISSING = " is missing"  # how the name of a feature ends that says so of another
+LAST = 2**31 - 2  # largest index; indices are int32
+IS_MISSING = " is missing"  # suffix of the names of missing-value indicators
 PLAIN = {float, bool, np.float64}
 
 
 class SingleRow(NamedTuple):
-    """One sparse row. To build a scipy matrix would take longer than to learn the row."""
+    """One sparse row. Building a scipy matrix would take longer than learning the row."""
 
     data: Floats
     indices: NDArray[np.int32]
@@ -25,15 +25,15 @@ class SingleRow(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Where the numbers of a dict belong: most dicts of a stream have the names of the one before, in its order."""
+    """Cached column indices of the names in a dict. Most dicts of a stream have the same names in the same order."""
 
     names: tuple[Any, ...]
-    order: NDArray[np.int64] | None  # of the numbers, by index; None if they are in order
+    order: NDArray[np.int64] | None  # permutation that sorts the values by index; None if they are sorted
     indices: NDArray[np.int32]
     indptr: NDArray[np.int64]
 
     def row_of(self, x: Mapping[Any, Any], width: int, largest: float) -> SingleRow | None:
-        """Return the row of a dict; None if it has other names, or anything but numbers of at most that length."""
+        """Return the row of a dict, or None if its names differ, a value is not a number, or the norm is too large."""
         if tuple(x) != self.names:
             return None
         numbers = list(x.values())
@@ -41,7 +41,7 @@ class Names(NamedTuple):
             length = math.hypot(*numbers)
         except (TypeError, ValueError, OverflowError):
             return None
-        if not length < largest:  # in this form it also catches NaN
+        if not length < largest:  # also true for NaN
             return None
         values = np.array(numbers, np.float64)
         if values.ndim != 1:
@@ -52,7 +52,7 @@ class Names(NamedTuple):
 
 
 def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
-    """Return where the numbers of a dict belong; None if there is a name that is not known."""
+    """Return the column indices of the names in a dict, or None if a name is unknown."""
     places = [known.get(name, -1) for name in x]
     if not places or min(places) < 0:
         return None
@@ -61,7 +61,7 @@ def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
 
 
 def kind_of(x: Any) -> Kind:
-    """Return which kind of row x is; anything but a dict or a tuple is a row of fixed width."""
+    """Return the kind of row x. Everything except a dict or a tuple is a row of fixed width."""
     if isinstance(x, Mapping):
         return "dicts"
     return "pairs" if isinstance(x, tuple) else "rows"
@@ -70,13 +70,12 @@ def kind_of(x: Any) -> Kind:
 def entries_of_dict(
     x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool = False
 ) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
-    """Return indices, ascending, and values of a row, and the indices of names that are not known yet.
+    """Return the ascending indices and the values of a row, and the indices of new names.
 
-    New names get theirs in alphabetical order: the order of a dict does not matter, not even for rounding. With
-    `missing`, None and NaN are missing values: the value of a feature that is known is NaN, and there is a feature that
-    says that it is missing.
+    New names get indices in alphabetical order, so the order of the dict does not matter, not even for rounding errors.
+    With `missing`, None and NaN are missing values: a known feature gets the value NaN, and an indicator feature is 1.
     """
-    if PLAIN.issuperset(map(type, x.values())):  # known names of plain numbers: a fifth of the time
+    if PLAIN.issuperset(map(type, x.values())):  # fast path for known names, five times as fast
         places = list(map(known.get, x))
         if None not in places:
             indices, numbers = np.array(places, np.int32), np.array(list(x.values()), np.float64)
@@ -92,7 +91,7 @@ def entries_of_dict(
 def _entries_by_name(
     x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool
 ) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
-    """Do as `entries_of_dict`, one feature after another."""
+    """Do the same as `entries_of_dict`, one feature at a time."""
     named: dict[Any, float] = {}
     for name, value in x.items():
         if missing and (value is None or value != value):
@@ -108,7 +107,7 @@ def _entries_by_name(
         except (TypeError, ValueError):
             raise ValueError(f"x[{name!r}] must be a number, a boolean or a string, got {value!r}.") from None
         if name in named:
-            raise ValueError(f"x has the feature {name!r} twice, once as a name and once as a name with its value.")
+            raise ValueError(f"x has the feature {name!r} twice: as a name, and as a name with a string value.")
         named[name] = number
     unknown = sorted((name for name in named if name not in known), key=str)
     new = {name: index for index, name in enumerate(unknown, len(known))}
@@ -118,7 +117,7 @@ def _entries_by_name(
 
 
 def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
-    """Return indices, ascending, and values of a row."""
+    """Return the ascending indices and the values of a row."""
     right = len(x) == 2
     if right:
         indices, values = np.asarray(x[0]), np.asarray(x[1])
@@ -127,11 +126,13 @@ def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
         right = indices.ndim == 1 and indices.shape == values.shape
         right = right and indices.dtype.kind in "iu" and values.dtype.kind in "biuf"
     if not right:
-        raise ValueError(f"A row as a tuple must be (indices, values), as many integers as numbers, got {x!r:.60}.")
+        raise ValueError(
+            f"x as a tuple must be (indices, values), integers and numbers of equal length, got {x!r:.60}."
+        )
     if indices.min() < 0 or indices.max() > LAST:
-        raise ValueError(f"The indices of a row must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
+        raise ValueError(f"The indices of x must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
     order = np.argsort(indices, kind="stable")
     indices = indices[order].astype(np.int32)
     if (indices[1:] == indices[:-1]).any():
-        raise ValueError(f"A row has the index {indices[1:][indices[1:] == indices[:-1]][0]} twice.")
+        raise ValueError(f"The indices of x must be distinct, got {indices[1:][indices[1:] == indices[:-1]][0]} twice.")
     return indices, values[order].astype(np.float64)

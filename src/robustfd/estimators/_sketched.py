@@ -1,4 +1,4 @@
-"""What the estimators over a sketch share: which sketch they keep of their rows, and how it is merged and saved."""
+"""Base class of estimators that keep a sketch: choice of the sketch, merging and snapshots."""
 
 import copy
 from typing import Any, ClassVar, Self, TypeAlias
@@ -33,30 +33,48 @@ KINDS: dict[str, Any] = {
         SlidingFrequentDirections,
     )
 }
-FEATURES_PER_ROW = 20  # up to so many features for each row of the sketch, the d x d matrix takes less time
-MOST_FEATURES = 2000  # and up to so many it takes 32 MB at most
-DENSE_BUFFER = 4  # times m: this costs no more time than twice m, and makes the certificate smaller
-MOST_WINDOWED = 350  # the same for the 32 matrices of a window
+FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
+MOST_FEATURES = 2000  # with at most this many features, the d x d matrix takes at most 32 MB
+DENSE_BUFFER = 4  # times m: takes no more time than 2 m and gives a smaller error bound
+MOST_WINDOWED = 350  # as MOST_FEATURES, for the 32 matrices of a window
 
 
 class SketchSizeWarning(UserWarning):
-    """A sketch is too small for what is asked of it."""
+    """Warning that a sketch is too small for the requested accuracy.
+
+    See Also
+    --------
+    SketchedPCA : Warns if the sketch cannot explain the requested fraction of the variance.
+    SketchedRidge : Warns if the error of the sketch exceeds the regularization.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from robustfd import SketchedRidge, SketchSizeWarning
+    >>> X = np.random.default_rng(0).standard_normal((200, 30))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = SketchedRidge(sketch_size=5).fit(X, X[:, 0])
+    >>> caught[0].category is SketchSizeWarning
+    True
+    """
 
 
 def exact_is_better(d: int, m: int, per_row: int = FEATURES_PER_ROW) -> bool:
-    """Return whether the d x d matrix is to be kept, and not a sketch of m rows."""
+    """Return whether the exact d x d matrix is better than a sketch of m rows."""
     return d <= min(per_row * m, MOST_FEATURES)
 
 
 def exact_window_is_better(d: int, m: int, window: float) -> bool:
-    """Return whether the matrices of a window are to be kept; a short window is a few rows, kept as they are."""
+    """Return whether exact matrices are better than a sliding sketch, which stores the rows of a short window."""
     return window > RAW * m and d <= min(FEATURES_PER_ROW * m, MOST_WINDOWED)
 
 
 def default_buffer(m: int, d: int, per_row: int) -> int:
-    """Return how many rows a sketch of m rows holds before a shrink, about `per_row` times m.
+    """Return the buffer size of a sketch of m rows, about `per_row` times m.
 
-    Between d/2 and 2 d a shrink takes longest, as neither the rows nor the columns are few.
+    Sizes between d/2 and 2 d are avoided: shrink steps of nearly square buffers are slowest.
     """
     buffer = per_row * m
     if d / 2 < buffer < 2 * d:
@@ -65,11 +83,11 @@ def default_buffer(m: int, d: int, per_row: int) -> int:
 
 
 class SketchEstimator(Saved, BaseEstimator):
-    """An estimator that keeps a sketch of its rows in `sketch_`."""
+    """Base class of estimators that keep a sketch of their rows in `sketch_`."""
 
-    _kind: ClassVar[type] = RobustFrequentDirections  # the sketch of rows that are too wide for the exact matrix
+    _kind: ClassVar[type] = RobustFrequentDirections  # the sketch for rows that are too wide for the exact matrix
     _features_per_row: ClassVar[int] = FEATURES_PER_ROW
-    _sparse_buffer: ClassVar[int] = 2 * DENSE_BUFFER  # for sparse rows, which need little memory
+    _sparse_buffer: ClassVar[int] = 2 * DENSE_BUFFER  # sparse rows need little memory
 
     sketch_size: Any
     buffer_size: int | None
@@ -78,12 +96,12 @@ class SketchEstimator(Saved, BaseEstimator):
     window: float | None
     sketch_: Any
     n_features_in_: int
-    _kept: dict[str, Any]  # what was computed from the sketch, until it changes
+    _cache: dict[str, Any]  # results computed from the sketch, cleared when it changes
 
     # -- for subclasses
 
     def _auto_size(self) -> int:
-        """Return m of the sketch with `sketch_size="auto"`."""
+        """Return the number of sketch rows m for `sketch_size="auto"`."""
         raise NotImplementedError
 
     @property
@@ -92,17 +110,17 @@ class SketchEstimator(Saved, BaseEstimator):
         return 0.0
 
     def _check_merge(self, other: Any) -> None:
-        """Raise if another estimator cannot be merged with this one, the copy that becomes the result."""
+        """Raise if another estimator cannot be merged into this one, which is a copy that becomes the result."""
 
-    def _merge_own(self, other: Any, *, begun: bool) -> None:
-        """Take in what another has beside its sketch; unless `begun`, there were no rows here before."""
+    def _merge_own(self, other: Any, *, fitted: bool) -> None:
+        """Merge the state of another estimator other than its sketch. `fitted` is False if this one had no rows."""
 
     def _pack_own(self) -> tuple[Document, Tensors]:
-        """Return what is kept beside the sketch."""
+        """Return the state to save in addition to the sketch."""
         return {}, {}
 
     def _unpack_own(self, parts: Parts) -> None:
-        """Take that out again, the sketch being there."""
+        """Restore the state that `_pack_own` returned. The sketch is already restored."""
 
     # -- the sketch
 
@@ -111,7 +129,7 @@ class SketchEstimator(Saved, BaseEstimator):
         return isinstance(self.sketch_size, str) and self.sketch_size == "auto"
 
     def _check_size(self) -> int:
-        """Return m after all parameters of the sketch were checked."""
+        """Check all parameters of the sketch and return m."""
         m = self.sketch_size
         if self._is_auto:
             m = self._auto_size()
@@ -127,12 +145,12 @@ class SketchEstimator(Saved, BaseEstimator):
             for name, default in (("buffer_size", None), ("decay", 1.0), ("solver", "auto")):
                 if getattr(self, name) != default:
                     raise ValueError(
-                        f"{name} is for sketches of all rows: with window={self.window!r} leave it at {default!r}."
+                        f"{name} must be {default!r} with window={self.window!r}, got {getattr(self, name)!r}."
                     )
         return m
 
     def _new_sketch(self, d: int, *, sparse: bool, center: bool) -> Any:
-        """Return the sketch that rows of d features are to go into."""
+        """Return a new sketch for rows of d features."""
         m, alpha0 = self._check_size(), self._alpha0
         if self.window is not None and self._is_auto and exact_window_is_better(d, m, self.window):
             return ExactWindow(self.window, center=center, alpha0=alpha0)
@@ -140,14 +158,14 @@ class SketchEstimator(Saved, BaseEstimator):
             return SlidingFrequentDirections(self.window, m, clock="rows", center=center, alpha0=alpha0)
         if self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
-        m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows nothing is ever taken
+        m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows the sketch is exact
         buffer = self.buffer_size
         if buffer is None:
             buffer = default_buffer(m, d, self._sparse_buffer if sparse else DENSE_BUFFER)
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
     def _next_sketch(self) -> Any:
-        """Return a copy of the sketch to go on with, with those parameters changed that may change."""
+        """Return a copy of the sketch to continue with, updated with the parameters that may change."""
         m, before = self._check_size(), self.sketch_
         then, now = getattr(before, "window", None), self.window
         if (then is None) != (now is None):
@@ -167,22 +185,33 @@ class SketchEstimator(Saved, BaseEstimator):
 
     @guarded_pair
     def merge(self, other: Any) -> Self:
-        """Take in all that another such estimator, with the same parameters, has seen; return self."""
+        """Merge another estimator into this one, as if this one had also seen the other's rows.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            It must have the same parameters. It is not changed.
+
+        Returns
+        -------
+        self
+            The merged estimator.
+        """
         if not isinstance(other, type(self)):
             raise TypeError(f"other must be a {type(self).__name__}, got a {type(other).__name__}.")
-        after, begun = copy.copy(self), self.__sklearn_is_fitted__()  # an error leaves all as it was
+        after, fitted = copy.copy(self), self.__sklearn_is_fitted__()  # an error leaves self unchanged
         after._check_merge(other)
         if not other.__sklearn_is_fitted__():
             return self
-        after.sketch_, after._kept = self._merged_sketch(other), {}
-        if not begun:
+        after.sketch_, after._cache = self._merged_sketch(other), {}
+        if not fitted:
             after._adopt_columns(other)
-        after._merge_own(other, begun=begun)
+        after._merge_own(other, fitted=fitted)
         self.__dict__ = after.__dict__
         return self
 
     def _merged_sketch(self, other: "SketchEstimator") -> Any:
-        """Return a sketch of all rows of both, the other one having some."""
+        """Return a sketch of the rows of both. `other` has seen rows."""
         theirs = copy.copy(other.sketch_)
         if self.__sklearn_is_fitted__():
             mine = self._next_sketch()
@@ -192,9 +221,11 @@ class SketchEstimator(Saved, BaseEstimator):
                 mine = type(theirs)(**theirs.get_params(deep=False)).set_params(alpha0=self._alpha0)
         if type(mine) is not type(theirs):
             names = type(mine).__name__, type(theirs).__name__
-            raise ValueError(f"Cannot merge: there is a {names[0]} here and a {names[1]} there. Use one sketch_size.")
+            raise ValueError(
+                f"Cannot merge different sketches, {names[0]} with {names[1]}. Use the same sketch_size for both."
+            )
         if self.buffer_size is None and other.buffer_size is None and hasattr(mine, "buffer_size"):
-            # It was chosen by the first rows, and need not be the same.
+            # The default depends on the first rows, so it may differ.
             theirs.buffer_size = mine.buffer_size
             theirs._seen_structure = theirs._structural_parameters()
         self._check_names(other)
@@ -206,16 +237,16 @@ class SketchEstimator(Saved, BaseEstimator):
             raise ValueError(f"Cannot merge: feature_names_in_ is {here} here and {there} there.")
 
     def _adopt_columns(self, other: "SketchEstimator") -> None:
-        """Take over what the columns of another are called, before any rows of our own."""
+        """Copy the number and the names of the columns from another estimator."""
         for name in ("n_features_in_", "feature_names_in_"):
             if name in vars(other):
                 setattr(self, name, getattr(other, name))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        return state | {"_kept": {}} if "_kept" in state else state  # it can be made again
+        return state | {"_cache": {}} if "_cache" in state else state  # cached results can be recomputed
 
-    # -- reading
+    # -- fitted attributes
 
     def __sklearn_is_fitted__(self) -> bool:
         return "sketch_" in vars(self)
@@ -232,20 +263,20 @@ class SketchEstimator(Saved, BaseEstimator):
     def _fitted(self) -> Any:
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
-            raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
+            raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit first.")
         return self.sketch_
 
     @property
     def rfd_(self) -> Any:
-        """`sketch_` by its former name."""
+        """Former name of `sketch_`."""
         return self._fitted()
 
     @property
     def n_samples_seen_(self) -> int:
-        """How many rows were seen, those of weight 0 not counted."""
+        """The number of rows seen, not counting rows of weight 0."""
         return int(self._fitted().n_samples_seen_)
 
-    # -- on disk
+    # -- snapshots
 
     def _pack(self) -> tuple[Document, Tensors]:
         sketch = self._fitted()
@@ -268,7 +299,7 @@ class SketchEstimator(Saved, BaseEstimator):
             raise ValueError(f"a {kind} for sketch_size={m}")
         if (self.window is None) == (kind in (SlidingFrequentDirections.__name__, ExactWindow.__name__)):
             raise ValueError(f"a {kind} for window={self.window}")
-        self.sketch_, self.n_features_in_, self._kept = sketch, sketch.n_features_in_, {}
+        self.sketch_, self.n_features_in_, self._cache = sketch, sketch.n_features_in_, {}
         check_names(names, self.n_features_in_)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -282,5 +313,5 @@ class SketchEstimator(Saved, BaseEstimator):
 def _changed(name: str, then: Any, now: Any) -> str:
     return (
         f"{name} was changed from {then!r} to {now!r} after rows were seen. Set it back to {then!r}, or "
-        "call fit to start anew."
+        "call fit to start over."
     )

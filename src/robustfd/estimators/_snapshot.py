@@ -1,4 +1,4 @@
-"""What a snapshot of an online estimator holds beside its states: labels, and names of features that appeared."""
+"""Snapshots of online estimators: learner states, class labels and feature names."""
 
 import json
 from abc import abstractmethod
@@ -18,18 +18,18 @@ LAST_LETTER = 0x10FFFF
 
 
 class SavedEstimator(Saved):
-    """The snapshots of online estimators."""
+    """Mixin that saves and loads online estimators."""
 
     @abstractmethod
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        """Return numbers and arrays of the states."""
+        """Return the numbers and arrays of each learner state."""
 
     @abstractmethod
     def _unpack_states(self, states: list[Parts]) -> None:
-        """Set the states, their sizes looked at with `_check_sizes`."""
+        """Restore the learner states after checking their sizes with `_check_sizes`."""
 
     def _check_sizes(self: Any, d: int, outputs: int, *, sparse: bool) -> None:
-        """Raise unless states of so many features and outputs can be those of this model."""
+        """Raise if the numbers of features and outputs of the states do not fit this model."""
         growing, width, classes = self._kind != "rows", self.n_features_in_, len(getattr(self, "classes_", ()))
         if outputs != (classes if classes > 2 else 1):
             raise ValueError(f"{outputs} outputs for {classes} classes")
@@ -38,7 +38,7 @@ class SavedEstimator(Saved):
 
     def _pack(self: Any) -> tuple[Document, Tensors]:
         self._require_rows()
-        self._after(anew=False)  # raises if parameters were changed
+        self._working_copy(reset=False)  # raises if parameters were changed
         document, tensors = pack_common(self, self._pack_states())
         document |= {"rows": self._kind, "open": getattr(self, "_classes_open", False)}
         if hasattr(self, "_encoder"):
@@ -60,7 +60,7 @@ class SavedEstimator(Saved):
         if opened:
             self._classes_open = True
         elif self._kind != "rows":
-            raise ValueError(f"the model was begun with {self._kind}, but classes are not open")
+            raise ValueError(f"the model was started with {self._kind}, but classes are not open")
         if is_classifier(self):
             self.classes_ = _unpack_classes(document, tensors)
             if len(self.classes_) < (1 if opened else 2):
@@ -78,25 +78,27 @@ class SavedEstimator(Saved):
 
 
 def plain_label(what: str, value: Any) -> Any:
-    """Return a label or the name of a feature as JSON can hold it."""
+    """Return a label or a feature name as a type that JSON can represent."""
     value = value.item() if isinstance(value, np.generic) else value
     if type(value) not in PLAIN or value != value:
-        raise TypeError(f"{what} {value!r} cannot be saved: a snapshot holds str, int, float and bool only.")
+        raise TypeError(f"{what} {value!r} cannot be saved: a snapshot can hold only str, int, float and bool.")
     return value
 
 
 def _pack_classes(classes: NDArray[Any], document: Document, tensors: Tensors) -> None:
-    """Put labels among the tensors, or in the document if they are objects."""
+    """Add the labels to the tensors, or to the document if they are Python objects."""
     kind = classes.dtype.kind
     if kind == "O":
         document["classes"] = [plain_label("The label", label) for label in classes]
-    elif kind == "U":  # letters, a row for each label
+    elif kind == "U":  # one row of code points per label
         letters = np.ascontiguousarray(classes, classes.dtype.newbyteorder("<")).view("<u4")
         tensors["classes"] = letters.reshape(len(classes), -1)
     elif kind in "biuf" and classes.dtype.itemsize <= 8:
         tensors["classes"] = classes
     else:
-        raise TypeError(f"Labels of {classes.dtype} cannot be saved: a snapshot holds str, int, float and bool only.")
+        raise TypeError(
+            f"Labels of {classes.dtype} cannot be saved: a snapshot can hold only str, int, float and bool."
+        )
 
 
 def _unpack_classes(document: Document, tensors: Tensors) -> NDArray[Any]:
@@ -104,7 +106,7 @@ def _unpack_classes(document: Document, tensors: Tensors) -> NDArray[Any]:
     if "classes" in document:
         labels = document.pop("classes")
         if not isinstance(labels, list) or any(type(label) not in PLAIN for label in labels):
-            raise ValueError("a label is neither text nor a number")
+            raise ValueError("a label is neither a string nor a number")
         classes = np.empty(len(labels), dtype=object)
         classes[:] = labels
         if len(set(labels)) != len(labels):
@@ -113,12 +115,12 @@ def _unpack_classes(document: Document, tensors: Tensors) -> NDArray[Any]:
     numbers = tensors.pop("classes")
     if numbers.ndim == 2 and numbers.dtype == np.uint32 and numbers.shape[1] > 0:
         if numbers.max(initial=0) > LAST_LETTER:
-            raise ValueError("a label is no text")
+            raise ValueError("a label is not a valid string")
         classes = np.ascontiguousarray(numbers).view(f"<U{numbers.shape[1]}")[:, 0]
     elif numbers.ndim == 1 and np.isfinite(numbers).all():
         classes = numbers
     else:
-        raise ValueError(f"classes have shape {numbers.shape} of {numbers.dtype}")
+        raise ValueError(f"classes have shape {numbers.shape} and dtype {numbers.dtype}")
     if classes.dtype == np.bool_ and classes.view(np.uint8).max(initial=0) > 1:
         raise ValueError("a label is neither true nor false")
     if len(np.unique(classes)) != len(classes):
@@ -127,11 +129,11 @@ def _unpack_classes(document: Document, tensors: Tensors) -> NDArray[Any]:
 
 
 def _unpack_names(text: NDArray[Any]) -> dict[Any, int]:
-    """Return the places of features by their names."""
+    """Return the index of each feature by name."""
     names = json.loads(text.tobytes()) if text.dtype == np.uint8 and text.ndim == 1 else None
     if not isinstance(names, list) or any(type(name) not in PLAIN for name in names):
-        raise ValueError("the vocabulary is no list of names")
+        raise ValueError("the vocabulary is not a list of names")
     vocabulary = {name: i for i, name in enumerate(names)}
     if len(vocabulary) != len(names):
-        raise ValueError("a name is twice in the vocabulary")
+        raise ValueError("the vocabulary has a duplicate name")
     return vocabulary

@@ -1,4 +1,4 @@
-"""Online estimators by what they predict: classes, whose labels become numbers and back, or numbers."""
+"""Base classes of online classifiers and regressors: checks of targets, predictions."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -15,56 +15,69 @@ LARGEST = 1e150  # squares of larger targets overflow
 
 
 class OnlineClassifier(OnlineEstimator):
-    """Labels to numbers and back."""
+    """Base class of online classifiers. It encodes labels as integers and decodes predictions."""
 
     classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
-        """Forget everything and learn X.
+        """Fit the model to X and y from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            The rows.
         y : array of shape (n,)
-            Strings, integers, booleans, or floats that are whole numbers.
+            The labels: strings, integers, booleans, or floats that are whole numbers.
         sample_weight : array of shape (n,), optional
-            Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
-            0 is left out.
+            Weights of the losses. A row of weight 3 counts about as much as three such rows at different times. Rows of
+            weight 0 are ignored.
         n_jobs : int, optional
-            Number of parts of the rows that are learned in parallel, in threads, and merged; -1 for the number of
-            cores. A part has at least 4096 rows and 1,048,576 entries, counted once for each class if there are more
-            than two. The model is nearly as good as that of one pass, but not the same.
+            Number of threads. Each learns a part of the rows, and the parts are merged. -1 uses all cores. A part has
+            at least 4096 rows and 1,048,576 entries; with more than two classes, entries count once per class. The
+            model is nearly as good as that of one thread, but not the same.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
-        return self._learn(X, y, sample_weight, anew=True, whole=True, n_jobs=n_jobs)
+        return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn rows after those that came before; how they are cut into batches does not matter.
+        """Learn from more rows. The result does not depend on the batch sizes.
 
-        Parameters and result are those of `fit`, and
-
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            The rows.
+        y : array of shape (n,)
+            The labels.
         classes : array, optional
-            All classes there will be. Needed in the first call; afterwards it may be left out.
+            All labels that can occur. Required in the first call, optional later.
+        sample_weight : array of shape (n,), optional
+            Weights of the losses.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
         """
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:
-            raise ValueError("classes must be given in the first call of partial_fit: all labels there will be.")
-        return self._learn(X, y, sample_weight, anew=first, classes=classes)
+            raise ValueError("classes must be given in the first call of partial_fit: all labels that can occur.")
+        return self._learn(X, y, sample_weight, reset=first, classes=classes)
 
     def _check_targets(self, y: Any, classes: Any) -> NDArray[np.int64]:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
-            raise ValueError("y contains NaN or infinity, which are no labels.")
+            raise ValueError("y contains NaN or infinity. Labels must be finite.")
         check_classification_targets(y)
         if not hasattr(self, "classes_"):
             self.classes_ = np.unique(y if classes is None else column_or_1d(classes))
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
-                raise ValueError(f"{name} one class only, {self.classes_}; a classifier needs two at least.")
+                raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")
         elif classes is not None and set(np.asarray(classes).tolist()) != set(self.classes_.tolist()):
-            raise ValueError(f"classes={classes!r} differs from those of the first call, {self.classes_}.")
+            raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}.")
         return self._indices(y)
 
     def _check_target(self, y: Any) -> NDArray[np.int64]:
@@ -79,13 +92,14 @@ class OnlineClassifier(OnlineEstimator):
         elif getattr(self, "_classes_open", False) and _plain(y) not in self.classes_.tolist():
             if isinstance(y, str) != isinstance(self.classes_[0], str):
                 raise ValueError(
-                    f"y is {y!r}, but labels so far were {self.classes_!r}: strings and numbers do not mix."
+                    f"y must be of the type of the labels so far, {self.classes_!r}, got {y!r}. "
+                    "Strings and numbers cannot be mixed."
                 )
             self.classes_ = np.append(self.classes_, label)
         return self._indices(label)
 
     def _class_places(self) -> dict[Any, int]:
-        """Return the place of each label in `classes_`; {} before the first."""
+        """Return the index of each label in `classes_`, or {} before the first label."""
         classes = getattr(self, "classes_", None)
         before = getattr(self, "_places", None)
         if before is None or before[0] is not classes:
@@ -94,7 +108,7 @@ class OnlineClassifier(OnlineEstimator):
         return before[1]
 
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the places of labels in `classes_`."""
+        """Return the indices of labels in `classes_`."""
         order = np.argsort(self.classes_, kind="stable")
         if len(y) > len(order):
             found = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
@@ -110,20 +124,20 @@ class OnlineClassifier(OnlineEstimator):
 
     @abstractmethod
     def _probabilities(self, margins: Floats) -> Floats:
-        """Return the probabilities (n, classes) that go with margins."""
+        """Return the probabilities (n, classes) for margins."""
 
     def decision_function(self, X: Any) -> Floats:
-        """Return margins: of the second class if there are two (n,), else of each class (n, classes)."""
-        margins = self._judge(X)
+        """Return the margins: (n,) for the second of two classes, (n, classes) for more classes."""
+        margins = self._checked_margins(X)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, in the order of `classes_`."""
-        return self._probabilities(self._judge(X))
+        """Return the probabilities (n, classes), in the order of `classes_`."""
+        return self._probabilities(self._checked_margins(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row."""
-        chosen = self._decide(self._judge(X))
+        """Return the predicted class of each row."""
+        chosen = self._decide(self._checked_margins(X))
         return np.asarray(self.classes_[chosen])
 
     def _decide(self, margins: Floats) -> NDArray[np.int64]:
@@ -132,7 +146,7 @@ class OnlineClassifier(OnlineEstimator):
         return np.asarray(margins.argmax(axis=1))
 
     def predict_one(self, x: Any) -> Any:
-        """Return the class of one row, given as to `learn_one`; None before the first row."""
+        """Return the predicted class of one row in any format of `learn_one`, or None before the first row."""
         if not self.__sklearn_is_fitted__():
             return None
         margins, labels = self._margins_of_one(x).tolist(), list(self._class_places())
@@ -141,7 +155,7 @@ class OnlineClassifier(OnlineEstimator):
         return labels[int(margins[0] > 0 and len(labels) > 1)]
 
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
-        """Return the probability of each class, for one row, given as to `learn_one`; {} before the first row."""
+        """Return the class probabilities of one row in any format of `learn_one`, or {} before the first row."""
         if not self.__sklearn_is_fitted__():
             return {}
         chances = self._probabilities(self._margins_of_one(x)[None])[0]
@@ -149,41 +163,44 @@ class OnlineClassifier(OnlineEstimator):
 
     @property
     def progressive_error_(self) -> float:
-        """The share of rows so far that were judged wrongly, each before it was learnt."""
+        """The error rate over all rows so far. Each row is predicted before it is learned."""
         self._require_rows()
         return progress.share_of_errors(self._progress)
 
 
 class OnlineRegressor(OnlineEstimator):
-    """Targets are numbers."""
+    """Base class of online regressors."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
-        """Forget everything and learn X.
+        """Fit the model to X and y from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            The rows.
         y : array of shape (n,)
+            The targets.
         sample_weight : array of shape (n,), optional
-            Weights of the losses: a row of weight 3 counts about as three that come at different times. A row of weight
-            0 is left out.
+            Weights of the losses. A row of weight 3 counts about as much as three such rows at different times. Rows of
+            weight 0 are ignored.
         n_jobs : int, optional
-            Number of parts of the rows that are learned in parallel, in threads, and merged; -1 for the number of
-            cores. A part has at least 4096 rows and 1,048,576 entries, counted once for each class if there are more
-            than two. The model is nearly as good as that of one pass, but not the same.
+            Number of threads. Each learns a part of the rows, and the parts are merged. -1 uses all cores. A part has
+            at least 4096 rows and 1,048,576 entries. The model is nearly as good as that of one thread, but not the
+            same.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
-        return self._learn(X, y, sample_weight, anew=True, whole=True, n_jobs=n_jobs)
+        return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn rows after those that came before; how they are cut into batches does not matter.
+        """Learn from more rows. The result does not depend on the batch sizes.
 
-        Parameters and result are those of `fit`.
+        The parameters and the return value are those of `fit`, without `n_jobs`.
         """
-        return self._learn(X, y, sample_weight, anew=not self.__sklearn_is_fitted__())
+        return self._learn(X, y, sample_weight, reset=not self.__sklearn_is_fitted__())
 
     def _check_targets(self, y: Any, classes: Any) -> Floats:
         try:
@@ -191,9 +208,9 @@ class OnlineRegressor(OnlineEstimator):
         except (TypeError, ValueError):
             raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.") from None
         if not np.isfinite(y).all():
-            raise ValueError("y contains NaN or infinity. Every target must be a finite number.")
+            raise ValueError("y contains NaN or infinity. Targets must be finite.")
         if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
-            raise ValueError(f"y contains {largest:g} in size; numbers above {LARGEST:g} cannot be squared.")
+            raise ValueError(f"y must be at most {LARGEST:g} in absolute value, got {largest:g}. Scale the targets.")
         return y
 
     def _check_target(self, y: Any) -> Floats:
@@ -204,22 +221,22 @@ class OnlineRegressor(OnlineEstimator):
 
     def predict(self, X: Any) -> Floats:
         """Return the predicted target of each row."""
-        return self._judge(X)[:, 0]
+        return self._checked_margins(X)[:, 0]
 
     def predict_one(self, x: Any) -> float:
-        """Return the predicted target of one row, given as to `learn_one`; 0 before the first row."""
+        """Return the predicted target of one row in any format of `learn_one`, or 0.0 before the first row."""
         if not self.__sklearn_is_fitted__():
             return 0.0
         return float(self._margins_of_one(x)[0])
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
-        """Arrays "rows" and "loss": progressive means at 1, 2, 4, ... rows and at the last."""
+        """Arrays "rows" and "loss": the progressive mean loss after 1, 2, 4, ... rows and after the last."""
         table = super().progressive_
         del table["error"]
         return table
 
 
 def _plain(label: Any) -> Any:
-    """Return a label as Python has it."""
+    """Return a label as a Python object."""
     return label.item() if isinstance(label, np.generic) else label

@@ -1,4 +1,4 @@
-"""What the classifier and the regressor with nothing to tune share: the model, its rows, merging and files."""
+"""Base class of the classifier and the regressor without tuning parameters."""
 
 import numbers
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, plain
 from robustfd._validation import check_choice, check_integer
-from robustfd.estimators._missing import first_gaps, with_indicators
+from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
 from robustfd.online import first_edition, plots, untuned_merging, untuned_reading
@@ -22,19 +22,19 @@ from robustfd.online.untuned import UntunedState
 from robustfd.online.untuned_growth import SPARE
 from robustfd.online.untuned_merging import with_features_at
 
-USUAL = 0.75  # a number that more than this share of dicts has is missing where it is not
-FEW_ROWS = 256  # one pass over fewer is too short
+USUAL = 0.75  # a numeric feature that more than this fraction of dicts have counts as missing in the others
+FEW_ROWS = 256  # one pass over fewer rows is not enough
 
 
 class UntunedEstimator(OnlineEstimator):
-    """A model with nothing to tune, and how its rows reach it."""
+    """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _learnt: ClassVar[tuple[str, ...]] = (
-        *OnlineEstimator._learnt,
+    _learned: ClassVar[tuple[str, ...]] = (
+        *OnlineEstimator._learned,
         "_model",
         "_calibration",
         "_missing",
-        "_usual",
+        "_common_names",
         "_names",
         "_encoder",
     )
@@ -44,9 +44,9 @@ class UntunedEstimator(OnlineEstimator):
     epochs: int
     random_state: Any
     _model: UntunedState
-    _usual: set[Any]  # names of numbers that most dicts have
-    _names: Names | None  # those of the last dict, if all are known and none of them is missing
-    _missing: list[int]  # columns in which a value was missing, in the order of the features that say so
+    _common_names: set[Any]  # names of numeric features that most dicts have
+    _names: Names | None  # names of the last dict, if all are known and none is missing
+    _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
 
     def _check_parameters(self) -> None:
@@ -62,10 +62,10 @@ class UntunedEstimator(OnlineEstimator):
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
         share = getattr(self, "_share", 1.0)
         self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss(), share=share)
-        self._missing, self._usual = [], set()
+        self._missing, self._common_names = [], set()
 
     def _number_loss(self) -> NumberLoss | None:
-        """Return the loss if targets are numbers."""
+        """Return the loss of a regressor, or None for a classifier."""
         return None
 
     def _saved_params(self) -> Document:
@@ -85,19 +85,19 @@ class UntunedEstimator(OnlineEstimator):
         before = getattr(self, "_names", None)
         if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
             return row, {}
-        absent = getattr(self, "_usual", set()) - x.keys()
+        absent = getattr(self, "_common_names", set()) - x.keys()
         if not absent and self._kind == "dicts":
             self._names = names_of(x, self._vocabulary)
         return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 
-    def _note_usual(self) -> None:
-        """Find the names of numbers that most dicts have, whenever the number of rows has doubled."""
+    def _update_common_names(self) -> None:
+        """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
         rows = self._model.seen
         if rows & (rows - 1) == 0 and rows >= 8 and self._kind == "dicts":
             often = self._model.experts.features.table["count"][1:] > USUAL * rows
             names = [name for name, j in self._vocabulary.items() if often[j]]
-            self._usual = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
-            self._names = None  # it may lack one of them
+            self._common_names = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
+            self._names = None  # the last dict may lack one of these features
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
         return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
@@ -107,7 +107,7 @@ class UntunedEstimator(OnlineEstimator):
         margins = np.empty((x.shape[0], self._model.outputs))
         if isinstance(x, SingleRow):
             self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
-            self._note_usual()
+            self._update_common_names()
             return margins
         for part, rows in blocks(x, sparse=sp.issparse(x)):
             for some, whole in self._with_new_indicators(as_rows(rows, sparse=sp.issparse(x))):
@@ -116,11 +116,11 @@ class UntunedEstimator(OnlineEstimator):
         return margins
 
     def _with_new_indicators(self, x: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield rows with features for what is missing, cut where a value is missing in a column for the first time.
+        """Yield slices and rows with missing-value indicators, split where a column has its first missing value.
 
-        So a new feature comes with its row, however rows are cut into batches.
+        A new indicator is therefore added exactly at its row, and the batch sizes do not matter.
         """
-        n, begin, new = x.shape[0], 0, first_gaps(x, self._missing)
+        n, begin, new = x.shape[0], 0, first_missing(x, self._missing)
         for row, columns in [*new, (n, [])]:
             if row > begin:
                 rows = x if (begin, row) == (0, n) else x[begin:row]
@@ -140,19 +140,20 @@ class UntunedEstimator(OnlineEstimator):
         return margins
 
     def contributions(self, X: Any) -> Any:
-        """Return what each feature adds to the prediction of each row.
+        """Return the contribution of each feature to the prediction of each row.
 
-        With `intercept_` the contributions of a row sum to `decision_function`, for a regression to `predict`. What
-        is added because a value is missing counts as the contribution of its column.
+        The contributions of a row plus `intercept_` sum to its `decision_function` (classifier) or `predict`
+        (regressor). The effect of a missing value counts as the contribution of its column.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n, n_features)
+            The rows.
 
         Returns
         -------
         array or sparse array of shape (n, n_features)
-            Sparse if X is. For more than two classes it is a list of them, one for each class.
+            Sparse if X is sparse. For more than two classes, a list with one array per class.
         """
         self._require_rows()
         x, d = self._checked(X), self.n_features_in_
@@ -162,7 +163,7 @@ class UntunedEstimator(OnlineEstimator):
             indptr, which, parts = untuned_reading.contributions(self._model, rows)
             columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
             for c, each in enumerate(found):
-                entries = parts[:, c], columns.copy(), indptr.copy()  # what is summed below is changed in place
+                entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
                 sums = sp.csr_array(entries, shape=(rows.shape[0], d))
                 sums.sum_duplicates()
                 each.append(sums if sp.issparse(x) else sums.toarray())
@@ -171,17 +172,18 @@ class UntunedEstimator(OnlineEstimator):
 
     @property
     def effects_(self) -> Floats:
-        """What features usually add to predictions (1 or n_classes, n_features + columns in which values were missing).
+        """The typical effect of each feature on predictions, of shape (1 or n_classes, n_features + indicators).
 
-        That is the weight times the root mean square of the feature, less its mean if it is seldom 0, times the share
-        of rows where it is not 0. The last features are those of `missing_columns_`: that a value is missing there.
+        The effect is the weight times the root mean square of the feature (of its deviation from the mean if it is
+        rarely 0) times the fraction of rows where it is not 0. The last columns are the missing-value indicators of
+        `missing_columns_`.
         """
         self._require_rows()
         return np.ascontiguousarray(untuned_reading.effects(self._model)[: self.n_features_in_ + len(self._missing)].T)
 
     @property
     def missing_columns_(self) -> NDArray[np.int64]:
-        """The columns in which a value was missing, in the order in which that first occurred."""
+        """The columns that have had missing values, in the order of their first missing value."""
         self._require_rows()
         return np.array(self._missing, np.int64)
 
@@ -192,10 +194,10 @@ class UntunedEstimator(OnlineEstimator):
 
     @property
     def share_(self) -> float:
-        """The part of the prior that this model has: 1, or 1/k if it is one of k that `split` gave."""
+        """The share of the prior: 1, or 1/k for one of k parts that `split` returned."""
         return self._model.share if self.__sklearn_is_fitted__() else getattr(self, "_share", 1.0)
 
-    def _take_share(self, share: float) -> None:
+    def _add_prior_share(self, share: float) -> None:
         if self.__sklearn_is_fitted__() and share > 0:
             self._model = untuned_merging.with_more_prior(self._model, share)
 
@@ -204,24 +206,24 @@ class UntunedEstimator(OnlineEstimator):
 
     def _merge_states(self, other: Any) -> None:
         here, there, width = self._join_features(other)
-        room = max(self._model.d, other._model.d, width)
+        capacity = max(self._model.d, other._model.d, width)
         one, two = (
-            model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, room)
+            model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, capacity)
             for model, places in ((self._model, here), (other._model, there))
         )
-        self._model = untuned_merging.merge(one, two, room)
+        self._model = untuned_merging.merge(one, two, capacity)
 
     def _join_features(self, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Take in the features of another model; return where those of both will be, and how many there are."""
+        """Add the features of another model. Return the new indices of both models' features and their total number."""
         if self._kind == "dicts":
             names, known = dict(self._vocabulary), len(self._vocabulary)
             places = [names.setdefault(name, len(names)) for name in other._vocabulary]
-            self._vocabulary, self._usual = names, self._usual | other._usual
+            self._vocabulary, self._common_names = names, self._common_names | other._common_names
             self.n_features_in_ = max(self.n_features_in_, len(names))
             return np.arange(known), np.array(places, np.int64), self.n_features_in_
         self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
         before = [self._missing, other._missing]
-        if before[0] != before[1]:  # the same whichever model is first
+        if before[0] != before[1]:  # sorted, so the result does not depend on which model is first
             self._missing = sorted({*before[0], *before[1]})
         here, there = (np.array([*range(d), *(d + self._missing.index(j) for j in each)], np.int64) for each in before)
         return here, there, d + len(self._missing)
@@ -234,7 +236,7 @@ class UntunedEstimator(OnlineEstimator):
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         numbers, arrays = self._model.pack()
-        usual = [self._vocabulary[name] for name in self._usual]
+        usual = [self._vocabulary[name] for name in self._common_names]
         more = {"missing": self._missing, "usual": sorted(usual)}
         return [(numbers, arrays | {name: np.array(some, np.int32) for name, some in more.items() if some})]
 
@@ -246,15 +248,15 @@ class UntunedEstimator(OnlineEstimator):
                 n, most = parts.shape(name, 1)[0], self.n_features_in_ - 1
                 columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
                 if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
-                    raise ValueError(f"{name} makes no sense")
+                    raise ValueError(f"{name} is inconsistent")
         self._missing, names = columns["missing"], list(getattr(self, "_vocabulary", ()))
-        self._usual = {names[j] for j in columns["usual"]}
+        self._common_names = {names[j] for j in columns["usual"]}
 
         def check(d: int, outputs: int) -> None:
             inputs = self.n_features_in_ + len(self._missing)
             self._check_sizes(d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
             if d > 2 * inputs + SPARE:
-                raise ValueError(f"room for {d} features, of which {inputs} were seen")
+                raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
         unpack = first_edition.unpack if first_edition.is_first_edition(parts) else UntunedState.unpack
@@ -262,35 +264,35 @@ class UntunedEstimator(OnlineEstimator):
 
     @property
     def hessian_(self) -> str:
-        """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal and a sketch."""
+        """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal plus a sketch."""
         self._require_rows()
         return self._model.form
 
     @property
     def sketch_size_(self) -> int:
-        """The rows of the sketch in use, 0 if there is none."""
+        """The number of sketch rows in use, 0 without a sketch."""
         self._require_rows()
         return self._model.size if self._model.form == "sketch" else 0
 
     @property
     def singular_values_(self) -> Floats:
-        """The lengths of the rows of the sketch after its last shrink, in units of the features; none without one."""
+        """The singular values of the sketch after its last shrink step; empty without a sketch."""
         self._require_rows()
         return np.sqrt(self._model.experts.low_rank.lam)
 
     @property
     def drift_(self) -> dict[str, NDArray[Any]]:
-        """Arrays "rows" and "share": the share of experts that forget, mean over all rows since the entry before.
+        """Arrays "rows" and "share": the weight of the experts that forget, averaged since the previous entry.
 
-        It is near 0.5 or below while the past is a good guide, and rises when the stream changes.
+        It is about 0.5 or less on a stationary stream and rises when the stream drifts.
         """
         self._require_rows()
         return untuned_reading.drift(self._model)
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw `progressive_` against the number of rows, and `drift_` below; return the axes of the former.
+        """Plot `progressive_` against the number of rows with `drift_` below, and return the axes of the former.
 
-        With `ax` given only `progressive_` is drawn, to it.
+        With `ax` given, plot only `progressive_`, on these axes.
         """
         if ax is not None:
             return super().plot_progress(ax=ax, label=label)

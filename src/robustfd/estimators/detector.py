@@ -1,4 +1,4 @@
-"""Outliers of a stream, by their Mahalanobis distance under a sketched covariance."""
+"""Streaming outlier detection by Mahalanobis distance under a sketched covariance."""
 
 import copy
 import math
@@ -22,23 +22,23 @@ from robustfd.sketch.exact import ExactSecondMoment
 
 Floats = NDArray[np.float64]
 
-BLOCK = 2**20  # entries of the rows that are worked on at once
-AUTO_SIGMAS = 3.0  # "auto": so many standard deviations above the median
-FLOOR = 1e-10  # the least variance off the span of the rows, as a share of the mean variance of a feature
-GROWTH = 0.25  # a judge is renewed when the stream has grown by this share (and a buffer)
-EXACT_GROWTH = 1.0  # the same if all d eigenvalues have to be computed for it
-SIZE = 50  # rows of the sketch, if there is one and nothing else was asked for
-REFITS = 2  # of rows without those that are furthest away
+BLOCK = 2**20  # matrix entries processed at once
+AUTO_SIGMAS = 3.0  # contamination="auto": standard deviations above the median
+FLOOR = 1e-10  # smallest variance outside the span of the rows, relative to the mean variance of a feature
+GROWTH = 0.25  # the scoring model is replaced when the row count has grown by this fraction (plus a buffer)
+EXACT_GROWTH = 1.0  # the same with the exact covariance, where all d eigenvalues must be computed
+SIZE = 50  # default number of sketch rows
+REFITS = 2  # number of times `trim` drops the farthest rows and fits again
 
-# Scores are counted in bins by their logarithm, 256 an octave: finer than the spread of the distances, about
-# sqrt(2/d) of them, up to d = 100 000. EDGES are the upper edges; the first and the last bin have no other end.
+# Scores are counted in logarithmic bins, 256 per octave. That is finer than the relative spread of the distances, about
+# sqrt(2/d), up to d = 100,000. EDGES holds the upper edges; the first and the last bin are open-ended.
 PER_OCTAVE, LOWEST, HIGHEST = 256, -24, 40
 EDGES = 2.0 ** (np.arange((HIGHEST - LOWEST) * PER_OCTAVE) / PER_OCTAVE + LOWEST)
 
 
 @dataclass(frozen=True)
 class _Model:
-    """A mean and a covariance to measure distances with."""
+    """The mean and the covariance that define the distances."""
 
     mean: Floats
     covariance: LowRankPlusIdentity
@@ -46,10 +46,10 @@ class _Model:
     @classmethod
     def of(cls, rfd: Sketch) -> "_Model":
         mean, m = rfd.mean_, rfd.covariance(ddof=0)
-        if m.alpha == 0.0 and len(m.components) == len(mean):  # nothing is off the span
+        if m.alpha == 0.0 and len(m.components) == len(mean):  # the rows span all directions
             return cls(mean, m)
-        # The second term is what rounding can make of a sparse row's distance from a large mean. With neither
-        # spread nor size to go by, all rows being zero, distances are Euclidean.
+        # The second term bounds the rounding error in a sparse row's distance from a large mean. If all rows are zero,
+        # both terms are zero and distances are Euclidean.
         floor = FLOOR * m.trace() / len(mean) + np.finfo(float).eps * float(mean @ mean) or 1.0
         alpha = max(m.alpha, floor)
         lam = np.maximum(m.low_rank_eigenvalues + (m.alpha - alpha), 0.0)
@@ -57,86 +57,97 @@ class _Model:
 
     @one_blas_thread()
     def distances(self, x: Any) -> Floats:
-        """Return squared distances of the rows, which are made float64 a block at a time."""
+        """Return the squared distances of the rows, converted to float64 one block at a time."""
         step = max(1, BLOCK // x.shape[1])
         blocks = (_double(x[start : start + step]) for start in range(0, x.shape[0], step))
-        with np.errstate(over="ignore"):  # off the span of all rows seen, infinitely far is far enough
+        with np.errstate(over="ignore"):  # an infinite distance is fine for a row outside the span
             return np.concatenate([np.zeros(0), *(self.covariance.mahalanobis(b, self.mean) for b in blocks)])
 
 
 class MahalanobisDetector(OutlierMixin, SketchEstimator):
-    """Streaming outlier scores: squared Mahalanobis distances under the covariance of the rows so far.
+    """Streaming outlier detector based on the Mahalanobis distance.
 
-    The covariance is exact for a moderate number of features, and that of a `RobustFrequentDirections` sketch for more.
-    One pass, constant memory, sparse rows stay sparse. The threshold is learnt from the stream too: rows are scored
-    when they arrive, by the model as it stood before them, and the scores are kept as counts in a fixed histogram.
+    The score of a row is its squared Mahalanobis distance under the covariance of the rows seen so far. The covariance
+    is exact for a moderate number of features and comes from a `RobustFrequentDirections` sketch otherwise. The
+    detector needs one pass and constant memory, and never makes sparse rows dense. It also learns the threshold from
+    the stream: each row is scored on arrival by an earlier model, and the scores are counted in a fixed histogram.
 
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        By default the exact covariance is kept for up to 200 features, and else a sketch of m = 50 rows. An integer
-        of at least 2 fixes a sketch of m rows. It takes what is beyond its m - 1 directions to vary alike in all
-        others. That finds more than the exact covariance does where many directions have next to no variance, as in
-        pictures.
-    buffer_size : int, optional
-        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
-        n_features / 2 and 2 n_features.
-    decay, solver : as for `RobustFrequentDirections`
-        With `decay` < 1 the model and the threshold follow a drifting stream.
-    trim : float in [0, 0.5], default=0.0
-        For `fit`, which has all rows at hand: twice, the share of rows that are furthest away is left out and the
-        model is learnt anew from the others, so that outliers among the first rows do not count as normal. It helps
-        against scattered outliers, and not against a tight group of them, which has made itself the middle.
-    window : float, optional
-        Learn from the last so many rows only: another way to follow a drifting stream. With `sketch_size="auto"` and up
-        to 350 features the exact matrix is kept in 32 blocks of rows, of which the oldest counts by its share in the
-        window; else it is a `SlidingFrequentDirections` sketch. `buffer_size`, `decay` and `solver` must be left as
-        they are.
+        With "auto", the detector keeps the exact covariance for up to 200 features and a sketch of m = 50 rows for
+        more. An integer m of at least 2 always uses a sketch of m rows. A sketch has m - 1 directions and assumes the
+        same variance in all others. It finds more outliers than the exact covariance when many directions have almost
+        no variance, as in images.
     contamination : "auto" or float in (0, 0.5], default="auto"
-        The share of rows to call outliers. "auto" learns it: see Notes.
+        The fraction of rows to flag as outliers. "auto" learns it from the scores: see Notes.
+    buffer_size : int, optional
+        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, or
+        8 `sketch_size` if the first rows are sparse, adjusted to avoid values between n_features / 2 and 2 n_features.
+    decay : float in (0, 1], default=1.0
+        Factor applied to the weight of all earlier rows before each new row. With `decay` < 1, the model and the
+        threshold follow a drifting stream.
+    solver : {"auto", "gram", "svd"}, default="auto"
+        How the sketch decomposes its buffer.
+    window : float, optional
+        Number of most recent rows to learn from: another way to follow a drifting stream. With `sketch_size="auto"` and
+        up to 350 features, the detector keeps exact matrices of 32 blocks of rows and weights the oldest block by the
+        fraction of it that is inside the window. Otherwise it keeps a `SlidingFrequentDirections` sketch.
+        `buffer_size`, `decay` and `solver` must keep their defaults.
+    trim : float in [0, 0.5], default=0.0
+        Fraction of rows, the farthest ones, that `fit` drops before it fits again, twice. Outliers among the first rows
+        then do not count as normal. This helps against scattered outliers, but not against a tight cluster of them that
+        has shifted the mean.
 
     Attributes
     ----------
     sketch_ : ExactSecondMoment, ExactWindow, RobustFrequentDirections or SlidingFrequentDirections
-        What is kept of the centred rows.
+        The summary of the centred rows.
     offset_ : float
         The threshold: rows with `score_samples` below it are outliers.
     contamination_ : float
-        The share of the stream (after `fit`: of X) beyond the threshold. Before the first judge, what is
-        expected of normally distributed rows.
+        The fraction of the stream (after `fit`: of X) that is above the threshold distance. Before any row has been
+        scored, the fraction expected for Gaussian rows.
     location_ : ndarray of shape (n_features,)
         The mean.
     n_samples_seen_ : int
+        Number of rows seen, not counting rows of weight 0.
     n_features_in_ : int
+        Number of features.
+
+    See Also
+    --------
+    sklearn.covariance.EllipticEnvelope : Mahalanobis distances under a robust covariance, for data in memory.
+    sklearn.ensemble.IsolationForest : Outlier detection with random trees, for data in memory.
+    SketchedPCA : Principal components from the same kind of sketch.
 
     Notes
     -----
-    The judge is the model frozen at certain row counts: first after `buffer_size` rows, 2 m by default, then whenever
-    the count has grown by a quarter (of 1 / (1 - decay) rows or of the window, if that is less) and a buffer. With the
-    exact covariance, whose eigenvalues take long, it is n_features rows if that is more, and the count doubles. All
-    that depends on the count alone, so it does not matter how the stream is cut into batches. At every renewal the
-    counts in the histogram are halved: scores by young models, which are too large, fade. Before the first renewal the
-    threshold is the chi-square quantile with n_features degrees of freedom. `fit` has all rows at hand and
-    takes the threshold from their scores under the final model instead.
+    New rows are scored by a copy of the model that is replaced at certain row counts. The first copy is made after
+    `buffer_size` rows (2 m by default). It is replaced when the count has grown by a quarter plus one buffer; the
+    quarter is of 1 / (1 - decay) rows or of the window if that is less. With the exact covariance, whose eigenvalues
+    are expensive, the first copy is made after at least n_features rows and replaced when the count has doubled. The
+    schedule depends on the row count alone, so batch sizes do not matter. Each replacement halves the counts in the
+    histogram, because early models give scores that are too large. Before the first copy exists, the threshold is the
+    chi-square quantile with n_features degrees of freedom. `fit` has all rows available and takes the threshold from
+    their scores under the final model instead.
 
-    "auto" puts the threshold where, if the middle of the scores is that of Gaussian rows, only 0.13 % of them
-    are beyond. The cube root of a chi-square variable is almost normal (Wilson & Hilferty 1931), whatever the
-    degrees of freedom and the scale, which a sketch changes. So the threshold is, of the cube roots, the median
-    plus three standard deviations, one being (upper quartile - median) / 0.6745. The upper quartile
-    and not the median absolute deviation, because real scores lean to the right, and many may be equal.
+    "auto" places the threshold so that 0.13 % of the scores would exceed it if the rows were Gaussian. The cube root of
+    a chi-square variable is almost normal (Wilson & Hilferty 1931) for any number of degrees of freedom and any scale.
+    (A sketch changes the scale.) The threshold on the cube roots is therefore the median plus three standard
+    deviations, where one standard deviation is (upper quartile - median) / 0.6745. The upper quartile is used instead
+    of the median absolute deviation because real scores are skewed to the right and often tied.
 
-    So clean data may have no outliers at all. Of Gaussian rows about 0.1 to 0.4 % of new ones are flagged, of rows with
-    heavy tails 1 to 2 %. A few compact clusters have no tail: the distances of their rows from the common mean are all
-    alike, none is far beyond the others, and none is flagged. To have a given share flagged in any case, set
-    `contamination`.
+    Clean data may therefore have no outliers at all. About 0.1 to 0.4 % of new Gaussian rows are flagged, and 1 to 2 %
+    of rows with heavy tails. A few compact clusters have no tail: all their rows are about equally far from the common
+    mean, and none is flagged. Set `contamination` to flag a fixed fraction in any case.
 
-    Along a direction in which the stream never varied the variance is taken to be 1e-10 of the mean variance
-    of a feature, where the pseudo-inverse would ignore the direction: a row that leaves the span of all
-    rows before is far away, a row within it is not. Weights count relative to each other (the covariance is
-    divided by their sum).
+    In a direction in which the stream never varied, the detector assumes a variance of 1e-10 times the mean variance of
+    a feature. (A pseudo-inverse would ignore the direction.) A row outside the span of all earlier rows is therefore
+    far away. Only relative weights matter, because the covariance is divided by their sum.
 
-    The sketch is robust in the paper's sense, not against outliers: they enter mean and covariance like all
-    other rows. A few do little harm; a large group of similar ones makes itself look normal.
+    "Robust" has the meaning of the paper, not robustness against outliers: outliers enter the mean and the covariance
+    like all other rows. A few do little harm. A large group of similar ones looks normal.
 
     Examples
     --------
@@ -154,14 +165,14 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     7
     """
 
-    _features_per_row: ClassVar[int] = 4  # all eigenvalues are needed, again and again
+    _features_per_row: ClassVar[int] = 4  # all eigenvalues are needed repeatedly
 
     offset_: float
     contamination_: float
 
-    _judge: _Model | None
-    _due: int  # the row count at which the judge is to be renewed
-    _counts: Floats  # weight of the judged rows in each bin
+    _scorer: _Model | None
+    _due: int  # the row count at which the scoring model is replaced
+    _counts: Floats  # weight of the scored rows in each bin
 
     def __init__(
         self,
@@ -183,52 +194,55 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         self.trim = trim
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Forget everything, learn from X, and take the threshold from the scores of X itself.
+        """Fit the detector to X from scratch and set the threshold from the scores of X.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            The rows.
         y : ignored
+            Present for API consistency.
         sample_weight : array of shape (n,), optional
-            0 is as if the row were not there.
+            Row weights. Rows of weight 0 are ignored.
 
         Returns
         -------
         self
+            The fitted detector.
         """
         new, trim = copy.copy(self), check_real("trim", self.trim, 0.0, 0.5)
         if trim > 0 and self.window is not None:
-            raise ValueError(f"trim={trim:g} is for sketches of all rows: with window={self.window!r} leave it at 0.")
-        x, weight = new._take(X, sample_weight, anew=True)
+            raise ValueError(f"trim must be 0 with window={self.window!r}, got {trim:g}.")
+        x, weight = new._learn(X, sample_weight, reset=True)
         for _ in range(REFITS if trim > 0 else 0):
             distances = new._model().distances(x)
             near = distances <= _quantile(distances, weight, 1.0 - trim)
-            new._take(x, np.where(near, weight, 0.0), anew=True, named=False)
-        if self.window is not None:  # rows that left the window are none that the model knows
+            new._learn(x, np.where(near, weight, 0.0), reset=True, named=False)
+        if self.window is not None:  # the model does not include rows that have left the window
             x, weight = x[-math.ceil(self.window) :], weight[-math.ceil(self.window) :]
         new._set_threshold(new._model().distances(x), weight)
-        self.__dict__ = new.__dict__  # all or nothing: an error leaves the detector as it was
+        self.__dict__ = new.__dict__  # only now, so that an error leaves the detector unchanged
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from the rows of X after those before; how rows are cut into batches does not matter.
+        """Learn from more rows. The result does not depend on the batch sizes.
 
-        Parameters and result are those of `fit`. X may have any number of rows, after the first call also
-        none.
+        The parameters and the return value are those of `fit`. X may have any number of rows, and none after the first
+        call.
         """
         new = copy.copy(self)
-        new._take(X, sample_weight, anew=not self.__sklearn_is_fitted__())
+        new._learn(X, sample_weight, reset=not self.__sklearn_is_fitted__())
         new._use_histogram()
         self.__dict__ = new.__dict__
         return self
 
-    def _merge_own(self, other: "MahalanobisDetector", *, begun: bool) -> None:
-        if begun:
-            # Both judges have seen a part of the rows only: theirs count half, as at every renewal.
+    def _merge_own(self, other: "MahalanobisDetector", *, fitted: bool) -> None:
+        if fitted:
+            # Each scoring model has seen only a part of the rows: halve the counts, as at every replacement.
             self._counts = (self._counts + other._counts) / 2
             self._renew(self.sketch_.n_samples_seen_)
         else:
-            self._judge, self._due, self._counts = other._judge, other._due, other._counts
+            self._scorer, self._due, self._counts = other._scorer, other._due, other._counts
         self._use_histogram()
 
     def mahalanobis(self, X: Any) -> Floats:
@@ -239,7 +253,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         return self._model().distances(x)
 
     def score_samples(self, X: Any) -> Floats:
-        """Return minus the squared Mahalanobis distances: the higher, the more normal."""
+        """Return the negative squared Mahalanobis distances: the higher, the more normal."""
         return -self.mahalanobis(X)
 
     def decision_function(self, X: Any) -> Floats:
@@ -260,46 +274,46 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         return SIZE
 
     def _model(self) -> _Model:
-        """Return the model after all rows, kept until there are more."""
-        if "model" not in self._kept:
-            self._kept["model"] = _Model.of(self.sketch_)
-        model: _Model = self._kept["model"]
+        """Return the model of all rows seen, cached until more arrive."""
+        if "model" not in self._cache:
+            self._cache["model"] = _Model.of(self.sketch_)
+        model: _Model = self._cache["model"]
         return model
 
     @property
     def _unit(self) -> int:
-        """How many rows must come at least before a judge is renewed."""
+        """The minimum number of rows between two replacements of the scoring model."""
         unit = 2 * self._check_size() if self.buffer_size is None else self.buffer_size
         return max(unit, self.n_features_in_) if isinstance(self.sketch_, ExactSecondMoment) else unit
 
     def _renew(self, seen: int) -> None:
-        """Make the model as it is now the judge."""
-        self._judge = _Model.of(self.sketch_)
+        """Replace the scoring model by the current model."""
+        self._scorer = _Model.of(self.sketch_)
         memory = 1.0 / max(1.0 - float(self.decay), 1e-16) if self.window is None else self.window
         growth = EXACT_GROWTH if isinstance(self.sketch_, ExactSecondMoment) else GROWTH
         self._due = seen + self._unit + int(growth * min(seen, memory))
 
-    def _take(self, X: Any, sample_weight: Any, *, anew: bool, named: bool = True) -> tuple[Any, Floats]:
-        """Judge the rows and sketch them; return those of positive weight, and their weights.
+    def _learn(self, X: Any, sample_weight: Any, *, reset: bool, named: bool = True) -> tuple[Any, Floats]:
+        """Score the rows and add them to the sketch. Return the rows of positive weight and their weights.
 
-        If they are not `named`, they are rows that were taken before, and their columns are known.
+        With `named=False`, the rows are an array that an earlier call returned, and column names are not checked.
         """
         if self.contamination != "auto":
             check_real('contamination, if not "auto",', self.contamination, 0.0, 0.5, open_low=True)
         self._check_size()
-        x = check_rows(self, X, reset=anew and named)
+        x = check_rows(self, X, reset=reset and named)
         weight = check_weights(sample_weight, x.shape[0])
-        if anew and not weight.any():
-            raise ValueError("Every sample_weight is zero: there is nothing to start from.")
-        if anew:
+        if reset and not weight.any():
+            raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
+        if reset:
             self.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
             self.sketch_._check_parameters()
-            self._judge, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
+            self._scorer, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
         else:
             self.sketch_ = self._next_sketch()
-        self._kept = {}
-        rfd, seen = self.sketch_, 0 if anew else self.sketch_.n_samples_seen_
-        if not weight.any():  # nothing to learn, but something to check
+        self._cache = {}
+        rfd, seen = self.sketch_, 0 if reset else self.sketch_.n_samples_seen_
+        if not weight.any():  # no row to learn from, but the parameters are still checked
             rfd.partial_fit(_double(x[:0]))
         if not weight.all():
             x, weight = x[weight > 0], weight[weight > 0]
@@ -309,8 +323,8 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
             part = slice(start, start + min(self._due - seen, max(1, BLOCK // x.shape[1])))
             rows, w = _double(x[part]), weight[part]
             rfd.partial_fit(rows, sample_weight=w)
-            if self._judge is not None:
-                self._counts = self._counts + _histogram(self._judge.distances(rows), w)
+            if self._scorer is not None:
+                self._counts = self._counts + _histogram(self._scorer.distances(rows), w)
             start, seen = start + len(w), seen + len(w)
             if seen == self._due:
                 self._counts = self._counts / 2
@@ -318,21 +332,21 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         return x, weight
 
     def _use_histogram(self) -> None:
-        """Set the threshold from the scores of the stream."""
+        """Set the threshold from the histogram of scores."""
         judged = np.flatnonzero(self._counts)
         self._set_threshold(EDGES[judged], self._counts[judged])
 
     def _pack_own(self) -> tuple[Document, Tensors]:
         own = {"due": self._due, "offset": self.offset_, "contamination": self.contamination_, "judge": None}
-        if self._judge is None:
+        if self._scorer is None:
             return own, {"counts": self._counts}
-        mean, m = self._judge.mean, self._judge.covariance
+        mean, m = self._scorer.mean, self._scorer.covariance
         arrays = {"mean": mean, "components": m.components, "lam": m.low_rank_eigenvalues, "counts": self._counts}
         return own | {"judge": m.alpha}, arrays
 
     def _unpack_own(self, parts: Parts) -> None:
         d, alpha = self.n_features_in_, parts.text("judge")
-        self._due, self._judge = parts.count("due"), None
+        self._due, self._scorer = parts.count("due"), None
         self.offset_, self.contamination_ = parts.number("offset"), parts.number("contamination", 0.0)
         self._counts = parts.array("counts", len(EDGES), least=0.0)
         if self._due <= self.sketch_.n_samples_seen_:
@@ -340,10 +354,10 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         if alpha is not None:
             mean, r = parts.array("mean", d), parts.shape("lam", 1)[0]
             lam, v = parts.array("lam", r, least=0.0), parts.array("components", r, d)
-            self._judge = _Model(mean, LowRankPlusIdentity(v, lam, check_real("judge", alpha, 0.0)))
+            self._scorer = _Model(mean, LowRankPlusIdentity(v, lam, check_real("judge", alpha, 0.0)))
 
     def _set_threshold(self, distances: Floats, weight: Floats) -> None:
-        """Set `offset_` and `contamination_` from the distances of rows, or of bins of rows."""
+        """Set `offset_` and `contamination_` from weighted distances of rows or of histogram bins."""
         auto = self.contamination == "auto"
         share = float(ndtr(-AUTO_SIGMAS)) if auto else float(self.contamination)
         if not len(distances):
@@ -355,7 +369,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
             limit = (median + AUTO_SIGMAS * (upper - median) / ndtri(0.75)) ** 3
         else:
             limit = _quantile(distances, weight, 1.0 - share)
-        limit *= 1.0 + 1e-9  # the row that is the quantile is within, also when rounding differs
+        limit *= 1.0 + 1e-9  # keeps the row at the quantile inside, despite rounding errors
         self.offset_ = -float(limit)
         self.contamination_ = float(weight[distances > limit].sum() / weight.sum())
 
@@ -365,7 +379,7 @@ def _double(x: Any) -> Any:
 
 
 def _histogram(distances: Floats, weight: Floats) -> Floats:
-    """Return the weight in each bin."""
+    """Return the total weight in each bin of EDGES."""
     with np.errstate(divide="ignore"):
         place = np.ceil((np.log2(distances) - LOWEST) * PER_OCTAVE)
     place = np.clip(place, 0, len(EDGES) - 1).astype(np.intp)
@@ -373,7 +387,7 @@ def _histogram(distances: Floats, weight: Floats) -> Floats:
 
 
 def _quantile(values: Floats, weight: Floats, q: float) -> float:
-    """Return the smallest value such that at least the share q of the weight is not above it."""
+    """Return the smallest value such that at least a fraction q of the weight is at or below it."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order])
     place = np.searchsorted(total, q * total[-1] * (1.0 - 1e-12))

@@ -1,4 +1,4 @@
-"""Principal components of a stream, from one summary of the centred rows: exact, or with certified intervals."""
+"""Streaming PCA, exact or with certified error intervals."""
 
 import copy
 import warnings
@@ -24,93 +24,108 @@ from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
 
 Floats = NDArray[np.float64]
-SPARE = 50  # rows of the sketch beyond twice the components
-UNKNOWN = 25  # components that the sketch is made for if their number is not known beforehand
+SPARE = 50  # sketch rows in addition to twice the number of components
+UNKNOWN = 25  # number of components to plan for if n_components is not an integer
 
 
 class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstimator):
-    r"""Principal component analysis of a stream, with scikit-learn's interface and certified variances.
+    r"""Streaming PCA with scikit-learn's interface and certified variances.
 
-    For a moderate number of features the centred second moment itself is kept: the analysis is that of
-    `sklearn.decomposition.PCA`, in one pass. Rows with more features go into a `TwoSidedFrequentDirections` sketch: P,
-    which gives the directions and the lower end of each variance, beside F, which gives the upper end. With A the
-    centred rows, of total weight n, and sigma_i the eigenvalues of the exact covariance,
+    For a moderate number of features, the estimator keeps the exact second moment of the centred rows and gives the
+    result of `sklearn.decomposition.PCA` in one pass. For more features, it keeps a `TwoSidedFrequentDirections`
+    sketch, which consists of two sketches: P gives the directions and the lower end of each variance, F the upper end.
+    Let A be the centred rows, n their total weight, and sigma_i the eigenvalues of the exact covariance. Then
 
     .. math::
 
         \frac{\max(\lambda_i(P'P), \lambda_i(F'F))}{n - 1} = \mathrm{explained\_variance}_i \le \sigma_i
             \le \frac{\lambda_i(F'F) + \Delta_F}{n - 1}.
 
-    `explained_variance_` is the lower end, which is usually far more accurate than the interval tells. The mean and the
-    total variance are exact in any case, and so is the whole analysis as long as the centred rows have a rank below
-    `sketch_size`. `fit`, which has all rows at hand, reads them once more. It sets the variances to those that the
-    rows have along the components, exactly (a Rayleigh-Ritz step), and bounds them from above by the residuals, which
-    are the much better bounds. `partial_fit` sees each row once.
+    `explained_variance_` is the lower end, which is usually far more accurate than the interval suggests. The mean and
+    the total variance are always exact, and the whole analysis is exact while the rank of the centred rows is below
+    `sketch_size`. `fit` has all rows available and reads them a second time. It sets each variance to the exact
+    variance of the rows along the component (a Rayleigh-Ritz step) and computes upper bounds from the residuals, which
+    are much tighter. `partial_fit` reads each row once.
 
-    Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on how rows were
-    cut into batches, and sparse rows are never made dense.
+    Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on the batch sizes,
+    and sparse rows are never made dense.
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or None, default=None
-        k, below `sketch_size`. A fraction stands for as many components as explain more than this share of the
-        variance, and None for all that are known: the rank of what was seen, at most n_features and the rows of the
-        sketch, if there is one.
+        The number of components k, which must be below `sketch_size`. A float selects the smallest number of components
+        that explain more than this fraction of the variance. None keeps all components: the rank of the rows seen,
+        limited by n_features and by the number of sketch rows.
     sketch_size : "auto" or int, default="auto"
-        By default the exact matrix is kept for up to 20 m features, but no more than 2000 (32 MB), and else a sketch
-        of m = 2 n_components + 50 rows, 100 if n_components is no integer. `sketch_` tells which. An integer of at
-        least 2 fixes a sketch of m rows; larger is more accurate.
+        With "auto", m = 2 n_components + 50, or 100 if n_components is not an integer. The estimator then keeps the
+        exact matrix for up to 20 m features, but at most 2000 features (32 MB), and a sketch of m rows for more. An
+        integer m of at least 2 always uses a sketch of m rows; a larger m is more accurate.
     buffer_size : int, optional
-        Rows held in all before a shrink, by default 4 `sketch_size`, but not between n_features / 2 and 2 n_features.
-        With more, the intervals of `partial_fit` are shorter. For sparse rows that costs time, and no memory.
+        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, adjusted to
+        avoid values between n_features / 2 and 2 n_features. A larger buffer makes the intervals of `partial_fit`
+        shorter. For sparse rows it costs time but no memory.
     whiten : bool, default=False
-        Whether `transform` divides each component by its standard deviation. What has none becomes 0.
+        Whether `transform` divides each component by its standard deviation. Components without variance become 0.
     decay : float in (0, 1], default=1.0
-        Before each row, all that is older is multiplied by this.
+        Factor applied to the weight of all earlier rows before each new row.
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
-        Analyse the last so many rows only. With `sketch_size="auto"` and up to 350 features the exact matrix is kept
-        in 32 blocks of rows, of which the oldest counts by its share in the window. Else it is a
-        `SlidingFrequentDirections` sketch: the intervals hold; mean and total variance are then approximate.
-        `buffer_size`, `decay` and `solver` must be left as they are.
+        Number of most recent rows to analyse. With `sketch_size="auto"` and up to 350 features, the estimator keeps
+        exact matrices of 32 blocks of rows and weights the oldest block by the fraction of it that is inside the
+        window. Otherwise it keeps a `SlidingFrequentDirections` sketch: the intervals still hold, but the mean and the
+        total variance are approximate. `buffer_size`, `decay` and `solver` must keep their defaults.
 
     Attributes
     ----------
     components_ : ndarray of shape (k, n_features)
-        Orthonormal rows; the entry of largest absolute value in each is positive. If fewer than
-        `n_components` directions were seen, others orthogonal to them follow.
+        The principal directions as orthonormal rows. The entry of largest absolute value in each row is positive. If
+        the rows seen span fewer than `n_components` directions, the remaining rows are arbitrary orthogonal directions.
     explained_variance_ : ndarray of shape (k,)
+        The variance along each component.
     explained_variance_interval_ : ndarray of shape (k, 2)
-        The variance of the i-th principal component of the exact covariance is certainly between these two.
+        Certified lower and upper bounds on the i-th largest eigenvalue of the exact covariance.
     explained_variance_error_bound_ : float
-        No explained variance is further than this from that of the exact covariance.
+        An upper bound on the distance of each explained variance from the exact one.
     excess_error_bound_ : float
-        The mean squared error of `inverse_transform(transform(X))` over the rows seen, times n / (n - 1), is at most
-        this above the least that any projection on k directions has.
+        An upper bound on the excess reconstruction error: the mean squared error of `inverse_transform(transform(X))`
+        over the rows seen, times n / (n - 1), minus that of the best projection on k directions.
     subspace_error_bound_ : float
-        A bound on ||sin Theta||_F, Theta the angles between the span of `components_` and that of the first k
-        principal components: 0 if they are the same. It is at most sqrt(min(k, d - k)), which says nothing.
+        An upper bound on ||sin Theta||_F, where Theta are the angles between the span of `components_` and the span of
+        the first k exact principal components. 0 means that the spans are equal. The largest possible value,
+        sqrt(min(k, d - k)), means that nothing is known.
     explained_variance_ratio_ : ndarray of shape (k,)
-        Explained variances divided by the exact total variance.
+        The explained variances divided by the exact total variance.
     singular_values_ : ndarray of shape (k,)
-        The square roots of explained variances times n - 1.
+        The square roots of the explained variances times n - 1.
     noise_variance_ : float
-        The variance that is not explained, over the d - k directions that are left (Tipping and Bishop 1999);
-        scikit-learn divides by min(n, d) - k, which differs when there are fewer rows than features.
+        The unexplained variance divided by the d - k remaining directions (Tipping and Bishop 1999). scikit-learn
+        divides by min(n, d) - k, which differs when there are fewer rows than features.
     mean_ : ndarray of shape (n_features,)
-    n_components_, n_features_in_, n_samples_seen_ : int
+        The mean of the rows.
+    n_components_ : int
+        The number of components k.
+    n_features_in_ : int
+        Number of features.
+    n_samples_seen_ : int
+        Number of rows seen, not counting rows of weight 0.
     sketch_ : ExactSecondMoment, ExactWindow, TwoSidedFrequentDirections or SlidingFrequentDirections
-        What is kept of the rows, to read from: `sketch_.covariance()` is the covariance as an operator.
+        The summary of the rows. `sketch_.covariance()` returns the covariance as an operator.
+
+    See Also
+    --------
+    sklearn.decomposition.IncrementalPCA : PCA in mini-batches, without error bounds.
+    sklearn.decomposition.TruncatedSVD : SVD without centring, for sparse data in memory.
+    TwoSidedFrequentDirections : The sketch behind this estimator.
 
     Notes
     -----
-    Attributes are computed from the sketch when read, so that `partial_fit` of one row stays cheap. `fit`,
-    `transform` and `score_samples` need no d x d matrix beyond the one that may be kept; `get_covariance` and
-    `get_precision` return one. Proofs of the bounds are in docs/mathematics.md.
+    Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `fit`, `transform` and
+    `score_samples` need no d x d matrix except the exact one that may be kept. `get_covariance` and `get_precision`
+    return d x d matrices. docs/mathematics.md has the proofs of the bounds.
 
-    Where new directions become the largest late in a stream, P is slow to let them in. The components are those of F
-    from the moment on when these certainly explain more.
+    When new directions become dominant late in a stream, P adapts slowly. The components switch to those of F as soon
+    as these certainly explain more.
 
     Examples
     --------
@@ -131,10 +146,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     """
 
     _kind: ClassVar[type] = TwoSidedFrequentDirections
-    _sparse_buffer: ClassVar[int] = 4  # `fit` gains little by a larger one, which takes more time
+    _sparse_buffer: ClassVar[int] = 4  # a larger buffer takes more time and hardly improves `fit`
 
-    _wanted: Any  # n_components when the last rows came
-    _ritz: Ritz | None  # what a second pass over all rows has found
+    _wanted: Any  # n_components when the last rows arrived
+    _ritz: Ritz | None  # the result of a second pass over all rows
 
     def __init__(
         self,
@@ -155,51 +170,54 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         self.solver = solver
         self.window = window
 
-    # -- rows in
+    # -- learning
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Forget everything and analyse X.
+        """Fit the model to X from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
-            Where a sketch is used it is read twice.
+            The rows. They are read twice if the estimator uses a sketch.
         y : ignored
+            Present for API consistency.
         sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two rows.
+            Row weights. A row of weight 2 counts as two rows.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
-        return self._learn(X, sample_weight, anew=True, whole=True)
+        return self._learn(X, sample_weight, reset=True, whole=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take in the rows of X, any number of them, after those that came before; otherwise as `fit`.
+        """Learn from more rows. The result does not depend on the batch sizes.
 
-        Each row is seen once: the variances are those of the sketch.
+        The parameters and the return value are those of `fit`. Each row is read once, so the variances are those of the
+        sketch.
         """
-        return self._learn(X, sample_weight, anew=not self.__sklearn_is_fitted__())
+        return self._learn(X, sample_weight, reset=not self.__sklearn_is_fitted__())
 
     def _check_merge(self, other: "SketchedPCA") -> None:
         if other.__sklearn_is_fitted__():
             self._accept_width(other.n_features_in_)
 
-    def _merge_own(self, other: "SketchedPCA", *, begun: bool) -> None:
+    def _merge_own(self, other: "SketchedPCA", *, fitted: bool) -> None:
         self._ritz = None
 
-    def _learn(self, X: Any, sample_weight: Any, *, anew: bool, whole: bool = False) -> Self:
-        after = copy.copy(self)  # an error leaves all as it was
+    def _learn(self, X: Any, sample_weight: Any, *, reset: bool, whole: bool = False) -> Self:
+        after = copy.copy(self)  # an error leaves self unchanged
         check_choice("whiten", self.whiten, (True, False))
         self._check_size()
-        x = check_rows(after, X, reset=anew)
+        x = check_rows(after, X, reset=reset)
         after._accept_width(x.shape[1])
-        if anew:
+        if reset:
             after.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
         else:
             after.sketch_ = self._next_sketch()
         after.sketch_.partial_fit(x, sample_weight=sample_weight)
-        after._ritz, after._kept = None, {}
+        after._ritz, after._cache = None, {}
         if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
             view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
             assert isinstance(view, TwoSidedView)
@@ -223,7 +241,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             check_integer("n_components", k, 1)
         m = super()._check_size()
         if isinstance(k, int | np.integer) and k >= m:
-            raise ValueError(f"n_components must be below sketch_size={m}, got {k}; {2 * k} is a good sketch_size.")
+            raise ValueError(f"n_components must be below sketch_size={m}, got {k}. Try sketch_size={2 * k}.")
         return m
 
     def _accept_width(self, d: int) -> None:
@@ -234,21 +252,21 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             most = getattr(vars(self).get("sketch_"), "sketch_size", k + 1)
             if self._is_auto and k >= most:
                 raise ValueError(
-                    f"n_components must be below {most}, the size of the sketch there is, got {k}. "
-                    "Set it back, or call fit to start anew."
+                    f"n_components must be below {most}, the size of the existing sketch, got {k}. "
+                    "Set it back, or call fit to start over."
                 )
             k = int(k)
         self._wanted = k if k is None or isinstance(k, int) else float(k)
 
     def _warn_of_share(self) -> None:
-        """Warn if the sketch has too few rows for the share of the variance that was asked for."""
+        """Warn if the sketch is too small to explain the requested fraction of the variance."""
         share = self._wanted
         if isinstance(share, float) and not isinstance(self.sketch_, ExactSecondMoment):
             reached = float(self.explained_variance_ratio_.sum())
             if reached <= share:
                 warnings.warn(
-                    f"The {self.n_components_} components of the sketch explain {reached:.3f} of the variance, and "
-                    f"n_components={share:g} was asked for. Use a larger sketch_size than {self.sketch_.sketch_size}.",
+                    f"The {self.n_components_} components of the sketch explain {reached:.3f} of the variance, less "
+                    f"than n_components={share:g}. Use a sketch_size larger than {self.sketch_.sketch_size}.",
                     SketchSizeWarning,
                     stacklevel=4,
                 )
@@ -274,10 +292,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
                 raise ValueError(f"a rotation of shape {(r, q)}")
             values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, q)
-            upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # early files have none
+            upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # absent in older files
             self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0), upper)
 
-    # -- reading
+    # -- fitted attributes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -285,7 +303,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         return tags
 
     def _analysis(self) -> Analysis:
-        sketch, kept = self._fitted(), self._kept
+        sketch, kept = self._fitted(), self._cache
         if "analysis" not in kept:
             kept["analysis"] = Analysis.of(sketch, self._ritz, self._wanted)
         found: Analysis = kept["analysis"]
@@ -293,7 +311,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     @property
     def n_components_(self) -> int:
-        """k, how many components there are."""
+        """The number of components k."""
         return self._analysis().k
 
     @property
@@ -306,8 +324,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         return self._components().copy()
 
     def _components(self) -> NDArray[np.floating]:
-        """Return the components in the type of the rows; they are kept, so that `transform` of a row is quick."""
-        kept, v = self._kept, self._analysis().directions
+        """Return the components in the dtype of the rows, cached so that `transform` of one row is fast."""
+        kept, v = self._cache, self._analysis().directions
         if "components" not in kept:
             kept["components"] = v.astype(np.float32) if self.sketch_._single else v
         components: NDArray[np.floating] = kept["components"]
@@ -317,8 +335,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """Return n - 1."""
         weight = self._analysis().view.weight
         if not weight > 1.0:
-            # Both a ValueError and an AttributeError: who only looks which attributes there are is not stopped.
-            raise NotFittedError(f"Variances need rows of a total weight above 1, but it is {weight:g}.")
+            # NotFittedError is an AttributeError, so `hasattr` and attribute listings keep working.
+            raise NotFittedError(f"The total weight of the rows must be above 1 for a variance, got {weight:g}.")
         return weight - 1.0
 
     @property
@@ -328,13 +346,13 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     @property
     def explained_variance_interval_(self) -> Floats:
-        """For each component what the variance of the exact one is at least, and at most."""
+        """Certified lower and upper bounds on the variances of the exact components."""
         analysis = self._analysis()
         return np.column_stack([analysis.lower[: analysis.k], analysis.upper[: analysis.k]]) / self._freedom()
 
     @property
     def explained_variance_error_bound_(self) -> float:
-        """A bound on the distance of each explained variance from that of the exact covariance."""
+        """An upper bound on the distance of each explained variance from the exact one."""
         a = self._analysis()
         off = np.maximum(a.upper[: a.k] - a.scatter, a.scatter - a.lower[: a.k])
         rounded = float(np.finfo(np.float32).eps) * a.scatter.max(initial=0.0) if self.sketch_._single else 0.0
@@ -342,12 +360,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     @property
     def excess_error_bound_(self) -> float:
-        """A bound on the reconstruction error above that of the best projection on as many directions."""
+        """An upper bound on the reconstruction error minus that of the best projection on k directions."""
         return self._analysis().excess / self._freedom()
 
     @property
     def subspace_error_bound_(self) -> float:
-        """A bound on the distance ||sin Theta||_F of the span of the components from that of the exact ones."""
+        """An upper bound on the distance ||sin Theta||_F between the spans of these and of the exact components."""
         analysis = self._analysis()
         k, d = analysis.k, self.n_features_in_
         gap = float(analysis.lower[k - 1] - analysis.upper[k]) if 0 < k < d else 0.0
@@ -371,7 +389,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """The mean variance in the directions that are not components."""
         analysis, d = self._analysis(), self.n_features_in_
         view, k = analysis.view, analysis.k
-        # With nothing taken by a shrink B'B is A'A: a difference of norms would be rounding, not noise.
+        # If no shrink step removed anything, B'B equals A'A, and a difference of norms would be pure rounding error.
         exact = view.ceiling_alpha == view.floor_alpha
         whole = not (isinstance(self.sketch_, ExactSecondMoment) and len(view.lam) == k + 1 < d)
         if exact and whole:
@@ -387,11 +405,11 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         assert mean is not None
         return mean.copy()
 
-    # -- use
+    # -- transforming and scoring
 
     def _scale(self) -> Floats:
         scale = np.sqrt(self.explained_variance_)
-        scale[scale == 0.0] = np.inf  # no variance, no coordinate: the pseudo-inverse
+        scale[scale == 0.0] = np.inf  # as the pseudo-inverse: coordinates without variance become 0
         return scale
 
     @one_blas_thread()
@@ -399,8 +417,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """Return the coordinates of the rows of X, dense or sparse, along the components."""
         self._fitted()
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        v, kept = self._components(), self._kept
-        if sp.issparse(X) and X.nnz < X.shape[1]:  # a few short rows: only the columns that they have
+        v, kept = self._components(), self._cache
+        if sp.issparse(X) and X.nnz < X.shape[1]:  # a few short rows: use only their non-zero columns
             columns, places = np.unique(X.indices, return_inverse=True)
             short = sp.csr_array((X.data, places, X.indptr), shape=(X.shape[0], len(columns)))
             z = np.asarray(short @ np.ascontiguousarray(v[:, columns].T))
@@ -415,7 +433,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     @one_blas_thread()
     def inverse_transform(self, X: Any) -> NDArray[np.floating]:
-        """Return the rows whose coordinates along the components are X and that are the mean in all else."""
+        """Return the rows with coordinates X along the components that equal the mean in all other directions."""
         self._fitted()
         X = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
         if X.shape[1] != self.n_components_:
@@ -427,7 +445,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         return x
 
     def _model(self) -> LowRankPlusIdentity:
-        """Return the covariance of probabilistic PCA: explained variances, and noise in all other directions."""
+        """Return the covariance of probabilistic PCA: explained variances plus noise in all other directions."""
         noise = self.noise_variance_
         return LowRankPlusIdentity(
             self._analysis().directions, np.maximum(self.explained_variance_ - noise, 0.0), noise
@@ -435,20 +453,20 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     @one_blas_thread()
     def get_covariance(self) -> Floats:
-        """Return the covariance V' diag(explained - noise) V + noise I of the model, d x d."""
+        """Return the d x d covariance of the model, V' diag(explained - noise) V + noise I."""
         return self._model().to_dense()
 
     @one_blas_thread()
     def get_precision(self) -> Floats:
-        """Return the inverse of the covariance of the model, d x d; its pseudo-inverse if it is singular."""
+        """Return the d x d inverse of the covariance of the model, or its pseudo-inverse if it is singular."""
         return self._model().solve(np.eye(self.n_features_in_))
 
     @one_blas_thread()
     def score_samples(self, X: Any) -> Floats:
         """Return the log-likelihood of each row of X, dense or sparse, under the Gaussian model.
 
-        With noise variance 0 and fewer components than features the model is a Gaussian on a subspace: its
-        density there is what counts, and the part of a row outside it is ignored.
+        If the noise variance is 0 and there are fewer components than features, the model is a Gaussian on a subspace.
+        The score is then its density on the subspace, and the part of a row outside the subspace is ignored.
         """
         self._fitted()
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])

@@ -1,4 +1,4 @@
-"""Ridge regression in one pass, from one robust sketch of the rows and their exact products with the targets."""
+"""One-pass ridge regression from a robust sketch of A'A and the exact A'b."""
 
 import copy
 import math
@@ -22,12 +22,12 @@ from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.interface import View, WindowedSums
 
 Floats = NDArray[np.float64]
-SIZE = 50  # rows of the sketch, if there is one and nothing else was asked for
+SIZE = 50  # default number of sketch rows
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Total weight, means (0 unless centring) and the cross moment about them, of rows x with targets y."""
+    """Total weight, means (0 without centring) and cross moment of rows x and targets y."""
 
     weight: float
     x_mean: Floats
@@ -36,14 +36,14 @@ class Moments:
 
     @classmethod
     def of(cls, x: Any, y: Floats, weight: Floats, *, center: bool) -> "Moments":
-        """Return the moments of some rows, at least one, without making sparse ones dense."""
+        """Return the moments of one or more rows without making sparse rows dense."""
         total = float(weight.sum())
         x_mean, y_mean = np.zeros(x.shape[1]), np.zeros(y.shape[1])
         if center:
             x_mean, y_mean = np.asarray(x.T @ weight) / total, weight @ y / total
         wy = weight[:, None] * (y - y_mean)
         if sp.issparse(x):
-            # The sum of wy is 0 but for rounding, which a large mean would make visible.
+            # The sum of wy is 0 except for rounding errors, which a large mean would amplify.
             return cls(total, x_mean, y_mean, np.asarray(x.T @ wy) - np.outer(x_mean, wy.sum(axis=0)))
         return cls(total, x_mean, y_mean, (x - x_mean).T @ wy)
 
@@ -52,7 +52,7 @@ class Moments:
         return replace(self, weight=factor * self.weight, cross=factor * self.cross)
 
     def plus(self, other: "Moments") -> "Moments":
-        """Return the moments of the rows of both."""
+        """Return the combined moments."""
         n, k = self.weight, other.weight
         if n + k == 0:
             return self
@@ -63,12 +63,12 @@ class Moments:
 
 
 class SketchedRidge(RegressorMixin, SketchEstimator):
-    r"""Ridge regression of a stream in one pass and constant memory.
+    r"""Streaming ridge regression in one pass and constant memory.
 
-    With A the rows and b the targets (both centred if there is an intercept), ridge regression minimises
-    ||A w - b||^2 + r ||w||^2, so that H w = A'b with H = A'A + r I. Here A'b is exact. For a moderate number of
-    features so is A'A, and the solution is that of `sklearn.linear_model.Ridge`. For more, H is approximated by
-    the matrix M = B'B + alpha I of a `RobustFrequentDirections` sketch that starts from alpha0 = r:
+    Let A be the rows and b the targets, both centred if there is an intercept. Ridge regression minimises
+    ||A w - b||^2 + r ||w||^2, so H w = A'b with H = A'A + r I. The estimator keeps the exact A'b. For a moderate number
+    of features it also keeps the exact A'A, and the solution is that of `sklearn.linear_model.Ridge`. For more
+    features, it approximates H by M = B'B + alpha I from a `RobustFrequentDirections` sketch with alpha0 = r:
 
     .. math::
 
@@ -76,48 +76,57 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         \|w - H^{-1} A'b\| \le \frac{\varepsilon}{\lambda_{\min}(M) - \varepsilon} \|w\|
         \quad \text{if } \varepsilon < \lambda_{\min}(M),
 
-    epsilon being `sketch_.error_bound_`, at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m. The denominator is
-    never below r. The solution is that of ridge regression, exactly, as long as A has a rank below m. Where epsilon
-    is above r the sketch regularises more than was asked for, and there is a `SketchSizeWarning` that says which
-    `sketch_size` would do.
+    Here epsilon is `sketch_.error_bound_`, which is at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m. The
+    denominator is never below r. The solution is exact while the rank of A is below m. If epsilon is above r, the
+    sketch regularises more than requested, and the estimator issues a `SketchSizeWarning` that states a sufficient
+    `sketch_size`.
 
     Parameters
     ----------
     regularization : float, default=1.0
-        r >= 0. With 0 it is the sketch's own alpha that makes H w = A'b solvable; as long as that is 0 too (the
-        rank is below m) w is the least-squares solution of smallest norm.
+        The penalty r >= 0. With r = 0, the alpha of the sketch makes H w = A'b solvable. While that is also 0 (the rank
+        is below m), w is the least-squares solution of smallest norm.
     sketch_size : "auto" or int, default="auto"
-        By default the exact A'A is kept for up to 1000 features, and else a sketch of m = 50 rows. An integer of at
-        least 2 fixes a sketch of m rows; larger is more accurate.
+        With "auto", the estimator keeps the exact A'A for up to 1000 features and a sketch of m = 50 rows for more. An
+        integer m of at least 2 always uses a sketch of m rows; a larger m is more accurate.
     buffer_size : int, optional
-        Rows held in all before a shrink, default 4 `sketch_size`, 8 if the first rows are sparse, and neither between
-        n_features / 2 and 2 n_features.
+        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, or
+        8 `sketch_size` if the first rows are sparse, adjusted to avoid values between n_features / 2 and 2 n_features.
     fit_intercept : bool, default=True
-        Whether to centre rows and targets, which is the same as an intercept that is not regularised.
+        Whether to fit an intercept, which is not regularised. Rows and targets are centred for it.
     decay : float in (0, 1], default=1.0
-        Before each row, all that is older is multiplied by this; the regularisation is not.
+        Factor applied to the weight of all earlier rows before each new row. It does not apply to the regularisation.
     solver : {"auto", "gram", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
-        Learn from the last so many rows only. A'b is kept in 32 blocks of rows, of which the oldest counts by its
-        share in the window, and so is A'A with `sketch_size="auto"` and up to 350 features; else A'A is a
-        `SlidingFrequentDirections` sketch. Such regressions cannot be merged. `buffer_size`, `decay` and `solver` must
-        be left as they are.
+        Number of most recent rows to learn from. The estimator keeps A'b for 32 blocks of rows and weights the oldest
+        block by the fraction of it that is inside the window. It keeps A'A in the same way with `sketch_size="auto"`
+        and up to 350 features, and a `SlidingFrequentDirections` sketch otherwise. Estimators with a window cannot be
+        merged. `buffer_size`, `decay` and `solver` must keep their defaults.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        float32 if all rows were.
+        The coefficients, float32 if all rows were float32.
     intercept_ : float or ndarray of shape (n_targets,)
-    n_features_in_, n_samples_seen_ : int
+        The intercept, 0.0 if `fit_intercept=False`.
+    n_features_in_ : int
+        Number of features.
+    n_samples_seen_ : int
+        Number of rows seen, not counting rows of weight 0.
     sketch_ : ExactSecondMoment, ExactWindow, RobustFrequentDirections or SlidingFrequentDirections
-        What is kept of the rows, to read from.
+        The summary of the rows.
+
+    See Also
+    --------
+    sklearn.linear_model.Ridge : Ridge regression for data in memory.
+    SketchedNewtonRegressor : Online linear regression without a penalty to choose.
+    RobustFrequentDirections : The sketch behind this estimator.
 
     Notes
     -----
-    The exact A'b is n_features x n_targets, float64. The coefficients are computed when first read after rows
-    came, in 6 m d flops a target. Sparse rows are never made dense, and the result does not depend on how rows were
-    cut into batches.
+    The exact A'b takes n_features x n_targets float64 numbers. The coefficients are computed lazily, in 6 m d flops per
+    target. Sparse rows are never made dense, and the result does not depend on the batch sizes.
 
     Examples
     --------
@@ -136,8 +145,8 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     """
 
     _moments: Moments
-    _sums: WindowedSums  # of which they are the total, if there is a window
-    _flat: bool  # whether the first targets were a vector
+    _sums: WindowedSums  # blocks that add up to _moments, if there is a window
+    _flat: bool  # whether the first y was one-dimensional
 
     def __init__(
         self,
@@ -158,41 +167,47 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         self.solver = solver
         self.window = window
 
-    # -- rows in
+    # -- learning
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Forget everything and learn from X and y.
+        """Fit the model to X and y from scratch.
 
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            The rows.
         y : array of shape (n,) or (n, n_targets)
+            The targets.
         sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two rows.
+            Row weights. A row of weight 2 counts as two rows.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
-        self._learn(X, y, sample_weight, anew=True)
+        self._learn(X, y, sample_weight, reset=True)
         self._warn_of_error()
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from any number of rows after those that came before; otherwise as `fit`."""
-        return self._learn(X, y, sample_weight, anew=not self.__sklearn_is_fitted__())
+        """Learn from more rows. The result does not depend on the batch sizes.
+
+        The parameters and the return value are those of `fit`.
+        """
+        return self._learn(X, y, sample_weight, reset=not self.__sklearn_is_fitted__())
 
     def _check_merge(self, other: "SketchedRidge") -> None:
         if self.window is not None or other.window is not None:
-            raise ValueError("Regressions with a window cannot be merged: their products are blocks of one stream.")
+            raise ValueError("Models with a window cannot be merged: it is not known which of the rows came last.")
         if not other.__sklearn_is_fitted__():
             return
         self._check_parameters()
         if self.__sklearn_is_fitted__():
             self._check_targets(other._moments.cross.shape[1])
 
-    def _merge_own(self, other: "SketchedRidge", *, begun: bool) -> None:
-        if begun:
+    def _merge_own(self, other: "SketchedRidge", *, fitted: bool) -> None:
+        if fitted:
             self._moments = self._moments.plus(other._moments)
         else:
             self._moments, self._flat, self._sums = other._moments, other._flat, other._sums
@@ -201,10 +216,10 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     def _alpha0(self) -> float:
         return self.regularization
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
-        after = copy.copy(self)  # an error leaves all as it was
-        self._check_parameters(anew=anew)
-        x = check_rows(after, X, reset=anew)
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Self:
+        after = copy.copy(self)  # an error leaves self unchanged
+        self._check_parameters(reset=reset)
+        x = check_rows(after, X, reset=reset)
         if y is None:
             raise ValueError("This SketchedRidge requires y to be passed, but the target y is None.")
         target = check_array(y, ensure_2d=False, dtype=np.float64, ensure_min_samples=0, input_name="y", estimator=self)
@@ -213,16 +228,16 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         check_consistent_length(x, target)
         flat = target.ndim == 1
         target = target[:, None] if flat else target
-        if not anew:
+        if not reset:
             self._check_targets(target.shape[1])
         weight = check_weights(sample_weight, len(target))
-        if anew:
+        if reset:
             sparse, center = sp.issparse(x), self.fit_intercept
             after.sketch_ = self._new_sketch(x.shape[1], sparse=sparse, center=center)
         else:
             after.sketch_ = self._next_sketch()
         after.sketch_.partial_fit(x, sample_weight=weight)
-        if anew:
+        if reset:
             d, t = x.shape[1], target.shape[1]
             after._moments, after._flat = Moments(0.0, np.zeros(d), np.zeros(t), np.zeros((d, t))), flat
             after._sums = WindowedSums(self.window or 1.0)
@@ -233,13 +248,13 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         else:
             after._sums = self._absorb_window(after._sums, x, target, weight)
             after._moments = after._sums.total() or after._moments
-        after._kept = {}
+        after._cache = {}
         self.__dict__ = after.__dict__
         return self
 
     @one_blas_thread()
     def _absorb(self, moments: Moments, x: Any, y: Floats, weight: Floats) -> Moments:
-        """Return the moments after these rows; dense ones are centred in blocks, to need little memory."""
+        """Return the moments after these rows. Dense rows are centred in blocks, to save memory."""
         step = max(1, len(y) if sp.issparse(x) else BLOCK // x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(y), step):
@@ -253,7 +268,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         return moments
 
     def _absorb_window(self, sums: WindowedSums, x: Any, y: Floats, weight: Floats) -> WindowedSums:
-        """Return the sums after these rows, which go into blocks by their count."""
+        """Return the windowed sums after these rows, which are assigned to blocks by row number."""
         start, nothing = 0, Moments(0.0, np.zeros(x.shape[1]), np.zeros(y.shape[1]), np.zeros((x.shape[1], y.shape[1])))
         while start < len(y):
             part = slice(start, start + sums.free_rows())
@@ -265,15 +280,15 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     def _auto_size(self) -> int:
         return SIZE
 
-    def _check_parameters(self, *, anew: bool = False) -> None:
+    def _check_parameters(self, *, reset: bool = False) -> None:
         check_real("regularization", self.regularization, 0.0)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
         self._check_size()
-        then = self.sketch_.center if self.__sklearn_is_fitted__() and not anew else self.fit_intercept
+        then = self.sketch_.center if self.__sklearn_is_fitted__() and not reset else self.fit_intercept
         if then != self.fit_intercept:
             raise ValueError(
                 f"fit_intercept was changed from {then} to {self.fit_intercept} after rows were seen. "
-                "Set it back, or call fit to start anew."
+                "Set it back, or call fit to start over."
             )
 
     def _check_targets(self, t: int) -> None:
@@ -281,7 +296,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         if t != before:
             raise ValueError(f"y has {t} targets, but this SketchedRidge has seen y with {before}: expected {before}.")
 
-    # -- reading
+    # -- fitted attributes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -292,65 +307,65 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     def _solution(self) -> Floats:
         """Return M^-1 A'b, of shape (n_features, n_targets)."""
         sketch = self._fitted()
-        if "coef" not in self._kept:
+        if "coef" not in self._cache:
             self._warn_of_error()
             w = sketch._solve(self._moments.cross) if isinstance(sketch, ExactSecondMoment) else None
             if w is None:
                 view = sketch._view
                 w = LowRankPlusIdentity(view.components, view.lam, view.alpha).solve(self._moments.cross)
-            self._kept["coef"] = w
-        coef: Floats = self._kept["coef"]
+            self._cache["coef"] = w
+        coef: Floats = self._cache["coef"]
         return coef
 
     def _warn_of_error(self) -> None:
-        """Warn, once for all that was seen so far, if the error of the sketch is above the regularisation."""
-        sketch, asked = self.sketch_, float(self.sketch_.alpha0)
-        if isinstance(sketch, ExactSecondMoment) or "warned" in self._kept:
+        """Warn if the error of the sketch is above the regularisation, once for the rows seen so far."""
+        sketch, regularization = self.sketch_, float(self.sketch_.alpha0)
+        if isinstance(sketch, ExactSecondMoment) or "warned" in self._cache:
             return
         view = sketch._view
-        if view.error_bound > asked and view.ceiling_alpha > view.floor_alpha:
-            self._kept["warned"] = True
+        if view.error_bound > regularization and view.ceiling_alpha > view.floor_alpha:
+            self._cache["warned"] = True
             warnings.warn(
-                f"The sketch of {sketch.sketch_size} rows is off by up to {view.error_bound:.3g}, more than "
-                f"regularization={asked:g}: the coefficients are regularised more than was asked for. "
-                f"{self._remedy(view, asked)}",
+                f"The sketch of {sketch.sketch_size} rows has an error of up to {view.error_bound:.3g}, more than "
+                f"regularization={regularization:g}: the coefficients are regularised more than requested. "
+                f"{self._remedy(view, regularization)}",
                 SketchSizeWarning,
                 stacklevel=4,
             )
 
-    def _remedy(self, view: View, asked: float) -> str:
-        """Return as advice the sketch size whose error is certainly no more than what was asked for.
+    def _remedy(self, view: View, regularization: float) -> str:
+        """Return advice that states a sketch size whose error is certainly at most the regularisation.
 
         The error is at most ||A - A_k||_F^2 / (2 (m - k)) for every k < m.
         """
         d = self.n_features_in_
-        if self.window is not None:  # there the error depends on when rows came, too
-            return "A larger sketch_size makes that less."
+        if self.window is not None:  # the error then also depends on the order of the rows
+            return "Use a larger sketch_size."
         if exact_is_better(d, SIZE):
-            return "sketch_size='auto', which keeps the exact matrix, would do."
+            return "Use sketch_size='auto', which keeps the exact matrix."
         size = d + 1
-        if asked > 0:
+        if regularization > 0:
             left = view.squared_norm - np.append(0.0, np.cumsum(view.certain))
-            sizes = np.arange(len(left)) + np.maximum(left, 0.0) / (2.0 * asked)
+            sizes = np.arange(len(left)) + np.maximum(left, 0.0) / (2.0 * regularization)
             size = min(size, math.ceil(min(float(sizes.min()), float(d))) + 1)
-        return f"sketch_size={size} would do."
+        return f"sketch_size={size} is sufficient."
 
     @property
     def coef_(self) -> NDArray[np.floating]:
-        """The coefficients, as `sklearn.linear_model.Ridge` has them."""
+        """The coefficients, in the shape of `sklearn.linear_model.Ridge.coef_`."""
         w = self._fitted()._cast(self._solution())
         return w[:, 0] if self._flat else w.T
 
     @property
     def intercept_(self) -> Any:
-        """The prediction for the row of zeros; 0.0 without `fit_intercept`."""
+        """The intercept, 0.0 if `fit_intercept=False`."""
         w = self._solution()
         if not self._fitted().center:
             return 0.0
         intercept = self._moments.y_mean - self._moments.x_mean @ w
         return float(intercept[0]) if self._flat else self._fitted()._cast(intercept)
 
-    # -- on disk
+    # -- snapshots
 
     def _pack_own(self) -> tuple[Document, Tensors]:
         moments = [self._moments, *(sums for _, sums in self._sums.blocks)]
@@ -378,11 +393,11 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         if t < 1 or (self._flat and t > 1) or np.any(np.diff(blocks) <= 0):
             raise ValueError(f"{t} targets, blocks {blocks}")
 
-    # -- use
+    # -- predicting
 
     @one_blas_thread()
     def predict(self, X: Any) -> NDArray[np.floating]:
-        """Return the predicted targets of the rows of X, dense or sparse, in the shape that y had."""
+        """Return the predicted targets of the rows of X, dense or sparse, in the shape of y."""
         self._fitted()
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         return np.asarray(X @ self.coef_.T + self.intercept_)

@@ -1,4 +1,4 @@
-"""Online classification and regression with nothing to tune: experts side by side, mixed by what they earn."""
+"""Online classification and regression without tuning, by a mixture of linear experts."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -11,7 +11,7 @@ from sklearn.utils import compute_class_weight
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
-from robustfd.estimators._probabilities import SHARPNESS, judge_in_turn, mixed, of_two, sharpened
+from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progressive_losses, sharpened
 from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.estimators._untuned_estimator import UntunedEstimator
@@ -23,64 +23,76 @@ LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson
 
 
 class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifier):
-    r"""A linear classifier learnt in one pass, with nothing to tune.
+    r"""Online linear classifier that needs one pass and no tuning.
 
-    The loss is logistic, for more than two classes that of the softmax. Linear experts learn side by side. They differ
-    in the rate of their steps, in how much of the past their Hessian H remembers, and in how they scale rows. For every
-    row each takes a step :math:`w \leftarrow w + s \eta H^{-1} x` that is implicit, so that none can overshoot. The
-    prediction is the mean of the experts by the shares they have earned, which follow a stream that changes.
+    The loss is logistic for two classes and softmax for more. Several linear experts learn in parallel. They differ in
+    learning rate, in how fast their Hessian H forgets, and in how they scale rows. For every row, each expert takes an
+    implicit step :math:`w \leftarrow w + s \eta H^{-1} x`, which cannot overshoot. The prediction is a weighted mean of
+    the experts. The weights depend on their recent losses, so the model follows drift.
 
-    H is the diagonal for all streams. Experts with a better Hessian are added where they pay: the exact one for few
-    features, and for more a diagonal plus a Frequent Directions sketch, :math:`H = D + B'B`. The model looks at what
-    they gain when the number of rows doubles, and drops them or makes the sketch larger.
+    There are always experts with a diagonal H. The model adds experts with a better Hessian where they help: the exact
+    one for few features, and a diagonal plus a Frequent Directions sketch, :math:`H = D + B'B`, for more. Each time the
+    number of rows has doubled, the model checks their gain and drops them or enlarges the sketch.
 
-    Features are scaled by what was seen of them, and those that are seldom zero are centred. Outliers, and features
-    that change their unit, do no lasting harm. A missing value, NaN, counts as the mean of its feature, and a further
-    feature learns what it means that the value is missing. A DataFrame of pandas, polars or pyarrow may have columns of
-    text, categories, dates and times: they become the features that the same table has when it is read from a file
-    (`robustfd.streams.TableEncoder`; this needs pyarrow). See docs/online-mathematics.md.
+    The model scales features by their statistics so far and centres those that are rarely zero. Outliers and features
+    that change their unit do no lasting harm. A missing value (NaN) is replaced by the mean of its feature, and an
+    additional indicator feature learns the effect of the missing value. pandas, polars and pyarrow tables may have
+    columns of text, categories, dates and times. They become the same features as when the table is read from a file
+    (`robustfd.streams.TableEncoder`, which needs pyarrow). See docs/online-mathematics.md.
 
-    Probabilities are logistic. For more than two classes they are a mixture, by the log losses so far, of three ways
-    to make them of margins, from logistic ones divided by their sum to the softmax.
+    Probabilities are logistic for two classes. For more, they are a mixture of three mappings from margins to
+    probabilities, weighted by the log losses so far. The mappings range from normalised logistic probabilities to the
+    softmax.
 
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        By default the model decides which Hessian pays. An integer m of at least 2 fixes a sketch of m rows, and 0 the
-        diagonal alone. A row costs O(1) for each of its non-zeros, and O(m) with a sketch.
+        With "auto", the model chooses the Hessian. An integer m of at least 2 always uses a sketch of m rows, and 0
+        uses the diagonal alone. A row costs O(1) per non-zero entry, or O(m) with a sketch.
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
-        How many times `fit` passes over the rows; three times at least if it shuffles fewer than 256. Rows are judged
-        in the first pass only.
+        Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
+        counts for the progressive losses.
     class_weight : dict, "balanced" or None, default=None
-        What the rows of each class weigh: a dict of weights by class, where others weigh 1, or weights in inverse
-        proportion to how often a class occurs. "balanced" is for `fit` only.
+        Weights of the classes. A dict maps classes to weights; classes that are not in it have weight 1. "balanced"
+        weights classes inversely to their frequency and works with `fit` only.
     random_state : int, RandomState or None, default=None
-        The source of the random order.
+        Seed or generator for shuffling.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+        The class labels.
     coef_ : array of shape (1 or n_classes, n_features)
+        The mean effect of each feature, in its own unit. `X @ coef_.T + intercept_` approximates `decision_function`:
+        some experts divide each row by its norm, so the two are equal only for rows of typical norm.
     intercept_ : array of shape (1 or n_classes,)
-        The mean effect of each feature, in its own unit: `X @ coef_.T + intercept_` is what `decision_function` would
-        be if all rows had the usual length. Some of the experts divide each row by its length, so the two differ.
+        The intercepts that belong to `coef_`.
     hessian_ : {"diagonal", "exact", "sketch"}
+        The Hessian in use.
     sketch_size_ : int
-        The Hessian in use, and the rows of its sketch, 0 if there is none.
+        The number of sketch rows in use, 0 without a sketch.
     drift_ : dict
-        The share of the experts that forget over time: it rises when the stream changes.
+        The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_, progressive_error_ : float
-        Log loss and share of errors over all rows so far, each judged before it was learnt.
+        Mean log loss and error rate over all rows so far. Each row is predicted before it is learned.
     progressive_ : dict
-        The same at 1, 2, 4, ... rows.
+        The same after 1, 2, 4, ... rows.
     n_samples_seen_, n_features_in_ : int
+        Number of rows learned and of features.
+
+    See Also
+    --------
+    SketchedNewtonRegressor : The same method for regression.
+    RFDSONClassifier : The online Newton classifier of the paper.
+    sklearn.linear_model.SGDClassifier : Stochastic gradient descent with a learning rate to tune.
 
     Notes
     -----
-    Beyond Luo et al. 2019: its regret bounds do not cover the mixture. The first 64 rows are learnt again whenever
-    their number doubles, each time with the statistics of all of them so far; each is judged when it first comes.
+    The method goes further than Luo et al. 2019: the regret bounds of the paper do not cover the mixture. The first 64
+    rows are learned again each time their number doubles, with the feature statistics of all rows so far. Progressive
+    losses use the first prediction of each row.
 
     Examples
     --------
@@ -122,8 +134,8 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         if self.class_weight == "balanced":
             if not whole:
                 raise ValueError(
-                    "class_weight='balanced' needs all rows, as fit has them. "
-                    "For partial_fit and learn_one, give a dict of weights by class."
+                    "class_weight must be a dict or None for partial_fit and learn_one, got 'balanced', "
+                    "which needs all rows. Call fit, or give a dict of weights by class."
                 )
             each = compute_class_weight("balanced", classes=np.arange(len(self.classes_)), y=y)
         else:
@@ -138,15 +150,15 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         classes = len(self.classes_)
         wanted = classes if classes > 2 else 1
-        if wanted > self._model.outputs:  # a class that appeared later
+        if wanted > self._model.outputs:  # a new class appeared
             self._model.add_outputs(wanted)
         margins = self._learn_margins(x, y, weight)
-        if classes == 2 and len(y) == 1:  # the same numbers in a fifth of the time
+        if classes == 2 and len(y) == 1:  # fast path with the same result, five times as fast
             margin, second = margins[0], y.item() == 1
             return -log_expit(margin if second else -margin), np.array([float((margin.item() > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
         if wanted > 1:
-            losses, self._calibration = judge_in_turn(margins, y, weight, self._calibration)
+            losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
         else:
             losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
         return losses if classes > 1 else np.zeros(len(y)), wrong
@@ -162,7 +174,7 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         return "log loss"
 
     def _saved_params(self) -> Document:
-        given = self.class_weight  # a list of pairs in a file, where keys of a dict would become text
+        given = self.class_weight  # saved as a list of pairs, because JSON turns dict keys into strings
         if isinstance(given, dict):
             pairs: Any = [[plain_label("The label", label), float(weight)] for label, weight in given.items()]
         else:
@@ -190,50 +202,68 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
 
     @property
     def coef_(self) -> Floats:
-        """The mean effects (1 or n_classes, n_features) of features, in their own units."""
+        """The mean effects of the features (1 or n_classes, n_features), in their own units."""
         return np.ascontiguousarray(self._linear_model()[0].T)
 
     @property
     def intercept_(self) -> Floats:
-        """The intercepts (1 or n_classes,) that go with `coef_`."""
+        """The intercepts (1 or n_classes,) that belong to `coef_`."""
         return self._linear_model()[1]
 
 
 class SketchedNewtonRegressor(RegressorMixin, UntunedEstimator, OnlineRegressor):
-    r"""A linear regression learnt in one pass, with nothing to tune: no rates, no scales of features or targets.
+    r"""Online linear regressor that needs one pass and no tuning.
 
-    As `SketchedNewtonClassifier`, with the squared loss. Residuals are judged in units of recent ones, so targets that
-    are a million times as large, or have any number added, have predictions to match. Predictions stay near the targets
-    seen: at most a tenth of their range outside it.
+    The method is that of `SketchedNewtonClassifier`, with the squared loss by default. Neither features nor targets
+    need scaling: residuals are measured relative to recent ones, so predictions follow any scale and offset of the
+    targets. Predictions exceed the range of the targets seen by at most a tenth of that range.
 
     Parameters
     ----------
     sketch_size : "auto" or int, default="auto"
-        As for `SketchedNewtonClassifier`.
+        With "auto", the model chooses the Hessian. An integer m of at least 2 always uses a sketch of m rows, and 0
+        uses the diagonal alone. A row costs O(1) per non-zero entry, or O(m) with a sketch.
     loss : {"squared", "huber", "absolute", "quantile", "poisson"}, default="squared"
-        "squared" predicts the mean. A residual of more than eight times the usual size pulls like one of eight times,
-        so one wild target does no harm. With "huber" that begins at twice the usual size, for targets with many
-        outliers. "absolute" predicts the median and "quantile" a quantile. "poisson" is for counts and other targets
-        of at least 0: the logarithm of the mean is linear in the features.
+        "squared" predicts the mean. Residuals above eight times the typical size are clipped to that, so one wild
+        target does no harm. "huber" clips them at twice the typical size, for targets with many outliers. "absolute"
+        predicts the median and "quantile" a quantile. "poisson" is for counts and other non-negative targets: the
+        logarithm of the mean is linear in the features.
     quantile : float, default=0.5
-        The level of the quantile that `loss="quantile"` predicts, between 0 and 1.
-    shuffle, epochs, random_state
-        As for `SketchedNewtonClassifier`.
+        The quantile that `loss="quantile"` predicts, between 0 and 1.
+    shuffle : bool, default=True
+        Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
+    epochs : int, default=1
+        Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
+        counts for the progressive losses.
+    random_state : int, RandomState or None, default=None
+        Seed or generator for shuffling.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,)
+        The weights. `predict` returns `X @ coef_ + intercept_`, limited to a range near the targets seen, or the
+        exponential of it with `loss="poisson"`.
     intercept_ : float
-        `predict` is `X @ coef_ + intercept_`, but for rows far outside what was seen: those are kept near it. With
-        `loss="poisson"` it is the exponential of that.
-    hessian_, sketch_size_, drift_
-        As of `SketchedNewtonClassifier`.
+        The intercept.
+    hessian_ : {"diagonal", "exact", "sketch"}
+        The Hessian in use.
+    sketch_size_ : int
+        The number of sketch rows in use, 0 without a sketch.
+    drift_ : dict
+        The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_ : float
-        Mean loss over all rows so far, each predicted before it was learnt: the squared, absolute or pinball loss, or
-        the Poisson deviance.
+        Mean loss over all rows so far: the squared, absolute or pinball loss, or the Poisson deviance. Each row is
+        predicted before it is learned.
     progressive_ : dict
-        The same at 1, 2, 4, ... rows.
+        The same after 1, 2, 4, ... rows.
     n_samples_seen_, n_features_in_ : int
+        Number of rows learned and of features.
+
+    See Also
+    --------
+    SketchedNewtonClassifier : The same method for classification.
+    SketchedRidge : Ridge regression with a fixed penalty and a certified error.
+    RFDSONRegressor : The online Newton regressor of the paper.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The tables and figures of Luo et al. 2019, made again from the public names of this library."""
+"""Reproduction of the tables and figures of Luo et al. 2019 with the public API of this library."""

@@ -1,4 +1,4 @@
-"""Cells, the independent jobs that experiments are made of, and the folder that keeps their results."""
+"""Cells, the independent jobs of the experiments, and the folder that stores their results."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ import robustfd
 
 Result = dict[str, Any]
 
-# What decides the result of a cell beside its settings: these rooms and files of the library, and these packages.
+# In addition to its settings, the result of a cell depends on these packages and modules, and on these libraries.
 SOURCES = ("linalg", "sketch", "online")
 OWN = ("_data", "_hindsight", "_methods", "cost", "error", "regret")
 PACKAGES = ("numpy", "scipy", "numba")
@@ -23,7 +23,7 @@ PACKAGES = ("numpy", "scipy", "numba")
 
 @dataclass(frozen=True)
 class Cell:
-    """One job. `kind` says which function runs it, `effort` about how long that takes, in any unit."""
+    """One job. `kind` selects the function that runs it, and `effort` estimates its run time in any unit."""
 
     kind: str
     data: str
@@ -35,20 +35,20 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """Kind, data and settings as one word, for people."""
+        """The data set and the settings as one readable word."""
         words = (str(value) for _, value in self.settings if value is not None)
         return re.sub(r"[^\w.+-]", "_", "-".join((self.data, *words)))
 
 
 def cell(kind: str, data: str, *, effort: float, **settings: Any) -> Cell:
-    """Return a cell."""
+    """Return a cell with the settings as a tuple."""
     return Cell(kind, data, tuple(settings.items()), effort)
 
 
 def code_digest() -> str:
-    """Return what identifies the code that results depend on."""
+    """Return a digest of the code that results depend on."""
     root = files("robustfd")
-    sources = [path for room in SOURCES for path in (root / room).iterdir() if path.name.endswith(".py")]
+    sources = [path for package in SOURCES for path in (root / package).iterdir() if path.name.endswith(".py")]
     sources += [root / "experiments" / f"{name}.py" for name in OWN]
     h = hashlib.sha256()
     for path in sorted(sources, key=str):
@@ -57,12 +57,12 @@ def code_digest() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this library and of those that its numbers come from."""
+    """Return the versions of this library and of the numerical libraries it uses."""
     return {"robustfd": robustfd.__version__, **{name: version(name) for name in PACKAGES}}
 
 
 class Store:
-    """A folder with one small file for each finished cell, under a name made of all that decides its result."""
+    """A folder with one small file per finished cell. The file name depends on everything that affects the result."""
 
     def __init__(self, folder: Path, data: Mapping[str, str]):
         self.folder = folder
@@ -70,18 +70,18 @@ class Store:
         self.context = {**versions(), "code": code_digest()}
 
     def key(self, cell: Cell) -> dict[str, Any]:
-        """Return all that decides the result of a cell."""
+        """Return everything that affects the result of a cell."""
         return {
             "kind": cell.kind, "data": cell.data, "rows": self.data[cell.data], **self.context,
             "settings": dict(cell.settings),
         }  # fmt: skip
 
     def path(self, cell: Cell) -> Path:
-        """Return where the result of a cell is kept."""
+        """Return the file for the result of a cell."""
         return self.folder / cell.kind / f"{cell.label}-{_checksum(self.key(cell))}.json"
 
     def read(self, cell: Cell) -> Result | None:
-        """Return the result of a cell; None if it is not there, damaged, or that of another cell."""
+        """Return the result of a cell, or None if it is missing, damaged, or belongs to another cell."""
         try:
             content = json.loads(self.path(cell).read_text("utf-8"))
             right = content["key"] == self.key(cell) and content["checksum"] == _checksum(content["result"])
@@ -90,7 +90,7 @@ class Store:
             return None
 
     def write(self, cell: Cell, result: Result, seconds: float) -> None:
-        """Keep a result and how long it took; whoever looks sees all of it or nothing."""
+        """Store a result and its run time. The file is written atomically."""
         path = self.path(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""The rows that experiments run on, and what identifies them."""
+"""The data sets of the experiments and their digests."""
 
 import hashlib
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ TRAIN_SHARE = 0.7
 
 @dataclass(frozen=True)
 class Data:
-    """What has to be known of a data set to plan experiments on it."""
+    """The properties of a data set that are needed to plan experiments."""
 
     name: str
     n_rows: int
@@ -29,17 +29,17 @@ class Data:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """m1, m2, m3 of the online experiments."""
+        """The sketch sizes m1, m2, m3 of the online experiments."""
         return paper.sizes(self.name, self.n_features)
 
     @property
     def is_papers(self) -> bool:
-        """Whether the paper's numbers belong to these rows."""
+        """Whether this is the same data set as in the paper."""
         return paper.is_papers(self.name, self.n_rows, self.n_features)
 
     @property
     def n_train(self) -> int:
-        """How many rows are learnt; the others are the test set."""
+        """The number of training rows. The others are the test set."""
         return int(TRAIN_SHARE * self.n_rows)
 
 
@@ -51,7 +51,7 @@ def rows(name: str) -> tuple[Any, NDArray[Any]]:
 
 
 def describe(name: str) -> Data:
-    """Return the description of a data set, which is loaded for it."""
+    """Load a data set and return its description."""
     name = datasets.info(name).name
     x, y = rows(name)
     parts = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
@@ -61,7 +61,10 @@ def describe(name: str) -> Data:
 
 
 def split(name: str, order: int | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]]:
-    """Return X and y to learn and X and y to test on: 70 % and 30 % in the order of the file (None) or of a seed."""
+    """Return X, y of 70 % of the rows for training and X, y of 30 % for testing.
+
+    The rows are in the order of the file if `order` is None, and shuffled with the seed `order` otherwise.
+    """
     x, y = rows(name)
     n = int(TRAIN_SHARE * len(y))
     if order is None:

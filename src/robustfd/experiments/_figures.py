@@ -1,4 +1,4 @@
-"""Figures made of panels: as PNG and SVG files, and as drawings inside the report that follow its colours."""
+"""Figures with several panels, as PNG and SVG files and as inline SVG in the report."""
 
 import io
 import re
@@ -10,14 +10,14 @@ from typing import Any
 from robustfd.experiments.colours import COLOURS
 
 MARKERS = {"rfd": "o", "fd": "s", "cfd": "^", "pfd": "D", "rp": "v", "oja": "P", "adagrad": "X", "full": "^"}
-WIDTH, HEIGHT = 3.5, 2.6  # inches of a panel
-RIGHT, BOTTOM, TOP = 0.12, 0.46, 0.08  # its margins; fixed ones, since to have them found takes longer than to draw
-HEADING, LINE = 0.24, 0.2  # of a title and of a line of the legend
+WIDTH, HEIGHT = 3.5, 2.6  # size of a panel in inches
+RIGHT, BOTTOM, TOP = 0.12, 0.46, 0.08  # margins in inches; automatic layout takes longer than drawing
+HEADING, LINE = 0.24, 0.2  # heights of a title and of a legend line in inches
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a line looks, the same in all figures."""
+    """The style of a line, the same in all figures."""
 
     label: str
     colour: str
@@ -26,7 +26,7 @@ class Style:
     width: float = 1.5
 
     def line(self, **more: Any) -> dict[str, Any]:
-        """Return matplotlib's arguments."""
+        """Return the style as keyword arguments for matplotlib."""
         out = {"color": COLOURS[self.colour][0], "marker": self.marker or None, "linestyle": self.dash}
         return {**out, "linewidth": self.width, "markersize": 4, "markeredgewidth": 0.0, "label": self.label, **more}
 
@@ -41,7 +41,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels with one legend; a folded figure is closed in the report until it is asked for."""
+    """Panels with a common legend. A folded figure is collapsed in the report."""
 
     name: str
     title: str
@@ -54,14 +54,14 @@ class Figure:
 
 
 def save(figure: Figure, folder: Path) -> list[Path]:
-    """Write a figure as PNG and SVG; return where."""
+    """Write a figure as PNG and SVG and return the paths."""
     plt = _pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     lines = -(-len(figure.panels) // columns)
     width, height = WIDTH * columns, figure.height + HEADING
     longest = max((len(style.label) for style in figure.legend), default=1)
-    across = max(1, int(width / (0.6 + 0.075 * longest)))  # entries of the legend in a line
+    across = max(1, int(width / (0.6 + 0.075 * longest)))  # legend entries per line
     foot = LINE * -(-len(figure.legend) // across) + 0.1
     total = height * lines + HEADING + foot
     with plt.rc_context(_settings()):
@@ -82,7 +82,7 @@ def save(figure: Figure, folder: Path) -> list[Path]:
 
 
 def inline(figure: Figure) -> list[str]:
-    """Return the panels of a figure as SVG elements for a page that defines the colours as variables."""
+    """Return the panels as SVG elements for a page that defines the colours as CSS variables."""
     plt = _pyplot()
     out = []
     for number, panel in enumerate(figure.panels):
@@ -97,13 +97,13 @@ def inline(figure: Figure) -> list[str]:
 
 
 def _axes(fig: Any, figure: Figure, x: float, y: float, width: float, height: float) -> Any:
-    """Return axes for a panel whose lower left corner is at x, y, all in inches."""
+    """Return axes for a panel with its lower left corner at x, y. All lengths are in inches."""
     across, up = WIDTH - figure.left - RIGHT, figure.height - BOTTOM - TOP
     return fig.add_axes(((x + figure.left) / width, (y + BOTTOM) / height, across / width, up / height))
 
 
 def key(style: Style) -> str:
-    """Return the line of a style as a small SVG element for a legend."""
+    """Return a legend key for a style as a small SVG element."""
     colour = f"var(--{style.colour})"
     dash = {"--": "4 2.5", ":": "1.5 2"}.get(style.dash, "")
     shapes = {
@@ -124,7 +124,7 @@ def key(style: Style) -> str:
 
 
 def numbers(axis: Any, form: str = "{x:g}") -> None:
-    """Label a logarithmic axis of few decades at 1, 2 and 5 times powers of ten."""
+    """Label a logarithmic axis with few decades at 1, 2 and 5 times powers of ten."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -132,7 +132,7 @@ def numbers(axis: Any, form: str = "{x:g}") -> None:
 
 
 def decades(axis: Any) -> None:
-    """Label a logarithmic axis with powers of ten, plain text that any font can show."""
+    """Label a logarithmic axis with powers of ten in plain text."""
     from robustfd.experiments._findings import power
 
     axis.set_major_formatter(lambda value, _: power(value) if value > 0 else "")
@@ -146,7 +146,7 @@ def _draw(ax: Any, panel: Panel) -> None:
 
 
 def _adapt(svg: str, name: str, title: str) -> str:
-    """Return a drawing with colours and font of the page, names of its own and no needless digits."""
+    """Return an SVG with the colours and font of the page, unique ids and fewer digits."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s*<!--.*?-->\s*", "", svg, flags=re.DOTALL)

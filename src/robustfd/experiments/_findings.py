@@ -1,4 +1,4 @@
-"""What experiments hand to the report: rows of numbers, tables to read, verdicts."""
+"""Types that experiments pass to the report: rows of numbers, tables and verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Status = Literal["holds", "differs", "fails"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what became of it; "differs" is for what is not as printed, with the reason (a line each)."""
+    """A claim and its outcome. "differs" means not as printed in the paper, with one reason per line."""
 
     status: Status
     claim: str
@@ -30,7 +30,7 @@ class Table:
 
 
 def data_of(rows: Sequence[Row]) -> list[str]:
-    """Return the names of the data sets that rows are about, each once, in their order."""
+    """Return the distinct data set names of the rows, in order."""
     return list(dict.fromkeys(row["data"] for row in rows))
 
 
@@ -40,13 +40,13 @@ def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
 
 
 def listed(words: Sequence[str], most: int = 8) -> str:
-    """Return words with commas, the last few as a number if there are many."""
+    """Return words joined by commas. After `most` words, give only the number of the others."""
     shown = [*words[:most], *([f"{len(words) - most} more"] if len(words) > most else [])]
     return ", ".join(shown)
 
 
 def power(value: float) -> str:
-    """Return a power of ten, as 10⁻³ (0 as 0, 1 as 1)."""
+    """Return a power of ten as text such as 10⁻³. 0, 1 and 10 stay plain numbers."""
     from math import log10
 
     if value in (0.0, 1.0, 10.0):

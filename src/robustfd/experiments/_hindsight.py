@@ -1,4 +1,4 @@
-"""The best fixed weights in hindsight: least squares within |w'x_t| <= C for all rows, with a certified gap."""
+"""The best fixed weights in hindsight: least squares subject to |w'x_t| <= C for all rows, with a certified gap."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-RANK = 1e-7  # singular values below this share of the largest count as zero
-GAP = 1e-5  # of the loss
-FACTOR = 20.0  # by which the barrier is lowered
+RANK = 1e-7  # singular values below this fraction of the largest count as zero
+GAP = 1e-5  # largest duality gap, relative to the loss
+FACTOR = 20.0  # t grows by this factor in each outer iteration
 
 
 @dataclass(frozen=True)
 class Hindsight:
-    """w, its loss, and a lower bound on the loss of any weights in the domain."""
+    """The weights w, their loss, and a lower bound on the loss of any weights in the domain."""
 
     w: Floats
     loss: float
@@ -25,25 +25,25 @@ class Hindsight:
 
 
 def span(x: Any) -> tuple[Floats, Floats, Floats]:
-    """Return U, s, V with X = U diag(s) V' up to rounding; U and V have orthonormal columns, as many as the rank."""
+    """Return the thin SVD X = U diag(s) V' up to rounding errors, without zero singular values."""
     tall = x.shape[0] >= x.shape[1]
     gram = x.T @ x if tall else x @ x.T
     values, vectors = scipy.linalg.eigh(gram.toarray() if sp.issparse(gram) else gram)
     keep = values > RANK**2 * values[-1]
     s, vectors = np.sqrt(values[keep]), vectors[:, keep]
     other = (x @ vectors if tall else x.T @ vectors) / s
-    # Vectors of small s lose their orthogonality in the division; one more step gives it back.
+    # Dividing by small s loses orthogonality. A QR step restores it.
     other, r = np.linalg.qr(other)
     other *= np.sign(np.diag(r))
     return (other, s, vectors) if tall else (vectors, s, other)
 
 
 def best_in_hindsight(x: Any, y: Floats, bound: float = 1.0) -> Hindsight:
-    """Return the minimiser of sum (w'x_t - y_t)^2 over |w'x_t| <= bound, of least length, by an interior-point method.
+    """Return the minimiser of sum (w'x_t - y_t)^2 over |w'x_t| <= bound with the smallest norm.
 
-    In the coordinates z of U z = X w: Newton's method for t ||Uz - y||^2 - sum log(C^2 - p_i^2), p = Uz, with growing
-    t. Any lambda gives the lower bound ||q - y||^2 + lambda'q - C |lambda|_1 with q = U U'(y - lambda / 2), the dual;
-    that of the barrier is lambda = 2 p / (t (C^2 - p^2)).
+    The interior-point method works in coordinates z with U z = X w. It minimises t ||Uz - y||^2 - sum log(C^2 - p_i^2),
+    where p = Uz, by Newton's method for growing t. Any lambda gives the dual lower bound ||q - y||^2 + lambda'q -
+    C |lambda|_1 with q = U U'(y - lambda / 2). The barrier suggests lambda = 2 p / (t (C^2 - p^2)).
     """
     u, s, v = span(x)
     p, t = np.zeros(len(y)), 1.0
@@ -65,9 +65,9 @@ def _centre(u: Floats, y: Floats, bound: float, t: float, z: Floats, p: Floats) 
         return float(t * np.sum((p - y) ** 2) - np.sum(np.log(bound - p) + np.log(bound + p)))
 
     for _ in range(60):
-        room = bound**2 - p**2
-        slope = u.T @ (2 * t * (p - y) + 2 * p / room)
-        root = np.sqrt(2 * t + 2 * (bound**2 + p**2) / room**2)
+        slack = bound**2 - p**2
+        slope = u.T @ (2 * t * (p - y) + 2 * p / slack)
+        root = np.sqrt(2 * t + 2 * (bound**2 + p**2) / slack**2)
         scaled = root[:, None] * u
         factor = scipy.linalg.cho_factor(scaled.T @ scaled, overwrite_a=True, check_finite=False)
         step = -scipy.linalg.cho_solve(factor, slope, check_finite=False)

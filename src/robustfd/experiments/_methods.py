@@ -1,4 +1,4 @@
-"""The learners that the paper compares, and one pass of one of them: the cell that several experiments share."""
+"""The learners of the paper, and the cell for one pass of a learner, which several experiments share."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ NAMES = {
     "rfd": "RFD-SON", "rfd0": "RFD₀-SON",
 }  # fmt: skip
 ALPHAS = tuple(10.0**k for k in range(-3, 7))
-QUICK_ALPHAS = (1e-3, 1e3, 1e6)  # of RP and Oja in a quick run: where Oja diverges it takes its time
+QUICK_ALPHAS = (1e-3, 1e3, 1e6)  # for RP and Oja in a quick run, as Oja is slow where it diverges
 RANDOM = ("rp", "oja")
 UNSKETCHED = ("adagrad", "full")
-FULL_FEATURES = 1000  # up to which the d x d matrix of FULL-ON is worth its time
-SEEDS = 5  # of the methods that draw random numbers, in the order of the file
-ORDERS = 5  # random orders of the rows; order k has the methods draw from seed k
-CURVE = 60  # points of an online error curve
+FULL_FEATURES = 1000  # run FULL-ON, which needs a d x d matrix, for at most this many features
+SEEDS = 5  # number of seeds of randomised methods, for rows in the order of the file
+ORDERS = 5  # number of random row orders; order k uses seed k for randomised methods
+CURVE = 60  # number of points of an online error curve
 
 
 def learner(method: str, m: int | None, alpha0: float, seed: int | None = None) -> AdaGrad | OnlineNewton:
-    """Return a learner with the settings of the paper's experiments, which are the library's defaults."""
+    """Return a learner with the settings of the paper's experiments, which are the defaults of this library."""
     if method == "adagrad":
         return AdaGrad(alpha0)
     if method == "full":
@@ -38,7 +38,7 @@ def learner(method: str, m: int | None, alpha0: float, seed: int | None = None) 
 def passes(
     data: Data, methods: tuple[str, ...] = tuple(NAMES), *, order: int | None, quick: bool = False
 ) -> list[Cell]:
-    """Return the passes of methods over a data set in one order of its rows: every m, every alpha0, some seeds."""
+    """Return the cells for passes over a data set in one row order, for every m and alpha0 and several seeds."""
     seeds = 1 if quick else SEEDS
     out = []
     for method in methods:
@@ -57,7 +57,7 @@ def passes(
 
 
 def run(cell: Cell) -> Result:
-    """Return the accuracy in per cent after one pass, and the online error over it if the order is the file's."""
+    """Return the accuracy in percent after one pass and, for rows in the order of the file, the online error curve."""
     x, y, x_test, y_test = split(cell.data, cell["order"])
     model = learner(cell["method"], cell["m"], cell["alpha0"], cell["seed"])
     try:
@@ -72,7 +72,7 @@ def run(cell: Cell) -> Result:
 
 
 def online_error(wrong: NDArray[Any]) -> dict[str, list[Any]]:
-    """Return the share of errors (per cent) among the first t rows, at numbers t that grow by a factor."""
+    """Return the error rate in percent over the first t rows, for t in a geometric sequence."""
     n = len(wrong)
     t = np.unique(np.geomspace(min(10, n), n, CURVE).astype(int))
     share = 100 * np.cumsum(wrong)[t - 1] / t
@@ -80,7 +80,7 @@ def online_error(wrong: NDArray[Any]) -> dict[str, list[Any]]:
 
 
 def _effort(data: Data, method: str, m: int | None, alpha0: float) -> float:
-    """Return about how many seconds a pass takes."""
+    """Return the approximate run time of a pass in seconds."""
     entries = data.n_nonzeros * data.n_train / data.n_rows
     if m is None:
         per_row = 5e-7 if method == "adagrad" else 2e-9 * data.n_features**2

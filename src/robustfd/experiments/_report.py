@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing else, light or dark as the reader's screen is."""
+"""The report: one self-contained HTML page with a light and a dark theme."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ WORDS = {"holds": "holds", "differs": "differs, with a reason", "fails": "does n
 
 @dataclass(frozen=True)
 class Section:
-    """What an experiment found."""
+    """The results of one experiment."""
 
     name: str
     title: str
@@ -55,14 +55,14 @@ def _colours() -> str:
 
 
 def _summary(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
-    """Return the top of the page: what this is, and the verdicts in a line each."""
+    """Return the top of the page: the title, and one line per experiment with its verdicts."""
     counts = Counter(verdict.status for section in sections for verdict in section.verdicts)
     data = ", ".join(f"{each['name']} ({each['rows']:,} × {each['features']:,})" for each in about["data"])
     tally = "".join(
         f'<li class="{status}"><b>{counts[status]}</b> {WORDS[status]}</li>' for status in MARKS if counts[status]
     )
     links = "".join(_link(section) for section in sections)
-    quick = '<p class="note">A quick run: fewer sizes, orders and seeds than a whole one.</p>' if about["quick"] else ""
+    quick = '<p class="note">Quick run: fewer sizes, orders and seeds than a full run.</p>' if about["quick"] else ""
     broken = ""
     if failed:
         items = "".join(f"<li>{escape(each)}</li>" for each in failed)
@@ -70,7 +70,7 @@ def _summary(sections: Sequence[Section], about: dict[str, Any], failed: Sequenc
     return f"""<header>
 <h1>Robust Frequent Directions, reproduced</h1>
 <p>The tables and figures of Luo, Chen, Zhang, Li and Zhang, <cite>Robust Frequent Directions with Application in Online
-Learning</cite> (JMLR 2019), made again with robustfd {escape(about["versions"]["robustfd"])} on {escape(data)}.</p>
+Learning</cite> (JMLR 2019), reproduced with robustfd {escape(about["versions"]["robustfd"])} on {escape(data)}.</p>
 {quick}{broken}
 <ul class="tally">{tally}</ul>
 <ul class="contents">{links}</ul>
@@ -78,7 +78,7 @@ Learning</cite> (JMLR 2019), made again with robustfd {escape(about["versions"][
 
 
 def _link(section: Section) -> str:
-    """Return a line of the contents: a mark for each verdict, and where to read about it."""
+    """Return a line of the table of contents: a link to the section and a mark for each verdict."""
     marks = "".join(
         f'<i class="{each.status}" title="{escape(each.claim)}">{MARKS[each.status]}</i>' for each in section.verdicts
     )
@@ -138,7 +138,7 @@ def _footer(about: dict[str, Any]) -> str:
 <p>Made {escape(about["began"])} in {about["seconds"]:,.0f} s with {escape(made)}, on {escape(machine["processor"])}
 ({machine["cores"]} cores, {about["jobs"]} processes of one BLAS thread each; {escape(machine["system"])}).</p>
 <p>Protocol: squared loss, labels −1 and +1, C = 1, μ = 1/8, η = 1/t, no intercept, no scaling; one pass over the first
-70 % of the rows, the rest for the test; α₀ the best of 10⁻³ to 10⁶ on the test rows, as in the paper. Random orders,
-RP and Oja are seeded from 0 on. All numbers are in results.json and in a CSV file for each section, beside this
+70 % of the rows, the others are test rows; α₀ is the best of 10⁻³ to 10⁶ on the test rows, as in the paper. Seeds of
+random orders, RP and Oja start at 0. All numbers are in results.json and in one CSV file per section, next to this
 page.</p>
 </footer>"""

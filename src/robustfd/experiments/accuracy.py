@@ -1,4 +1,4 @@
-"""Table 2: the accuracy on the test rows after one pass, with the best alpha0."""
+"""Table 2: accuracy on the test rows after one pass, with the best alpha0."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,16 +15,16 @@ from robustfd.experiments._methods import NAMES, ORDERS, passes, run  # noqa: F4
 from robustfd.experiments.colours import COLOURS
 
 TITLE = "Accuracy"
-CLAIM = "With the best α₀ all sketched Newton methods do well, and RFD₀-SON does without one (Table 2)."
-NEAR = 1.0  # points from the paper's value, or better than it
+CLAIM = "With the best α₀ all sketched Newton methods do well, and RFD₀-SON does well without one (Table 2)."
+NEAR = 1.0  # "near" means at most this many percentage points below the paper's value
 
-# What is known about cells that are not equal to the printed ones.
+# Known reasons for cells that differ from the printed ones.
 REASONS = {
     "fd": "the paper's rows for m₂ and m₃ are identical in all six columns; m₃ looks copied",
-    "full": "four test rows of 9,769; the cause is not known",
-    "rp": "drawn at random; the paper shows one draw, ours is a mean over seeds",
+    "full": "four test rows of 9,769; the cause is unknown",
+    "rp": "randomised; the paper shows one draw, ours is a mean over seeds",
     "oja": "starts from random orthonormal rows; the paper shows one draw, ours is a mean over seeds",
-    "rfd0": "better than printed, and next to RFD-SON with α₀ = 10⁻³, as theory says it must be; some 46 "
+    "rfd0": "better than printed, and close to RFD-SON with α₀ = 10⁻³, as the theory predicts; about 46 "
     "variants of the algorithm did not give the printed values",
 }  # fmt: skip
 
@@ -32,7 +32,7 @@ REASONS = {
 
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return every pass in the order of the file and in five random ones (quick: two, of RFD0-SON only)."""
+    """Return all passes in the order of the file and in five random orders (quick: two, for RFD0-SON only)."""
     out = passes(data, order=None, quick=quick)
     for order in range(2 if quick else ORDERS):
         out += passes(data, ("rfd0",) if quick else tuple(NAMES), order=order, quick=quick)
@@ -43,10 +43,10 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
-    """Return a row for each method and m: the paper's accuracy, that of the file's order, and those of random orders.
+    """Return a row for each method and m: accuracies in the paper, in the order of the file, and in random orders.
 
-    alpha0 is the best on the test rows of the run at hand, as in the paper. The value of a method that draws random
-    numbers is the mean over its seeds.
+    alpha0 is the best on the test rows of the same run, as in the paper. The value of a randomised method is the mean
+    over its seeds.
     """
     runs: dict[tuple[Any, ...], dict[tuple[Any, Any], dict[float, float | None]]] = {}
     counts: dict[str, int] = {}
@@ -83,13 +83,13 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
 
 
 def _same_split(data: str, counts: Mapping[str, int]) -> bool:
-    """Whether a number of test rows is that of 30 % of the paper's data set."""
+    """Return whether the number of test rows is 30 % of the paper's data set."""
     n = paper.numbers()["data"].get(data, {}).get("rows")
     return n is not None and counts.get(data) == n - int(0.7 * n)
 
 
 def _best(by_alpha: Mapping[float, float | None]) -> tuple[float, float] | None:
-    """Return the best accuracy and the least alpha0 that has it; None if all diverged."""
+    """Return the best accuracy and the smallest alpha0 that gives it, or None if all runs diverged."""
     finite = [(value, alpha0) for alpha0, value in by_alpha.items() if value is not None]
     return max(finite, key=lambda pair: (pair[0], -pair[1])) if finite else None
 
@@ -116,8 +116,8 @@ def figures(found: Sequence[Row]) -> list[Figure]:
     names = data_of(found)
     panels = [Panel(name, partial(_draw, select(found, data=name))) for name in names]
     caption = (
-        "Accuracy on the test rows. Diamonds lie under dots where both are equal. Random orders also change which rows "
-        "are test rows, so their values may lie to one side of the file's."
+        "Accuracy on the test rows. Dots cover diamonds where both are equal. Random orders also change which rows are "
+        "test rows, so their values may all be on one side of the value in the order of the file."
     )
     return [
         Figure(
@@ -142,12 +142,12 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
             ax.plot(row["paper"], place, color=COLOURS["ink"][0], marker="D", markersize=5.5)
         if row["ours"] is not None:
             ax.plot(row["ours"], place, color=COLOURS["rfd"][0], marker="o", markersize=3.6)
-    ax.set_yticks(range(len(rows)), [_called(row) for row in rows])
+    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
     ax.invert_yaxis()
     ax.set_xlabel("accuracy on the test rows, %")
 
 
-def _called(row: Row) -> str:
+def _label(row: Row) -> str:
     return NAMES[row["method"]] + (f", {row['m']}" if row["m"] else "")
 
 
@@ -155,7 +155,7 @@ def _called(row: Row) -> str:
 
 
 def display(found: Sequence[Row]) -> list[Table]:
-    """Return Table 2 with ours beside it."""
+    """Return Table 2 with our values."""
     out = []
     for name in data_of(found):
         lines = []
@@ -185,7 +185,7 @@ def _signed(value: float | None) -> str:
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
-    """Return whether the cells that must be equal are, whether the others are near, and how RFD0-SON stands."""
+    """Return whether the cells that must be equal are equal, whether others are near, and how RFD0-SON compares."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)
@@ -197,7 +197,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
                 "fails" if missed else "holds",
                 f"{name}: {len(exact)} cells of Table 2 come out equal in every printed digit",
                 f"{len(exact) - len(missed)} of {len(exact)} are equal",
-                listed([f"{_called(row)}: {_number(row['ours'])} for {row['paper']:.4f}" for row in missed]),
+                listed([f"{_label(row)}: {_number(row['ours'])} for {row['paper']:.4f}" for row in missed]),
             ))  # fmt: skip
         rest = [row for row in compared if not row["must_be_equal"]]
         if rest:
@@ -209,14 +209,14 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
                 "fails" if off else "holds",
                 f"{name}: every other cell is within {NEAR:g} point of the paper's, or better",
                 f"{len(rest) - len(off)} of {len(rest)} are; the largest difference is {largest:.2f}",
-                "\n".join([*(f"{_called(row)} is off by {_signed(row['difference'])}." for row in off), *known]),
+                "\n".join([*(f"{_label(row)} is off by {_signed(row['difference'])}." for row in off), *known]),
             ))  # fmt: skip
         if not compared:
             shown = [row for row in rows if row["ours"] is not None]
             best = max(shown, key=lambda row: row["ours"], default=None)
             if best is not None:
                 out.append(Verdict(
-                    "differs", f"{name}: Table 2", f"best: {_called(best)} with {best['ours']:.2f} %",
+                    "differs", f"{name}: Table 2", f"best: {_label(best)} with {best['ours']:.2f} %",
                     "The paper has no numbers for these rows.",
                 ))  # fmt: skip
         out += _orders(name, rows)
@@ -224,7 +224,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
 
 
 def _orders(name: str, rows: Sequence[Row]) -> list[Verdict]:
-    """Return whether RFD0-SON is as good as printed in random orders, too."""
+    """Return whether RFD0-SON is as good as printed also in random orders."""
     mine = [
         row for row in rows if row["method"] == "rfd0" and row["orders_mean"] is not None and row["ours"] is not None
     ]
@@ -235,6 +235,6 @@ def _orders(name: str, rows: Sequence[Row]) -> list[Verdict]:
              for row in mine]  # fmt: skip
     return [Verdict(
         "holds" if max(printed, default=0.0) <= NEAR else "differs",
-        f"{name}: in random orders, too, RFD₀-SON is within {NEAR:g} point of the printed accuracy, or better",
+        f"{name}: in random orders, RFD₀-SON is also within {NEAR:g} point of the printed accuracy, or better",
         f"mean over {mine[0]['orders']} random orders, {listed(words)}",
     )]  # fmt: skip

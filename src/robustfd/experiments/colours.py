@@ -1,7 +1,7 @@
-"""The colours of all figures, by method."""
+"""The colours of all figures."""
 
-# name: (colour on white, colour on black). The palette of Okabe and Ito, which colour-blind readers can tell apart;
-# brighter on a dark page.
+# name: (colour on white, colour on black). The palette of Okabe and Ito, which is safe for colour-blind readers, with
+# brighter colours on a dark page.
 COLOURS = {
     "ink": ("#22262b", "#e6e8eb"),
     "grid": ("#dcdfe3", "#363b42"),

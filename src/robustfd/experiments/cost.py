@@ -1,4 +1,4 @@
-"""Table 3: the time of a row, as a ratio to ADAGRAD's in the same run."""
+"""Table 3: time per row, relative to ADAGRAD in the same run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from robustfd.experiments._methods import FULL_FEATURES, NAMES, UNSKETCHED, lear
 from robustfd.experiments.colours import COLOURS
 
 TITLE = "Cost of a row"
-CLAIM = "RFD-SON costs what FD-SON costs, O(md) a row, a few times ADAGRAD's O(d) (Table 3)."
-ALPHA0 = {"adagrad": 1e5, "rfd": 1e2, "rfd0": 0.0}  # near the best; for others 1e3. Time does not depend on it
-ALONE = True  # run one at a time: a neighbour on the other core takes memory bandwidth
+CLAIM = "RFD-SON costs as much as FD-SON, O(md) per row, a few times ADAGRAD's O(d) (Table 3)."
+ALPHA0 = {"adagrad": 1e5, "rfd": 1e2, "rfd0": 0.0}  # near the best, 1e3 for others; the time does not depend on it
+ALONE = True  # run one cell at a time, as another one would compete for memory bandwidth
 
 # ------------------------------------------------------------------ cells
 
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return a cell for each method and m but ADAGRAD, which is timed beside each of them."""
+    """Return a cell for each method and m, except for ADAGRAD, which is timed together with each of them."""
     if not data.two_classes:
         return []
     out = []
@@ -40,11 +40,11 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 
 def run(cell: Cell) -> Result:
-    """Return the best time of a pass of a method and of ADAGRAD, which take turns."""
+    """Return the best times of a pass of a method and of ADAGRAD, measured alternately."""
     x, y, _, _ = split(cell.data, None)
     method, m = cell["method"], cell["m"]
     best = {method: float("inf"), "adagrad": float("inf")}
-    for name in best:  # compiled before it is timed
+    for name in best:  # compile before timing
         learner(name, m, ALPHA0.get(name, 1e3), 0).learn(x[:200], y[:200])
     for _ in range(cell["repeats"]):
         for name in best:
@@ -59,7 +59,7 @@ def run(cell: Cell) -> Result:
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
-    """Return a row for each method and m: microseconds a row and ratio to ADAGRAD, the paper's and ours."""
+    """Return a row for each method and m: microseconds per row and ratio to ADAGRAD, in the paper and here."""
     out = []
     for c, r in results.items():
         if c.kind != "cost":
@@ -88,11 +88,11 @@ PRINTED = Style("the paper", "ink", "D", dash="")
 
 
 def figures(found: Sequence[Row]) -> list[Figure]:
-    """Return a panel for each data set: how many times ADAGRAD's time a row takes."""
+    """Return a panel for each data set: time per row as a multiple of ADAGRAD's."""
     panels = [Panel(name, partial(_draw, select(found, data=name))) for name in data_of(found)]
     caption = (
-        "Time of a row as a multiple of ADAGRAD's in the same run. ADAGRAD here is compiled and touches only the "
-        "non-zeros of a row, in the paper it was Matlab: ratios to it say more about ADAGRAD than about the sketches."
+        "Time per row as a multiple of ADAGRAD's in the same run. Here, ADAGRAD is compiled and touches only the "
+        "non-zeros of a row; in the paper it was Matlab. The ratios depend more on ADAGRAD than on the sketches."
     )
     return [Figure("cost", "Table 3: cost of a row", caption, panels, [PRINTED, OURS], height=4.2, left=1.02)]
 
@@ -106,14 +106,14 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
     ax.invert_yaxis()
     ax.set_xscale("log")
     numbers(ax.xaxis, "{x:g}×")
-    ax.set_xlabel("time of a row, ADAGRAD = 1×")
+    ax.set_xlabel("time per row, ADAGRAD = 1×")
 
 
 # ------------------------------------------------------------------ verdicts
 
 
 def display(found: Sequence[Row]) -> list[Table]:
-    """Return Table 3 with ours beside it."""
+    """Return Table 3 with our values."""
     out = []
     for name in data_of(found):
         lines = [
@@ -125,9 +125,9 @@ def display(found: Sequence[Row]) -> list[Table]:
         ]  # fmt: skip
         base = min(row["adagrad_microseconds"] for row in select(found, data=name))
         out.append(Table(
-            f"{name}: microseconds a row and multiples of ADAGRAD",
+            f"{name}: microseconds per row and multiples of ADAGRAD",
             ["method", "m", "paper µs", "paper ×", "ours µs", "ours ×"], lines,
-            f"ADAGRAD itself: {base:.2f} µs a row here. {paper.numbers()['slips']['seconds']}", opened=True,
+            f"ADAGRAD itself: {base:.2f} µs per row here. {paper.numbers()['slips']['seconds']}", opened=True,
         ))  # fmt: skip
     return out
 
@@ -139,7 +139,7 @@ def _number(value: float | None) -> str:
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
-    """Return whether RFD costs what FD costs, and how ours compares with the paper's seconds."""
+    """Return whether RFD costs as much as FD, and how our times compare with those of the paper."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)

@@ -1,4 +1,4 @@
-"""Figures 1 and 2: the relative spectral error of the sketches against their size."""
+"""Figures 1 and 2: relative spectral error of the sketches against their size."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -22,8 +22,8 @@ from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed,
 
 TITLE = "Matrix approximation"
 CLAIM = (
-    "RFD approximates A'A with about half the spectral error of FD, at the price of one number, and its bound is half "
-    "of FD's (Figures 1 and 2, Theorem 3)."
+    "RFD approximates A'A with about half the spectral error of FD, at the cost of one extra number, and its bound is "
+    "half of FD's (Figures 1 and 2, Theorem 3)."
 )
 KINDS = {
     "fd": FrequentDirections,
@@ -32,14 +32,14 @@ KINDS = {
     "pfd": ParameterizedFrequentDirections,
 }
 BETAS = (0.2, 0.4, 0.6, 0.8)
-DENSE = 1500  # features up to which A'A itself is the quickest way to the exact error
-GOAL = 0.6  # RFD's error is to be at most this share of FD's
+DENSE = 1500  # up to this many features, forming A'A is the fastest way to the exact error
+GOAL = 0.6  # RFD's error should be at most this fraction of FD's
 
 # ------------------------------------------------------------------ cells
 
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return a cell for each sketch and size, and one for the spectrum that the bounds of theory need."""
+    """Return a cell for each sketch and size, and one for the spectrum that the theoretical bounds need."""
     sizes = _sizes(data, quick=quick)
     work = 1.5e-8 * data.n_nonzeros if data.n_features > DENSE else 1e-9 * data.n_nonzeros
     out = [cell("error", data.name, effort=20 * work, method="exact", beta=None, m=max(sizes))]
@@ -61,7 +61,7 @@ def _sizes(data: Data, *, quick: bool) -> list[int]:
 
 
 def run(cell: Cell) -> Result:
-    """Return the exact spectral error of a sketch and its certificate, or the largest eigenvalues of A'A."""
+    """Return the exact spectral error of a sketch and its error bound, or the largest eigenvalues of A'A."""
     x, _ = rows(cell.data)
     if cell["method"] == "exact":
         return {"eigenvalues": _largest(cell.data, cell["m"]).tolist(), "squared_norm": float(_squares(x).sum())}
@@ -73,7 +73,7 @@ def run(cell: Cell) -> Result:
 
 
 def spectral_ends(name: str, moment: Any, certificate: float) -> tuple[float, float]:
-    """Return the least and the largest eigenvalue of A'A - M; for wide rows by Lanczos, with products only."""
+    """Return the smallest and the largest eigenvalue of A'A - M. For wide rows, use Lanczos with products only."""
     x, _ = rows(name)
     d = x.shape[1]
     if d <= DENSE:
@@ -81,8 +81,8 @@ def spectral_ends(name: str, moment: Any, certificate: float) -> tuple[float, fl
         return float(values[0]), float(values[-1])
     if certificate == 0.0:
         return 0.0, 0.0
-    # The certificate bounds both ends. Shifted by twice as much, they are away from zero, where a relative tolerance
-    # would ask for too much.
+    # The certificate bounds both ends. Shifting by twice the certificate keeps them away from zero, where a relative
+    # tolerance would be too strict.
     shift, columns = 2 * certificate, x.T.tocsr() if sp.issparse(x) else x.T
 
     def multiply(v: NDArray[np.float64]) -> Any:
@@ -98,8 +98,8 @@ def spectral_ends(name: str, moment: Any, certificate: float) -> tuple[float, fl
 
     if x.shape[0] >= d:
         return end("SA", 1e-5), end("LA", 1e-7)
-    # Some directions are in no row, and there M is alpha: -alpha is an eigenvalue, one that Lanczos finds slowly among
-    # many near it. A lower one would stand alone, and a coarse search finds it.
+    # In directions outside the row space M is alpha, so -alpha is an eigenvalue. Lanczos finds it slowly, as many
+    # eigenvalues are close to it. A smaller eigenvalue would be isolated, and a coarse search finds it.
     return min(end("SA", 1e-3), -moment.alpha), end("LA", 1e-7)
 
 
@@ -112,7 +112,7 @@ def _gram(name: str) -> Any:
 
 @cache
 def _largest(name: str, count: int) -> NDArray[np.float64]:
-    """Return the largest eigenvalues of A'A, descending."""
+    """Return the largest eigenvalues of A'A in descending order."""
     x, _ = rows(name)
     d = x.shape[1]
     if d <= DENSE:
@@ -147,7 +147,7 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
 
 
 def theory(exact: Result, method: str, m: int, beta: float | None) -> float:
-    """Return the least bound ||A - A_k||_F^2 / (j - k) over k < j (half of it for RFD); j is m, for PFD beta m."""
+    """Return the smallest bound ||A - A_k||_F^2 / (j - k) over k < j, half of it for RFD. j is m, or beta m for PFD."""
     j = m if beta is None else max(1, int(beta * m + 1e-9))
     tail = exact["squared_norm"] - np.concatenate([[0.0], np.cumsum(exact["eigenvalues"])])[:j]
     least = float(np.min(tail / (j - np.arange(j))))
@@ -174,14 +174,14 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         Figure(
             "error-fd-cfd-rfd", "Figure 1: FD, CFD and RFD",
             "Relative spectral error against sketch size m. Solid: the true error. Dotted: the certificate, a bound "
-            "that the sketch knows without the data; it is so tight that it mostly lies under the solid line. Dashed: "
-            "what theory promises beforehand.",
+            "that the sketch computes without the data. It is so tight that the solid line mostly covers it. Dashed: "
+            "the a-priori bound of the theory.",
             [Panel(name, partial(_draw_first, select(found, data=name))) for name in names],
             [FD, CFD, RFD, *CERTIFICATES, *BOUNDS], left=0.7,
         ),
         Figure(
             "error-pfd-rfd", "Figure 2: PFD and RFD",
-            "Relative spectral error against sketch size m. PFD needs its β chosen; RFD has nothing to choose.",
+            "Relative spectral error against sketch size m. PFD has a parameter β; RFD has no parameter.",
             [Panel(name, partial(_draw_second, select(found, data=name))) for name in names],
             [RFD, *PFD.values()], left=0.7,
         ),
@@ -222,12 +222,12 @@ def _axes(ax: Any) -> None:
 
 
 def display(found: Sequence[Row]) -> list[Table]:
-    """Return RFD's error beside FD's."""
+    """Return a table of the errors of RFD and FD."""
     lines = []
     for fd, rfd in _pairs(found):
         ratio = rfd["error"] / fd["error"] if fd["error"] else 0.0
         lines.append([fd["data"], str(fd["m"]), f"{fd['error']:.4f}", f"{rfd['error']:.4f}", f"{ratio:.3f}"])
-    return [Table("RFD's error beside FD's", ["data", "m", "FD", "RFD", "RFD / FD"], lines)]
+    return [Table("Errors of RFD and FD", ["data", "m", "FD", "RFD", "RFD / FD"], lines)]
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
@@ -247,10 +247,10 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"{name}: RFD's spectral error is about half of FD's (at most {GOAL} of it at every m shown)",
             f"{min(ratios.values()):.3f} to {max(ratios.values()):.3f} of FD's, for m = {listed([*map(str, ratios)])}",
             "" if not missed else
-            f"Above {GOAL} for m = {listed([*map(str, missed)])}. RFD errs by Δ/2 wherever A'A has directions that no "
-            f"shrink took from, FD by the most that any one direction lost. At m = {worst} that is "
-            f"{fd['largest']:.4f} of ||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {delta:.4f}: the shrinks took from "
-            "different directions at different times, and half of Δ overshoots.",
+            f"Above {GOAL} for m = {listed([*map(str, missed)])}. The error of RFD is Δ/2 in directions that no shrink "
+            f"step reduced; that of FD is the largest loss in a single direction. At m = {worst} that loss is "
+            f"{fd['largest']:.4f} of ||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {delta:.4f}: the shrink steps "
+            "reduced different directions at different times, so half of Δ is too much.",
         ))  # fmt: skip
         others = [row for row in select(found, data=name) if row["method"] in ("fd", "cfd")]
         best = {rfd["m"]: rfd["error"] for _, rfd in pairs}
@@ -263,7 +263,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"below FD and CFD in {len(others) - len(lost)} of {len(others)} cases, below PFD in {won} of {len(pfd)}",
             f"Not below: {listed(lost)}." if lost else
             "" if 2 * won >= len(pfd) else
-            "PFD takes from fewer values in each shrink, which pays on this spectrum; it promises less beforehand.",
+            "PFD reduces fewer values in each shrink step, which helps on this spectrum; its a-priori bound is weaker.",
         ))  # fmt: skip
         out.append(_bounds(name, select(found, data=name)))
     return out
@@ -278,7 +278,7 @@ def _bounds(name: str, found: Sequence[Row]) -> Verdict:
     tight = [row["error"] / row["certificate"] for row in select(found, method="rfd") if row["certificate"] > 0]
     return Verdict(
         "fails" if broken else "holds",
-        f"{name}: the true error is below the certificate, and that below the bound of theory, for every sketch",
+        f"{name}: for every sketch the true error is below the certificate, which is below the theoretical bound",
         f"in {len(found) - len(broken)} of {len(found)} cases; RFD's error is {min(tight, default=0):.2f} to "
         f"{max(tight, default=0):.2f} of its certificate",
         listed(broken),
@@ -286,7 +286,7 @@ def _bounds(name: str, found: Sequence[Row]) -> Verdict:
 
 
 def _pairs(found: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return FD's and RFD's rows of the same data and size."""
+    """Return pairs of FD and RFD rows with the same data and size."""
     rfd = {(row["data"], row["m"]): row for row in select(found, method="rfd")}
     fd = select(found, method="fd")
     return [(row, rfd[row["data"], row["m"]]) for row in fd if (row["data"], row["m"]) in rfd]

@@ -1,4 +1,4 @@
-"""Figures 5 to 11: the online error rate over the pass, each method against RFD0-SON."""
+"""Figures 5 to 11: online error rate over the pass, each method against RFD0-SON."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from robustfd.experiments._methods import ALPHAS, NAMES, passes, run  # noqa: F4
 from robustfd.experiments.colours import COLOURS
 
 TITLE = "Online error over the pass"
-CLAIM = "Each row judged before it is learnt, RFD₀-SON keeps up with every method at its best α₀ (Figures 5 to 11)."
+CLAIM = "In progressive error, RFD₀-SON keeps up with every method at its best α₀ (Figures 5 to 11)."
 SHOWN = ALPHAS[::2]
 
 # ------------------------------------------------------------------ cells
@@ -27,7 +27,7 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
-    """Return a row for each point of each curve; a run that diverged has none."""
+    """Return a row for each point of each curve. Runs that diverged have no rows."""
     out = []
     for c, r in results.items():
         if c.kind != "pass" or c["order"] is not None or c["seed"] not in (None, 0) or r["diverged"]:
@@ -47,15 +47,14 @@ UNTUNED = Style("RFD₀-SON", "rfd0", width=2.2)
 
 
 def figures(found: Sequence[Row]) -> list[Figure]:
-    """Return for each data set FULL-ON and ADAGRAD against RFD0-SON, and a figure of the five sketches for each m."""
+    """Return, for each data set, FULL-ON and ADAGRAD against RFD0-SON, and one figure of the five sketches per m."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)
         sizes = sorted({row["m"] for row in rows if row["m"] is not None})
         first = [method for method in ("adagrad", "full") if select(rows, method=method)]
         caption = (
-            "Share of errors among the rows so far, each judged before it was learnt. A curve that is not there "
-            "belongs to a run that diverged."
+            "Error rate over the rows so far, each predicted before it is learned. Runs that diverged have no curve."
         )
         legend = [UNTUNED, *STYLES.values()]
         largest = sizes[-1]
@@ -113,7 +112,7 @@ def display(found: Sequence[Row]) -> list[Table]:
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
-    """Return how far RFD0-SON is behind (or ahead of) the best alpha0 of each method, and against how many it wins."""
+    """Return how far RFD0-SON is behind (or ahead of) each method at its best alpha0, and the settings it beats."""
     out = []
     for name in data_of(found):
         everything = _ends(select(found, data=name))
@@ -134,7 +133,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"{name}: RFD₀-SON keeps up over the pass with every method at its best α₀",
             f"ahead of {won} of {total} settings that did not diverge; furthest behind {worst} at its best α₀, by "
             f"{gaps[worst]:.2f} points",
-            "" if gaps[worst] <= 1.5 else "The best α₀ is known only after the pass; RFD₀-SON had to be told nothing.",
+            "" if gaps[worst] <= 1.5 else "The best α₀ is known only after the pass; RFD₀-SON needs no setting.",
         ))  # fmt: skip
     return out
 

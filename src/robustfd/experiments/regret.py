@@ -1,9 +1,9 @@
-"""Theorems 5 to 7: the regret of RFD-SON and FD-SON beside the bounds.
+"""Theorems 5 to 7: the regret of RFD-SON and FD-SON compared with the bounds.
 
-The theorems are about Algorithm 3 as printed (one shrink a row, projection before the next prediction), so that is what
-is run here. The fast algorithm, which the other experiments use, is shown beside it; no theorem covers it, since it
-projects after the step and a prediction may leave the domain. Nothing changes when rows are rotated, so they are given
-in coordinates of the space that they span, and its dimension takes the place of d.
+The theorems apply to Algorithm 3 as printed (one shrink step per row, projection before the next prediction), so this
+experiment runs it. For comparison it also runs the fast algorithm of the other experiments. No theorem covers that one,
+because it projects after the step and a prediction may leave the domain. Rotating the rows changes nothing, so they are
+expressed in coordinates of the space that they span, and its dimension replaces d.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ CLAIM = (
     "The regret of RFD-SON is bounded, also with α₀ = 0, and the bound depends little on α₀, while FD-SON's blows up "
     "as α₀ becomes small (Theorems 5 to 7)."
 )
-C, MU, L = 1.0, 1 / 8, 4.0  # domain, curvature, and the largest |2(p - y)| on it
+C, MU, L = 1.0, 1 / 8, 4.0  # size of the domain, curvature, and the largest |2(p - y)| on the domain
 ALPHAS = (1e-3, 1.0, 1e3)
-MOST = 3000  # rows or dimensions up to which the best weights are found in a minute
-POINTS = 7  # numbers of rows at which regret is measured, each twice the one before
+MOST = 3000  # with at most this many rows or dimensions, the best weights take less than a minute
+POINTS = 7  # number of doubling row counts at which regret is measured
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return one cell for a data set: the comparison weights, which take longest, serve all learners."""
+    """Return one cell per data set. All learners share the best weights in hindsight, which take longest."""
     if not data.two_classes:
         return []
     most = 400 if quick else MOST
@@ -52,7 +52,7 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 
 def run(cell: Cell) -> Result:
-    """Return, for each learner, regret and bounds at doubling numbers of rows."""
+    """Return the regret and the bounds of each learner at doubling row counts."""
     x, y, _, _ = split(cell.data, None)
     x, y, m = x[: cell["rows"]], y[: cell["rows"]], cell["m"]
     u, s, _ = span(x)
@@ -79,21 +79,21 @@ def run(cell: Cell) -> Result:
 
 @dataclass
 class Run:
-    """Algorithm 3 after some rows, in the letters of the theorems; `method` is "rfd" or "fd"."""
+    """The state of Algorithm 3 after some rows, in the notation of the theorems. `method` is "rfd" or "fd"."""
 
     method: str
     m: int
     rows: int = 0
     loss: float = 0.0
     alpha: float = 0.0
-    entered: float = 0.0  # ||A||_F^2 of the rows sqrt(mu + eta) g
+    squared_norm: float = 0.0  # ||A||_F^2 of the rows sqrt(mu + eta) g
     delta: float = 0.0  # sum of delta_t
     over_alpha: float = 0.0  # sum of delta_t / alpha_t, after the first positive alpha if alpha0 = 0
     weighted: Floats | None = None  # sum of delta_t w_t
     squares: float = 0.0  # sum of delta_t ||w_t||^2
-    first: Any = None  # with alpha0 = 0: what happened until alpha became positive
+    first: Any = None  # with alpha0 = 0: the phase before alpha becomes positive
 
-    def moved(self, w: Floats) -> float:
+    def distance_term(self, w: Floats) -> float:
         """Return a quarter of the sum of delta_t ||w_t - w||^2."""
         assert self.weighted is not None
         return (self.squares - 2 * float(self.weighted @ w) + self.delta * float(w @ w)) / 4
@@ -101,7 +101,7 @@ class Run:
 
 @dataclass(frozen=True)
 class FirstPhase:
-    """Until alpha is positive, at row T': the gradients before it, and log det H after it."""
+    """The phase until alpha becomes positive at row T': the gradients before it, and log det H after it."""
 
     rows: int
     gradients: Floats
@@ -109,20 +109,20 @@ class FirstPhase:
 
 
 def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequence[int]) -> list[Run]:
-    """Return the state of Algorithm 3 after each of some numbers of rows."""
+    """Return the state of Algorithm 3 after each of the row counts `at`."""
     options = {"alpha0": alpha0, "buffer_size": m, "shrink_first": True, "projection": "next"}
     model = OnlineNewton(method, m, **options)  # type: ignore[arg-type]
     kind = RobustFrequentDirections if method == "rfd" else FrequentDirections
-    sketch = kind(m, buffer_size=m, alpha0=alpha0)  # the same sketch, to be read where the learner is not
-    waiting: list[Floats] = []
+    sketch = kind(m, buffer_size=m, alpha0=alpha0)  # a copy of the learner's sketch, which is not accessible
+    pending: list[Floats] = []
     run = Run(method, m, alpha=alpha0, weighted=np.zeros(x.shape[1]))
     gradients: list[Floats] = []
     before, out = np.zeros(x.shape[1]), []
 
     def sketched() -> Any:
-        if waiting:
-            sketch.partial_fit(np.array(waiting))
-            waiting.clear()
+        if pending:
+            sketch.partial_fit(np.array(pending))
+            pending.clear()
         return sketch.second_moment()
 
     for i in range(len(y)):
@@ -130,8 +130,8 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
         margin, slope = (p := float(model.learn(row, y[i : i + 1])[0])), 2 * (p - y[i])
         t = run.rows = i + 1
         run.loss += float((margin - y[i]) ** 2)
-        enters = np.sqrt(MU + 1 / t) * slope * x[i]
-        run.entered += float(enters @ enters)
+        gradient = np.sqrt(MU + 1 / t) * slope * x[i]
+        run.squared_norm += float(gradient @ gradient)
         if method == "rfd":
             alpha, delta = model.alpha_, 2 * (model.alpha_ - run.alpha)
             if delta > 0:
@@ -143,7 +143,7 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
                 if run.first is not None or alpha0 > 0:
                     run.over_alpha += delta / alpha
             run.alpha = alpha
-        waiting.append(enters)
+        pending.append(gradient)
         if alpha0 == 0 and run.first is None:
             if run.alpha > 0:
                 run.first = FirstPhase(t, np.array(gradients), sketched().logdet())
@@ -158,23 +158,24 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
 
 
 def _projected(u: Floats, x: Floats, h: Any) -> Floats:
-    """Return the nearest point to u with |w'x| <= C in the norm of H."""
+    """Return the projection of u to |w'x| <= C in the norm of H."""
     excess = float(u @ x) - np.sign(u @ x) * C
     outside = x - h.components.T @ (h.components @ x)
-    if h.alpha == 0 and outside @ x > 1e-11 * (x @ x):  # along it the norm is zero
+    if h.alpha == 0 and outside @ x > 1e-11 * (x @ x):  # the norm is zero in this direction
         return np.asarray(u - excess / (outside @ x) * outside)
     along = h.solve(x)
     return np.asarray(u - excess / (along @ x) * along)
 
 
 def bounds(run: Run, w: Floats, alpha0: float) -> tuple[float, float | None]:
-    """Return the bound on the regret against w, as mended for slabs, and as printed (None for FD and Theorem 7).
+    """Return the regret bound against w, corrected for slabs, and as printed (None for FD and Theorem 7).
 
-    docs/online-mathematics.md says what was mended. FD-SON's is that of Luo et al. 2016 with the sum of deltas itself.
+    docs/online-mathematics.md explains the correction. The bound of FD-SON is that of Luo et al. 2016 with the sum of
+    the deltas themselves.
     """
     m, t, d = run.m, run.rows, len(w)
     k, eta = MU + 1 / t, float(np.sum(1 / np.arange(1, t + 1)))
-    trace = max(run.entered - m * run.delta, 0.0)  # each shrink takes delta from m values
+    trace = max(run.squared_norm - m * run.delta, 0.0)  # each shrink step subtracts delta from m values
     rates = 2 * (C * L) ** 2 * eta
     if run.method == "fd":
         logs = m * np.log1p(trace / (m * alpha0)) + m * run.delta / alpha0
@@ -182,17 +183,17 @@ def bounds(run: Run, w: Floats, alpha0: float) -> tuple[float, float | None]:
     if alpha0 > 0:
         shared = alpha0 / 2 * (w @ w) + rates + m / (2 * k) * np.log(trace / (m * alpha0) + run.alpha / alpha0)
         shared += (d - m) / (2 * k) * np.log(run.alpha / alpha0) + m / (4 * k) * run.over_alpha
-        return float(shared + run.moved(w)), float(shared + C**2 * run.delta)
+        return float(shared + run.distance_term(w)), float(shared + C**2 * run.delta)
     if run.first is None:
         return rates + _theorem_6(run), None
     start: FirstPhase = run.first
     logs = m * np.log(trace / m + run.alpha) + (d - m) * np.log(run.alpha) - start.logdet
     total = rates + _theorem_6(run) + 1 / (MU + 1 / start.rows) + m / (4 * k) * run.over_alpha + logs / (2 * k)
-    return float(total + run.moved(w)), None
+    return float(total + run.distance_term(w)), None
 
 
 def _theorem_6(run: Run) -> float:
-    """Return what Theorem 6, mended, adds to 2 (CL)^2 sum eta for the rows before alpha is positive."""
+    """Return the term that the corrected Theorem 6 adds to 2 (CL)^2 sum eta for the rows before alpha is positive."""
     if run.first is None or not run.first.gradients.any():
         return 0.0
     g = run.first.gradients
@@ -209,7 +210,7 @@ def _theorem_6(run: Run) -> float:
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
-    """Return a row for each learner and number of rows."""
+    """Return a row for each learner and row count."""
     return [
         {"data": c.data, "method": curve["method"], "m": r["m"], "dimension": r["dimension"],
          "alpha0": curve["alpha0"], **point}
@@ -231,7 +232,7 @@ LEGEND = {
 
 
 def figures(found: Sequence[Row]) -> list[Figure]:
-    """Return for each data set a panel for each alpha0."""
+    """Return a figure for each data set, with a panel for each alpha0."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)
@@ -246,8 +247,8 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         ]
         caption = (
             "Cumulative regret against the best fixed weights in hindsight among those with |w'x| ≤ 1 on all rows so "
-            f"far, m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, mended for slabs. Dotted: "
-            "the fast algorithm of the other experiments. Where a curve stops, regret is below 1, or negative."
+            f"far, m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, corrected for slabs. "
+            "Dotted: the fast algorithm of the other experiments. A curve stops where the regret is below 1."
         )
         out.append(Figure(f"regret-{name}", f"Regret on {name}", caption, panels, list(LEGEND.values())))
     return out
@@ -272,7 +273,7 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
 
 
 def display(found: Sequence[Row]) -> list[Table]:
-    """Return regret and bound after the last row."""
+    """Return a table of the regret and the bound after the last row."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)
@@ -286,13 +287,13 @@ def display(found: Sequence[Row]) -> list[Table]:
         out.append(Table(
             f"{name}: after {last[0]['rows']:,} rows",
             ["method", "α₀", "regret", "regret, fast", "bound", "as printed"], lines,
-            f"The best fixed weights lose {last[0]['best_loss']:,.1f} in all (known to within {last[0]['gap']:.2g}).",
+            f"The total loss of the best fixed weights is {last[0]['best_loss']:,.1f} (up to {last[0]['gap']:.2g}).",
         ))  # fmt: skip
     return out
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
-    """Return whether regret is below the bounds, and whether RFD's depends less on alpha0 than FD's."""
+    """Return whether the regret is below the bounds, and whether RFD's bound depends less on alpha0 than FD's."""
     out = []
     for name in data_of(found):
         rows = select(found, data=name)
@@ -300,8 +301,8 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
         share = max(row["regret"] / row["bound"] for row in rows)
         out.append(Verdict(
             "fails" if above else "holds",
-            f"{name}: the regret of RFD-SON and FD-SON is below the theorems' bounds, mended for slabs",
-            f"at all {len(rows) - len(above)} of {len(rows)} points; at most {100 * share:.1f} % of the bound",
+            f"{name}: the regret of RFD-SON and FD-SON is below the bounds of the theorems, corrected for slabs",
+            f"at {len(rows) - len(above)} of {len(rows)} points; at most {100 * share:.1f} % of the bound",
             listed([f"{row['method']} α₀ = {power(row['alpha0'])} at {row['rows']} rows" for row in above]),
         ))  # fmt: skip
         last = [row for row in rows if row["rows"] == max(each["rows"] for each in rows)]
@@ -318,7 +319,7 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
         printed = [row for row in rows if row["printed"] is not None and row["regret"] > row["printed"]]
         out.append(Verdict(
             "differs" if printed else "holds",
-            f"{name}: Theorem 5 as printed, whose proof takes ‖w_t − w‖ ≤ 2C for granted, bounds the regret as well",
+            f"{name}: Theorem 5 as printed, whose proof assumes ‖w_t − w‖ ≤ 2C, also bounds the regret",
             f"{'not ' if printed else ''}at every point measured",
             "A slab does not bound w; the proof holds for a ball of radius C." if printed else "",
         ))  # fmt: skip

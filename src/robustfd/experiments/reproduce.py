@@ -1,4 +1,4 @@
-"""All together: cells planned, run, made into tables, figures and verdicts, and written as a report."""
+"""Plan and run all cells, and write tables, figures, verdicts and the report."""
 
 import csv
 import datetime
@@ -20,12 +20,12 @@ from robustfd.experiments._methods import ORDERS, SEEDS
 from robustfd.experiments._pool import run_cells
 
 EXPERIMENTS = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
-HOMES = {"pass": "_methods", "error": "error", "cost": "cost", "regret": "regret"}
+MODULES = {"pass": "_methods", "error": "error", "cost": "cost", "regret": "regret"}
 
 
 @dataclass
 class Outcome:
-    """What came of a run: where the report is, what was found, and which cells failed."""
+    """The outcome of a run: the path of the report, the verdicts, and the cells that failed."""
 
     report: Path
     verdicts: list[Verdict]
@@ -36,19 +36,19 @@ class Outcome:
 
 
 @dataclass
-class Watch:
-    """Someone who wants to know how far it is; does nothing by itself."""
+class ProgressListener:
+    """Callbacks for the progress of a run. The defaults do nothing."""
 
-    plan: Callable[[Sequence[Cell]], None] = lambda cells: None
-    ended: Callable[[Cell, str], None] = lambda cell, how: None
-    says: Callable[[str], None] = lambda message: None
+    on_plan: Callable[[Sequence[Cell]], None] = lambda cells: None
+    on_end: Callable[[Cell, str], None] = lambda cell, how: None
+    on_message: Callable[[str], None] = lambda message: None
     failed: list[str] = field(default_factory=list)
 
 
 def run_cell(cell: Cell) -> Result:
-    """Return the result of any cell."""
-    home = import_module(f"robustfd.experiments.{HOMES[cell.kind]}")
-    result: Result = home.run(cell)
+    """Run a cell of any kind and return its result."""
+    module = import_module(f"robustfd.experiments.{MODULES[cell.kind]}")
+    result: Result = module.run(cell)
     return result
 
 
@@ -59,33 +59,44 @@ def reproduce(
     *,
     quick: bool = False,
     jobs: int = 1,
-    watch: Watch | None = None,
+    listener: ProgressListener | None = None,
 ) -> Outcome:
-    """Run experiments on data sets, continue where an earlier run stopped, and write all results into a folder.
+    """Run experiments on data sets and write all results to a folder. Continue where an earlier run stopped.
 
     Parameters
     ----------
-    experiments : names from `EXPERIMENTS`
-    data : names of data sets
-    out : folder for report.html, results.json, a CSV file for each experiment, figures/ and cells/
-    quick : whether to take fewer sizes, orders and seeds
-    jobs : processes at a time, each with one BLAS thread; 0 is this process
-    watch : is told how far it is
+    experiments : sequence of str
+        Names from `EXPERIMENTS`.
+    data : sequence of str
+        Names of data sets.
+    out : path
+        Folder for report.html, results.json, one CSV file per experiment, figures/ and cells/.
+    quick : bool, default=False
+        Whether to use fewer sizes, orders and seeds.
+    jobs : int, default=1
+        Number of processes, each with one BLAS thread. 0 runs everything in this process.
+    listener : ProgressListener, optional
+        Callbacks for the progress.
+
+    Returns
+    -------
+    Outcome
+        The path of the report, the verdicts, and the cells that failed.
     """
-    watch = watch or Watch()
+    listener = listener or ProgressListener()
     began, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     modules = {name: import_module(f"robustfd.experiments.{name}") for name in EXPERIMENTS if name in experiments}
     described = []
     for name in dict.fromkeys(data):
-        watch.says(f"reading {name}")
+        listener.on_message(f"reading {name}")
         described.append(describe(name))
     store = Store(Path(out) / "cells", {each.name: each.digest for each in described})
     planned = {
         name: [cell for each in described for cell in module.cells(each, quick=quick)]
         for name, module in modules.items()
     }
-    results, kept = _run(planned, modules, store, jobs, watch)
-    watch.says("drawing figures")
+    results, kept = _run(planned, modules, store, jobs, listener)
+    listener.on_message("drawing figures")
     sections = []
     for name, module in modules.items():
         own = {cell: results[cell] for cell in dict.fromkeys(planned[name]) if cell in results}
@@ -95,36 +106,36 @@ def reproduce(
             module.figures(rows) if rows else [], module.display(rows) if rows else [],
         ))  # fmt: skip
     about = _about(described, quick=quick, jobs=jobs, began=began, seconds=time.perf_counter() - clock)
-    report = _write(Path(out), sections, about, watch.failed)
+    report = _write(Path(out), sections, about, listener.failed)
     total = len({cell for cells in planned.values() for cell in cells})
     verdicts = [verdict for section in sections for verdict in section.verdicts]
-    return Outcome(report, verdicts, watch.failed, time.perf_counter() - clock, total, kept)
+    return Outcome(report, verdicts, listener.failed, time.perf_counter() - clock, total, kept)
 
 
 def _run(
-    planned: dict[str, list[Cell]], modules: dict[str, Any], store: Store, jobs: int, watch: Watch
+    planned: dict[str, list[Cell]], modules: dict[str, Any], store: Store, jobs: int, listener: ProgressListener
 ) -> tuple[dict[Cell, Result], int]:
-    """Return all results, those that are to be measured alone after the others, and how many were kept from before."""
+    """Return all results and the number of stored ones. Cells that must be measured alone run after the others."""
     alone = {cell for name, cells in planned.items() if getattr(modules[name], "ALONE", False) for cell in cells}
     every = list(dict.fromkeys(cell for cells in planned.values() for cell in cells))
-    watch.plan(every)
+    listener.on_plan(every)
     kept = 0
 
     def ended(cell: Cell, how: str) -> None:
         nonlocal kept
         kept += how == "kept"
         if how not in ("kept", "done"):
-            watch.failed.append(f"{cell.kind} {cell.label}: {how}")
-        watch.ended(cell, how)
+            listener.failed.append(f"{cell.kind} {cell.label}: {how}")
+        listener.on_end(cell, how)
 
-    results = run_cells([cell for cell in every if cell not in alone], store, run_cell, jobs=jobs, watch=ended)
+    results = run_cells([cell for cell in every if cell not in alone], store, run_cell, jobs=jobs, on_end=ended)
     rest = [cell for cell in every if cell in alone]
-    results |= run_cells(rest, store, run_cell, jobs=min(jobs, 1), watch=ended)
+    results |= run_cells(rest, store, run_cell, jobs=min(jobs, 1), on_end=ended)
     return results, kept
 
 
 def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float) -> dict[str, Any]:
-    """Return what the results were made with."""
+    """Return a description of the run: versions, machine, seeds and data."""
     return {
         "versions": {"python": platform.python_version(), **versions()},
         "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
@@ -150,7 +161,7 @@ def _processor() -> str:
 
 
 def _write(out: Path, sections: Sequence[_report.Section], about: dict[str, Any], failed: Sequence[str]) -> Path:
-    """Write CSV files, results.json, figures and the report; return the report's path."""
+    """Write CSV files, results.json, figures and the report. Return the path of the report."""
     for section in sections:
         if section.rows:
             with open(out / f"{section.name}.csv", "w", newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Figures 3 and 4: the test error after one pass against alpha0."""
+"""Figures 3 and 4: test error after one pass against alpha0."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,12 +13,12 @@ from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed,
 from robustfd.experiments._methods import NAMES, UNSKETCHED, passes, run  # noqa: F401  run is a part of this
 from robustfd.experiments.colours import COLOURS
 
-TITLE = "How much depends on α₀"
+TITLE = "Sensitivity to α₀"
 CLAIM = (
     "RFD₀-SON does well with nothing to tune, while ADAGRAD, FD-, PFD-, RP- and Oja-SON are very sensitive to α₀ "
     "(Figures 3 and 4)."
 )
-SMALL = 1e3  # up to here RFD-SON is flat; beyond, no unit step can move w, whatever the method
+SMALL = 1e3  # RFD-SON is flat up to here; above it, unit steps hardly move w with any method
 
 # ------------------------------------------------------------------ cells
 
@@ -32,7 +32,7 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
-    """Return a row for each method, m and alpha0: the test error (mean over seeds), or that it diverged."""
+    """Return a row for each method, m and alpha0: the test error (mean over seeds), or None if a run diverged."""
     groups: dict[tuple[Any, ...], list[Result]] = {}
     for c, r in results.items():
         if c.kind == "pass" and c["order"] is None:
@@ -65,7 +65,7 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         out.append(Figure(
             f"sensitivity-{name}", f"Test error on {name} against α₀",
             "Test error after one pass over 70 % of the rows, in the order of the file. RFD₀-SON has no α₀ and is a "
-            "level line. Crosses at the top: the weights were not finite, and there is nothing to score.",
+            "horizontal line. Crosses at the top: the run diverged.",
             [Panel(f"{name}, m = {m}", partial(_draw, rows, m)) for m in sizes],
             [STYLES[method] for method in NAMES if select(rows, method=method)],
         ))  # fmt: skip
@@ -87,10 +87,10 @@ def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
         x = [row["alpha0"] for row in line]
         y = [np.nan if row["test_error"] is None else row["test_error"] for row in line]
         ax.plot(x, y, **style.line(zorder=3 if method == "rfd" else 2))
-        gone = [row["alpha0"] for row in line if row["test_error"] is None]
-        if gone:  # each method that diverges has a line of its own above all errors
+        diverged = [row["alpha0"] for row in line if row["test_error"] is None]
+        if diverged:  # each method that diverges has a line of its own above all errors
             top += 0.05 * (high - low)
-            ax.plot(gone, [top] * len(gone), linestyle="", marker="x", markersize=4.5, color=COLOURS[method][0])
+            ax.plot(diverged, [top] * len(diverged), linestyle="", marker="x", markersize=4.5, color=COLOURS[method][0])
     ax.set_ylim(low - 0.05 * (high - low), top + 0.05 * (high - low))
     ax.set_xscale("log")
     decades(ax.xaxis)
@@ -102,20 +102,20 @@ def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
 
 
 def display(found: Sequence[Row]) -> list[Table]:
-    """Return, for each method, the best test error, the worst, and how many alpha0 are near the best."""
+    """Return, for each method, the best and the worst test error, and how many alpha0 are near the best."""
     out = []
     for name in data_of(found):
         lines = []
         for method, m, line in _lines(select(found, data=name)):
             errors = [row["test_error"] for row in line if row["test_error"] is not None]
-            gone = sum(row["test_error"] is None for row in line)
+            diverged = sum(row["test_error"] is None for row in line)
             if not errors:
-                lines.append([NAMES[method], str(m or ""), "diverged", "", "", str(gone)])
+                lines.append([NAMES[method], str(m or ""), "diverged", "", "", str(diverged)])
                 continue
             near = sum(error <= min(errors) + 1 for error in errors)
             lines.append([
                 NAMES[method], str(m or ""), f"{min(errors):.2f}", f"{max(errors):.2f}", f"{near} of {len(line)}",
-                str(gone),
+                str(diverged),
             ])  # fmt: skip
         out.append(Table(
             f"{name}: test error over all α₀",
@@ -125,7 +125,7 @@ def display(found: Sequence[Row]) -> list[Table]:
 
 
 def verdicts(found: Sequence[Row]) -> list[Verdict]:
-    """Return whether RFD-SON is flat, whether the others are not, and whether RFD0-SON is as good as tuned ones."""
+    """Return whether RFD-SON is insensitive to alpha0, the others are not, and RFD0-SON is as good as tuned ones."""
     out = []
     for name in data_of(found):
         lines = _lines(select(found, data=name))
@@ -142,25 +142,25 @@ def verdicts(found: Sequence[Row]) -> list[Verdict]:
             f"{name}: the choice of α₀ has almost no effect on RFD-SON",
             f"test error moves by {worst:.2f} points for α₀ up to {power(SMALL)}, by {whole:.2f} over the whole grid",
             "" if whole <= 1 else
-            f"It is not flat here, not even up to {power(SMALL)}; no cause was looked for." if worst > 2 else
-            f"It is flat from {power(1e-3)} to {power(SMALL)}. Above that it falls behind like all methods: the matrix "
-            "is at least α₀ I, and with unit steps w hardly moves.",
+            f"It is not flat here, not even up to {power(SMALL)}; the cause was not investigated." if worst > 2 else
+            f"It is flat from {power(1e-3)} to {power(SMALL)}. Above that, it becomes worse like all methods: the "
+            "Hessian is at least α₀ I, and unit steps hardly move w.",
         ))  # fmt: skip
         calm = [key for key in spread if key[0] not in ("rfd", "rfd0") and spread[key] <= 1]
-        gone = [key for key in spread if spread[key] == np.inf]
+        diverged = [key for key in spread if spread[key] == np.inf]
         baselines = sum(key[0] not in ("rfd", "rfd0") for key in spread)
         out.append(Verdict(
             "holds" if not calm else "differs",
             f"{name}: all baselines are very sensitive to α₀",
-            f"{baselines - len(calm)} of {baselines} move by more than 1 point; {len(gone)} diverge for some α₀",
-            f"Within 1 point over the whole grid: {listed([_called(key) for key in calm])}." if calm else "",
+            f"{baselines - len(calm)} of {baselines} move by more than 1 point; {len(diverged)} diverge for some α₀",
+            f"Within 1 point over the whole grid: {listed([_label(key) for key in calm])}." if calm else "",
         ))  # fmt: skip
         out.append(_untuned(name, lines))
     return out
 
 
 def _untuned(name: str, lines: Sequence[tuple[str, int | None, Sequence[Row]]]) -> Verdict:
-    """Return how RFD0-SON, untuned, stands among the others with each alpha0."""
+    """Return how RFD0-SON without tuning compares with the others at each alpha0."""
     beaten = total = 0
     behind = 0.0
     for method, m, line in lines:
@@ -176,12 +176,12 @@ def _untuned(name: str, lines: Sequence[tuple[str, int | None, Sequence[Row]]]) 
         "holds" if behind <= 1.5 else "differs",
         f"{name}: RFD₀-SON does well without tuning",
         f"at least as good as {beaten} of {total} settings of the other methods, and at most {behind:.2f} points "
-        "behind the best α₀ of any, which was picked on the test rows",
+        "behind the best α₀ of any method, which was chosen on the test rows",
     )
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, int | None, list[Row]]]:
-    """Return (method, m, its rows by alpha0)."""
+    """Return (method, m, rows sorted by alpha0)."""
     keys = dict.fromkeys((row["method"], row["m"]) for row in rows)
     order = {method: place for place, method in enumerate(NAMES)}
     return [
@@ -191,11 +191,11 @@ def _lines(rows: Sequence[Row]) -> list[tuple[str, int | None, list[Row]]]:
 
 
 def _spread(line: Sequence[Row]) -> float:
-    """Return the worst test error less the best; infinite if some alpha0 diverged."""
+    """Return the worst minus the best test error, or infinity if a run diverged."""
     errors = [np.inf if row["test_error"] is None else row["test_error"] for row in line]
     best = min(errors, default=0.0)
     return float(max(errors, default=0.0) - best) if best < np.inf else np.inf
 
 
-def _called(key: tuple[str, int | None]) -> str:
+def _label(key: tuple[str, int | None]) -> str:
     return NAMES[key[0]] + (f" m = {key[1]}" if key[1] else "")

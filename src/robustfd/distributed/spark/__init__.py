@@ -1,12 +1,12 @@
-"""Sketches and learners over Spark's DataFrames. Needs Spark 4 and Java 17: ``pip install 'robustfd[spark]'``.
+"""Sketches and learners on Spark DataFrames. Needs Spark 4 and Java 17: ``pip install 'robustfd[spark]'``.
 
-Every partition is learnt by one task (`mapInArrow`), which gives a snapshot of its model. Snapshots are merged as a
-tree, `fan_in` at a time, and only the last one goes to the driver. Tasks are functions of a plan and of the rows of
-their partition, with no state of their own. So a partition that is computed again, after a failure, counts once.
+One task (`mapInArrow`) learns each partition and returns a snapshot of its model. The snapshots are merged in a tree,
+`fan_in` at a time, and only the final one goes to the driver. Tasks are pure functions of a plan and their partition. A
+partition that is computed again after a failure therefore counts once.
 
-Rows are the numeric columns of a DataFrame, an array column or a vector column, whose sparse vectors stay sparse.
-`RobustfdEstimator` and `RobustfdModel` are the same as stages of a `pyspark.ml.Pipeline`, and `StreamingFit` learns a
-stream by `foreachBatch`.
+Rows are the numeric columns of a DataFrame, an array column, or a vector column. Sparse vectors stay sparse.
+`RobustfdEstimator` and `RobustfdModel` wrap the same functions as stages of a `pyspark.ml.Pipeline`, and `StreamingFit`
+learns from a stream via `foreachBatch`.
 """
 
 from typing import TYPE_CHECKING
@@ -35,10 +35,10 @@ __all__ = [
     "transform",
 ]
 
-_HOMES = {
+_NAMES = {
     "frames": ("fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"),
     "ml": ("RobustfdEstimator", "RobustfdModel"),
     "streaming": ("StreamingFit",),
 }
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _NAMES)

@@ -1,4 +1,4 @@
-"""Columns of Spark's DataFrames as rows, targets and weights: which they are, and how batches become arrays."""
+"""Selection of feature, label and weight columns of Spark DataFrames, and conversion of batches to arrays."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,21 +12,21 @@ from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are the rows, the targets and the weights."""
+    """Names and kinds of the feature, label and weight columns."""
 
     features: tuple[str, ...]
     kind: str  # "numbers", "array" or "vector"
-    sparse: bool | None  # whether rows become sparse; None leaves it to the vectors of each batch
+    sparse: bool | None  # whether rows become sparse; None decides by the vectors of each batch
     label: str | None = None
     weight: str | None = None
 
     @property
     def needed(self) -> list[str]:
-        """The names of all of them."""
+        """The names of all columns to read."""
         return [*self.features, *(name for name in (self.label, self.weight) if name is not None)]
 
     def read(self, batch: Any) -> tuple[Any, Any, Any]:
-        """Return rows, targets and weights of a batch."""
+        """Return the rows, targets and weights of a batch."""
         x = self.rows(batch)
         y = None if self.label is None else _values(batch, self.label)
         weight = None if self.weight is None else _numbers(self.weight, _column(batch, self.weight))
@@ -35,12 +35,12 @@ class Columns:
     def rows(self, batch: Any) -> Any:
         """Return the rows of a batch."""
         if self.kind == "numbers":
-            # Outside Arrow's own memory, where a value that is not there is NaN.
+            # column_stack copies the values out of Arrow's memory. Nulls have become NaN.
             return np.column_stack([_numbers(name, _column(batch, name)) for name in self.features])
         (name,) = self.features
         column = _column(batch, name)
         if column.null_count:
-            raise ValueError(f"The column {name!r} has {column.null_count} rows without a vector; drop them first.")
+            raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
         x = _of_lists(name, column) if self.kind == "array" else _of_vectors(name, column)
         if self.sparse is None or self.sparse == sp.issparse(x):
             return x
@@ -48,26 +48,26 @@ class Columns:
 
 
 def columns_of(df: Any, features: Any, label: str | None, weight: str | None, sparse: bool | None) -> Columns:
-    """Return the columns that were named, or else those that there are: "features", or all numeric ones."""
+    """Return the given columns. By default, features are the column "features", or all numeric columns."""
     types = {field.name: field.dataType for field in df.schema.fields}
     if features is None:
         numeric = (name for name, kind in types.items() if isinstance(kind, NumericType | BooleanType))
         features = ["features"] if "features" in types else [n for n in numeric if n not in (label, weight)]
     names = (features,) if isinstance(features, str) else tuple(features)
     if not names:
-        raise ValueError("There are no columns of numbers to learn; name the features.")
+        raise ValueError("features must name at least one column: the DataFrame has no numeric columns to use.")
     for name in (*names, label, weight):
         if name is not None and name not in types:
-            raise ValueError(f"There is no column {name!r}; there are {', '.join(types)}.")
+            raise ValueError(f"There is no column {name!r}. The columns are {', '.join(types)}.")
     kinds = {_kind(name, types[name]) for name in names}
     if len(kinds) > 1 or (len(names) > 1 and kinds != {"numbers"}):
-        raise ValueError(f"features must be columns of numbers, or one column of arrays or vectors, got {names}.")
+        raise ValueError(f"features must be numeric columns, or one column of arrays or vectors, got {names}.")
     (kind,) = kinds
     return Columns(names, kind, sparse if kind == "vector" else bool(sparse), label, weight)
 
 
 def with_known_form(columns: Columns, df: Any) -> Columns:
-    """Return columns that know whether rows are sparse: as the first vector is, unless it was said."""
+    """Return columns with `sparse` set. The default is whether the first vector is sparse."""
     if columns.sparse is not None:
         return columns
     first = df.select(*columns.features).head(1)
@@ -82,7 +82,7 @@ def _kind(name: str, type_: Any) -> str:
         return "array"
     if isinstance(type_, VectorUDT):
         return "vector"
-    raise ValueError(f"The column {name!r} is of type {type_.simpleString()}: neither numbers, arrays nor vectors.")
+    raise ValueError(f"The column {name!r} must hold numbers, arrays or vectors, got type {type_.simpleString()}.")
 
 
 def _column(batch: Any, name: str) -> Any:
@@ -94,10 +94,10 @@ def _numbers(name: str, values: Any) -> Any:
 
 
 def _values(batch: Any, name: str) -> Any:
-    """Return labels or numbers."""
+    """Return a column of labels or numbers as an array."""
     column = _column(batch, name)
     if column.null_count:
-        raise ValueError(f"The column {name!r} has {column.null_count} rows without a value; drop them first.")
+        raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -106,21 +106,21 @@ def _values(batch: Any, name: str) -> Any:
 
 
 def _of_lists(name: str, column: Any) -> Any:
-    """Return lists of numbers, all of one length, as dense rows."""
+    """Return lists of equal length as dense rows."""
     lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
-        raise ValueError(f"The column {name!r} has rows of different lengths, {lengths[0]} to {lengths[-1]}.")
+        raise ValueError(f"The arrays in {name!r} must have one length, got lengths {lengths[0]} to {lengths[-1]}.")
     return _numbers(name, column.flatten()).reshape(len(column), -1)
 
 
 def _of_vectors(name: str, column: Any) -> Any:
-    """Return vectors as dense rows if all of them are dense, and otherwise as sparse rows."""
+    """Return vectors as dense rows if all are dense, and as sparse rows otherwise."""
     kind, size, indices, values = column.flatten()
     dense = kind.to_numpy(zero_copy_only=False) == 1
     lengths = values.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     widths = np.where(dense, lengths, np.nan_to_num(size.cast(pa.float64()).to_numpy(zero_copy_only=False)))
     if len(np.unique(widths)) > 1:
-        raise ValueError(f"The column {name!r} has vectors of different sizes, {widths.min():g} to {widths.max():g}.")
+        raise ValueError(f"The vectors in {name!r} must have one size, got sizes {widths.min():g} to {widths.max():g}.")
     data, d = _numbers(name, values.flatten()), int(widths[0]) if len(widths) else 0
     if dense.all():
         return data.reshape(len(column), d)

@@ -1,4 +1,4 @@
-"""DataFrames to models, and models to columns of DataFrames."""
+"""Fitting models to Spark DataFrames, and adding predictions as columns."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,68 +38,85 @@ def sketch(
 
     Parameters
     ----------
-    df : DataFrame of Spark
+    df : Spark DataFrame
+        The rows.
     sketch : int or sketch, default=50
-        The size of a `RobustFrequentDirections`, or a sketch whose parameters are used.
+        The size of a `RobustFrequentDirections`, or a sketch whose parameters to use.
     features, weight, sparse, n_partitions, fan_in
-        As for `fit`.
+        See `fit`.
 
     Returns
     -------
     sketch
+        The sketch of all rows.
+
+    See Also
+    --------
+    fit : Fit any estimator.
     """
     more: dict[str, Any] = {"weight": weight, "sparse": sparse, "n_partitions": n_partitions, "fan_in": fan_in}
     return fit(as_sketch(sketch), df, features=features, **more)
 
 
 def fit(estimator: Any, df: Any, **options: Any) -> Any:
-    """Return a new model that has learnt all rows of a DataFrame.
+    """Return a new model fitted to all rows of a DataFrame.
 
-    Each partition is learnt in one pass, in its order, as by `partial_fit`. A learner begins each with its share of the
-    prior (`split`). Rows should be shuffled, with 1000 or more in a partition; empty partitions do no harm.
+    Each partition is learned in order in one pass, as by `partial_fit`. Learners start each partition with a share of
+    the prior (see `split`). Rows should be shuffled, with at least 1000 per partition. Partitions may be empty.
 
     Parameters
     ----------
     estimator : sketch or estimator
-        Its parameters are used. It is not changed.
-    df : DataFrame of Spark
+        The estimator whose parameters to use. It is not changed.
+    df : Spark DataFrame
+        The rows.
     features : str or list of str, optional
-        Columns of numbers, or one column of arrays or vectors. By default the column "features", and without one
-        all columns of numbers but label and weight. A null among numbers is NaN, a missing value.
+        Numeric columns, or one column of arrays or vectors. The default is the column "features" or, if there is none,
+        all numeric columns except label and weight. A null in a numeric column is a missing value (NaN).
     label : str, optional
         The column of targets.
     weight : str, optional
         The column of weights.
     classes : array, optional
-        All labels there are. If a classifier gets none, they are looked for first, which takes a pass over the labels.
+        All labels. If a classifier gets none, a first pass over the labels collects them.
     sparse : bool, optional
-        Whether vectors become sparse rows; by default if the first one is sparse.
+        Whether vectors become sparse rows. The default is whether the first vector is sparse.
     n_partitions : int, optional
-        Shuffle the rows into so many partitions first. By default they stay where they are.
+        Number of partitions to shuffle the rows into first. By default, the rows are not shuffled.
     fan_in : int, default=8
-        How many models one task merges.
+        Number of models that one task merges.
 
     Returns
     -------
     model
+        The fitted model.
+
+    See Also
+    --------
+    partial_fit : Continue with a fitted model.
     """
-    return _fit(estimator, df, anew=True, **options)
+    return _fit(estimator, df, reset=True, **options)
 
 
 def partial_fit(estimator: Any, df: Any, **options: Any) -> Any:
-    """Return a new model that has learnt the rows after those that the estimator has learnt before.
+    """Return a new model that has learned more rows in addition to those of the estimator.
 
-    Parameters and result are those of `fit`. A learner continues from its weights in every partition. So this is also
-    how to pass over rows again. Each worker receives the model once, and each task makes its part of it.
+    The parameters and the return value are those of `fit`. A learner continues from its weights in every partition, so
+    this also makes further passes over the same rows possible. Each worker receives the model once, and each task
+    splits off its own part.
+
+    See Also
+    --------
+    fit : Fit from scratch.
     """
-    return _fit(estimator, df, anew=False, **options)
+    return _fit(estimator, df, reset=False, **options)
 
 
 def _fit(
     estimator: Any,
     df: Any,
     *,
-    anew: bool,
+    reset: bool,
     features: Any = None,
     label: str | None = None,
     weight: str | None = None,
@@ -111,26 +128,24 @@ def _fit(
     check_targets(estimator, label, classes)
     columns = with_known_form(columns_of(df, features, label, weight, sparse), df)
     df = df.select(*columns.needed)
-    classes = known_classes(estimator, classes, anew=anew)
+    classes = known_classes(estimator, classes, reset=reset)
     if classes is None and is_classifier(estimator):
         found = [row[0] for row in df.select(columns.label).distinct().collect()]
         classes = np.unique(np.array([float(c) if hasattr(c, "as_tuple") else c for c in found if c is not None]))
     if n_partitions is not None:
         df = df.repartition(n_partitions)
     k = max(_count_partitions(df) if n_partitions is None else n_partitions, 1)
-    plan = Plan(estimator, k, fan_in=fan_in, anew=anew)
+    plan = Plan(estimator, k, fan_in=fan_in, reset=reset)
     with _described(df, f"robustfd: {type(estimator).__name__} learns {k} partitions"):
         snapshots = _snapshots(plan, df, columns, classes, type(estimator)).collect()
     if len(snapshots) > 1 or any(row.node for row in snapshots):
-        raise RuntimeError(
-            f"Spark planned {k} partitions and read more. Give n_partitions, so that the number is fixed."
-        )
+        raise RuntimeError(f"Spark planned {k} partitions but read more. Give n_partitions to fix the number.")
     return plan.finish(type(estimator).from_bytes(bytes(snapshots[0].model)) if snapshots else plan.part(0))
 
 
 @contextmanager
 def _described(df: Any, text: str) -> Iterator[None]:
-    """Let Spark's pages say what a job is for."""
+    """Set the job description that Spark's web UI shows."""
     if not hasattr(df, "_jdf"):  # Spark Connect
         yield
         return
@@ -149,11 +164,11 @@ def _count_partitions(df: Any) -> int:
     except Exception as error:  # Spark Connect has no RDDs
         if hasattr(df, "_jdf"):
             raise
-        raise ValueError("Give n_partitions: over Spark Connect the number of partitions is not known.") from error
+        raise ValueError("n_partitions must be given with Spark Connect, which does not report it.") from error
 
 
 def _snapshots(plan: Plan, df: Any, columns: Columns, classes: Any, kind: type[Any]) -> Any:
-    """Return the DataFrame of the root's snapshot: one row, or none if there are no rows."""
+    """Return a DataFrame with the snapshot of the root: one row, or none if the data has no rows."""
 
     def learn(batches: Iterable[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -162,7 +177,7 @@ def _snapshots(plan: Plan, df: Any, columns: Columns, classes: Any, kind: type[A
             model = plan.learn(i, (columns.read(batch) for batch in batches), classes)
             if model.__sklearn_is_fitted__():
                 yield pa.RecordBatch.from_pydict(_row(i, model), schema=_ARROW)
-        else:  # the driver raises
+        else:  # an unplanned partition; this marker makes the driver raise
             yield pa.RecordBatch.from_pydict({"node": [2**62], "model": [b""]}, schema=_ARROW)
 
     def merger(level: int) -> Any:
@@ -195,17 +210,17 @@ def _row(node: int, model: Any) -> dict[str, list[Any]]:
 
 
 def transform(model: Any, df: Any, *, features: Any = None, output: str = "transformed") -> Any:
-    """Return the DataFrame with one column more, arrays of what `model.transform` gives for each row."""
+    """Return the DataFrame with an added array column, the output of `model.transform`."""
     return _with_column(model, df, "transform", features, output)
 
 
 def predict(model: Any, df: Any, *, features: Any = None, output: str = "prediction") -> Any:
-    """Return the DataFrame with one column more, the predictions."""
+    """Return the DataFrame with an added column of predictions."""
     return _with_column(model, df, "predict", features, output)
 
 
 def predict_proba(model: Any, df: Any, *, features: Any = None, output: str = "probability") -> Any:
-    """Return the DataFrame with one column more, arrays of the probabilities of classes in the order of `classes_`."""
+    """Return the DataFrame with an added array column of class probabilities, in the order of `classes_`."""
     return _with_column(model, df, "predict_proba", features, output)
 
 
@@ -215,7 +230,7 @@ _NUMPY = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
 
 def _with_column(model: Any, df: Any, method: str, features: Any, output: str) -> Any:
     if output in df.columns:
-        raise ValueError(f"There is a column {output!r} already; give output another name.")
+        raise ValueError(f"output must be a new column name, got {output!r}, which already exists.")
     like = output_of(model, method)
     if features is None and "features" not in df.columns:
         names = getattr(model, "feature_names_in_", None)

@@ -1,4 +1,4 @@
-"""An estimator and its model as stages of `pyspark.ml` pipelines, which save and load them with all other stages."""
+"""An estimator and its model as stages of `pyspark.ml` pipelines. Pipelines can save and load them."""
 
 import os
 from typing import Any
@@ -28,43 +28,48 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import functions as f
 
-from robustfd._container import Saved, parameters_as_json, without_rows
+from robustfd._container import Saved, from_parameters_json, parameters_as_json
 from robustfd.distributed._plan import FAN_IN, check_estimator
 from robustfd.distributed.spark import frames
 
 
 class _Columns(HasFeaturesCol, HasLabelCol, HasWeightCol, HasPredictionCol, HasProbabilityCol, HasOutputCol):
-    """The names of columns that an estimator and its model share."""
+    """Column name parameters that the estimator and its model share."""
 
 
 class RobustfdEstimator(Estimator, _Columns, DefaultParamsReadable, DefaultParamsWritable):
-    """A sketch or an estimator as a stage of a pipeline; `fit` gives a `RobustfdModel`.
+    """A sketch or an estimator as a pipeline stage. `fit` returns a `RobustfdModel`.
 
     Parameters
     ----------
     estimator : sketch or estimator
-        Its parameters are used.
+        The estimator whose parameters to use.
     featuresCol, labelCol, weightCol : str
-        Columns of the rows (numbers, arrays or vectors), targets and weights. Labels are used only by estimators that
-        need them.
+        Columns of the rows (numbers, arrays or vectors), targets and weights. Only estimators that need labels use
+        labelCol.
     predictionCol, probabilityCol, outputCol : str
-        Columns that the model adds: of classifiers the first two, of regressors the first, of transformers the third.
+        Columns that the model adds. Classifiers add predictionCol and probabilityCol, regressors predictionCol, and
+        transformers outputCol.
     classes : list, optional
-        All labels there are. If a classifier gets none, they are looked for first.
-    nPartitions : int, optional
-        Shuffle the rows into so many partitions first.
+        All labels. If a classifier gets none, a first pass over the labels collects them.
+    nPartitions : int, default=0
+        Number of partitions to shuffle the rows into first. 0 does not shuffle.
     fanIn : int, default=8
-        How many models one task merges.
+        Number of models that one task merges.
+
+    See Also
+    --------
+    RobustfdModel : The fitted stage.
     """
 
     template = Param(
         Params._dummy(), "template", "the estimator's class and parameters, as JSON", TypeConverters.toString
     )
-    classes = Param(Params._dummy(), "classes", "all labels there are", TypeConverters.toList)
+    classes = Param(Params._dummy(), "classes", "all labels", TypeConverters.toList)
     nPartitions = Param(
-        Params._dummy(), "nPartitions", "partitions to shuffle rows into; 0 for none", TypeConverters.toInt
+        Params._dummy(), "nPartitions", "number of partitions to shuffle rows into, 0 for none", TypeConverters.toInt
     )
-    fanIn = Param(Params._dummy(), "fanIn", "how many models one task merges", TypeConverters.toInt)
+    fanIn = Param(Params._dummy(), "fanIn", "number of models that one task merges", TypeConverters.toInt)
 
     _input_kwargs: dict[str, Any]
 
@@ -94,8 +99,8 @@ class RobustfdEstimator(Estimator, _Columns, DefaultParamsReadable, DefaultParam
         self._set(**given)
 
     def getEstimator(self) -> Any:
-        """Return the estimator, without any rows."""
-        return without_rows(self.getOrDefault("template"))
+        """Return a new unfitted estimator with the parameters of this stage."""
+        return from_parameters_json(self.getOrDefault("template"))
 
     def _fit(self, dataset: Any) -> "RobustfdModel":
         estimator = self.getEstimator()
@@ -114,7 +119,14 @@ class RobustfdEstimator(Estimator, _Columns, DefaultParamsReadable, DefaultParam
 
 
 class RobustfdModel(Model, _Columns, MLReadable, MLWritable):
-    """What `RobustfdEstimator` has learnt: `model` is the robustfd object, and `transform` adds its columns."""
+    """The fitted stage of a `RobustfdEstimator`.
+
+    `model` is the robustfd object, and `transform` adds its output columns.
+
+    See Also
+    --------
+    RobustfdEstimator : The stage that creates it.
+    """
 
     def __init__(self, model: Any = None):
         super().__init__()
@@ -131,17 +143,17 @@ class RobustfdModel(Model, _Columns, MLReadable, MLWritable):
                 dataset, made = dataset.withColumn(name, array_to_vector(f.col(name))), True
         if not made:
             raise TypeError(
-                f"A {type(self.model).__name__} neither predicts nor transforms; use its attribute `model`."
+                f"A {type(self.model).__name__} can neither predict nor transform. Use the attribute `model`."
             )
         return dataset
 
     def write(self) -> "MLWriter":
-        """Return what writes it to a folder."""
+        """Return a writer that saves this model to a folder."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> "MLReader[Any]":
-        """Return what reads it from a folder."""
+        """Return a reader that loads a model from a folder."""
         return _Reader()
 
 

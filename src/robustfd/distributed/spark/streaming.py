@@ -1,4 +1,4 @@
-"""A model that learns a stream of Spark batch by batch, each batch once, also after a restart."""
+"""Learning from a Spark stream batch by batch, exactly once, including after a restart."""
 
 import os
 from typing import Any
@@ -9,25 +9,28 @@ from robustfd._container import load_with_notes
 from robustfd.distributed._plan import check_targets
 from robustfd.distributed.spark import frames
 
-QUERY = "sql.streaming.queryId"  # where Spark says which query a thread works for
+QUERY = "sql.streaming.queryId"  # local property that holds the id of the running query
 
 
 class StreamingFit:
-    """What `foreachBatch` calls: it learns a batch and saves the model, with the number of the batch in its notes.
+    """Callback for `foreachBatch` that learns each batch exactly once and saves the model.
 
-    The file is replaced in one step, so that it always has a model and the number of the last batch that is in it.
-    Spark hands in a batch again if it was stopped before it could note that the batch was done. Then the number says
-    whether it is in the model already.
+    The snapshot also stores the number of the last batch, and the file is replaced atomically. If Spark stops before it
+    commits a batch, it delivers the batch again. The stored number then shows that the model already includes it.
 
     Parameters
     ----------
     estimator : sketch or estimator
-        Its parameters are used.
+        The estimator whose parameters to use.
     path : str or path
-        The file of the running model, at the driver. It must outlive the driver, as must the checkpoint of the stream.
-        If there is a model, it goes on.
+        The model file on the driver. If it exists, learning continues from it. Keep it, like the checkpoint of the
+        stream, on storage that outlives the driver.
     **options
-        As for `robustfd.distributed.spark.fit`; classifiers need `classes`.
+        Options of `robustfd.distributed.spark.fit`. Classifiers need `classes`.
+
+    See Also
+    --------
+    robustfd.distributed.spark.partial_fit : Learn from one DataFrame.
 
     Examples
     --------
@@ -41,17 +44,17 @@ class StreamingFit:
     def __init__(self, estimator: Any, path: Any, **options: Any):
         check_targets(estimator, options.get("label"), options.get("classes"))
         if is_classifier(estimator) and options.get("classes") is None:
-            raise ValueError("classes must be given for a stream: all labels there will be.")
+            raise ValueError("classes must be given for a stream: all labels that can occur.")
         self.estimator, self.path, self.options = estimator, os.fspath(path), options
 
     def __call__(self, batch: Any, batch_id: int) -> None:
-        """Learn a batch, unless it was learnt before."""
+        """Learn a batch unless the model already includes it."""
         model, notes = self._load()
         query = batch.sparkSession.sparkContext.getLocalProperty(QUERY)
         if model is not None:
             if notes.get("query") != query:
                 raise ValueError(
-                    f"{self.path} has learnt batches of another query, {notes.get('query')}, and this is {query}. "
+                    f"{self.path} belongs to another query, {notes.get('query')}; this is {query}. "
                     "Was the checkpoint of the stream deleted? Use the old checkpoint, or another path."
                 )
             if batch_id <= notes["batch"]:
@@ -63,7 +66,7 @@ class StreamingFit:
 
     @property
     def model(self) -> Any:
-        """The model so far, read from the file; None before the first batch."""
+        """The current model, read from the file, or None before the first batch."""
         return self._load()[0]
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
@@ -71,5 +74,5 @@ class StreamingFit:
             return None, {}
         model, notes = load_with_notes(self.path)
         if type(model) is not type(self.estimator):
-            raise ValueError(f"{self.path} has a {type(model).__name__}, not a {type(self.estimator).__name__}.")
+            raise ValueError(f"{self.path} must hold a {type(self.estimator).__name__}, got a {type(model).__name__}.")
         return model, notes
