@@ -5,7 +5,7 @@ The stream consists of the handwritten digits of scikit-learn, in random order, 
 Sketches: each reports a bound on its own error, `error_bound_`, without access to the data. The data is small enough to
 compute the true error as well.
 
-Learners: each batch is predicted before it is learnt. `SGDClassifier` gets columns that are scaled during the stream.
+Learners: each batch is predicted before it is learned. `SGDClassifier` gets columns that are scaled during the stream.
 It runs with its defaults and, for the logistic loss, with several constant rates, of which the best is chosen in
 hindsight. The untuned learner gets the raw pixels.
 """
@@ -61,7 +61,7 @@ def measure_sketches(truth):
 
 
 def progressive_errors(model, scaler=None):
-    """Return the share of errors so far after each batch but the first, each batch predicted before it is learnt."""
+    """Return the share of errors so far after each batch but the first, each batch predicted before it is learned."""
     wrong, seen, shares = 0, 0, []
     for X, y in stream():
         if scaler is not None:
@@ -177,7 +177,7 @@ def main():
     results = measure_sketches(exact.second_moment().to_dense())
     print_sketches(results)
 
-    print("2. A learner with nothing to tune: share of errors, each batch predicted before it is learnt.\n")
+    print("2. A learner with nothing to tune: share of errors, each batch predicted before it is learned.\n")
     untuned, default, tried = measure_learners()
     best = min(RATES, key=lambda rate: tried[rate][-1])
     print_learners(untuned, default, tried, best)

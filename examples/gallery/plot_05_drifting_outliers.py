@@ -20,7 +20,7 @@ faulty = rng.random(n) < 0.01
 X[faulty] += rng.standard_normal((faulty.sum(), d)) * 1.5
 
 # %%
-# Score every row before it is learnt, by all rows so far and by the last 500.
+# Score every row before it is learned, by all rows so far and by the last 500.
 scores = {}
 for name, detector in {"all rows": MahalanobisDetector(), "last 500 rows": MahalanobisDetector(window=500)}.items():
     detector.partial_fit(X[:200])

@@ -6,7 +6,7 @@ A learner with nothing to tune, against a sweep
 """
 
 # %%
-# One pass over the digits. Each row is predicted before it is learnt.
+# One pass over the digits. Each row is predicted before it is learned.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,7 +20,7 @@ X, y = X[order], y[order]
 
 
 def errors(model):
-    """Return the share of errors so far, each row predicted before it is learnt."""
+    """Return the share of errors so far, each row predicted before it is learned."""
     wrong = []
     for start in range(0, len(y), 20):
         rows, labels = X[start : start + 20], y[start : start + 20]

@@ -29,7 +29,7 @@ def review():
 
 
 # %%
-# Each review is predicted first, then learnt.
+# Each review is predicted first, then learned.
 model = SketchedNewtonClassifier()
 for _ in range(3000):
     text, happy = review()
