@@ -106,7 +106,7 @@ class Own(rf.RobustFrequentDirections):
 def test_a_class_made_of_ours_is_guarded_and_shows_its_signatures():
     assert hasattr(Own.loudness, "_guarded")
     assert list(inspect.signature(Own.fit).parameters) == ["self", "X", "y", "sample_weight", "n_jobs"]
-    assert rf.RobustFrequentDirections.fit.__doc__.startswith("Forget everything")
+    assert rf.RobustFrequentDirections.fit.__doc__.startswith("Sketch the rows of X from scratch")
 
 
 def test_merging_both_ways_at_a_time_ends():

@@ -96,7 +96,7 @@ def test_a_call_is_learned_or_changes_nothing(name, sparse, calls, seed):
             else:
                 refusal = ""
         if refusal:
-            assert "overflow" in refusal or "cannot be squared" in refusal
+            assert any(words in refusal for words in ("overflow", "cannot be squared", "must be at most 1e+150"))
             assert model.to_bytes() == before
         assert np.isfinite(predictions(model, batch(rng, 3, sparse=sparse)[0])).all()
         assert type(model).from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
