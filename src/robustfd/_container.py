@@ -171,6 +171,10 @@ def load(path: Any) -> Any:
     SnapshotError
         If the file is damaged, is not a snapshot, or has a newer format.
 
+    See Also
+    --------
+    robustfd.merge : Merge several sketches or models into one.
+
     Examples
     --------
     >>> import tempfile

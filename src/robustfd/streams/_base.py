@@ -159,6 +159,14 @@ class Stream(ABC):
     See Also
     --------
     robustfd.streams.open_stream : Open a stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd.streams import open_stream
+    >>> stream = open_stream([np.ones((3, 2)), np.zeros((1, 2))])
+    >>> sum(block.X.shape[0] for block in stream), stream.n_features
+    (4, 2)
     """
 
     n_features: int
