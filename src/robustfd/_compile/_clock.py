@@ -45,7 +45,7 @@ class Watch:
             self.functions += 1
             if not self.made:
                 self.made = True
-                _print("compiling its inner loops, which takes some seconds, once" if not self.reason else _UNCACHED)
+                _print("compiling its inner loops. This takes a few seconds, once." if not self.reason else _UNCACHED)
             self.warn_if_uncached()
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ class Watch:
             )
 
 
-_UNCACHED = "compiling its inner loops, which takes some seconds, in every process"
+_UNCACHED = "compiling its inner loops. This takes a few seconds in every process."
 
 
 def _print(message: str) -> None:
