@@ -114,7 +114,7 @@ def _with_vowpal(options: str, lines: list[str], y: Any, d: int, train: Any, tes
 
 
 def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]:
-    model = SketchedNewtonClassifier().fit(x[train], y[train])
+    model = SketchedNewtonClassifier(random_state=0).fit(x[train], y[train])
     return 100 * model.score(x[test], y[test]), 100 * model.progressive_error_
 
 

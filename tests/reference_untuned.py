@@ -27,8 +27,10 @@ def root(z: float, a: float) -> float:
 
 def implicit(z: float, a: float) -> float:
     """Return an approximate root: two Newton iterations for u = z + a s, and a first-order correction of s."""
-    far = np.log(a / 2) - z
-    low = np.log(a / 2) - 4 * (far**0.25 - 1) if far > 1 else z
+    fraction, exponent = np.frexp(a)
+    below = (exponent - 2 + 2 * fraction - 1) * np.log(2)  # log(a / 2), linear in a between two powers of two
+    far = below - z
+    low = below - 4 * (far**0.25 - 1) if far > 1 else z
     u = max(z, 0.0, low) if z + a / 2 > 0 else min(0.0, z + a)
     for _ in range(2):
         s = expit(-u)
@@ -80,7 +82,7 @@ class Learner:
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
         self.block = np.zeros((1 + self.d, 1 + self.d))
-        self.inverse = [np.eye(1 + self.d) for _ in (0, 1)]
+        self.inverse = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
         self.offset, self.unit, self.low, self.high = 0.0, 1.0, np.inf, -np.inf
         self.spread = self.spread_weight = 0.0
         self.logs = self.log_weight = 0.0
@@ -327,7 +329,9 @@ class Learner:
                 self.past[1] *= GAMMA ** (rows - self.renewed)
             self.past[memory] += self.block
             prior = [self.a0] + [f.prior if f.prior > 0 else 1.0 for f in self.features]
-            self.inverse[memory] = np.linalg.inv(self.past[memory] + np.diag(prior))
+            h = self.past[memory] + np.diag(prior)
+            if np.abs(np.diag(self.inverse[memory] @ h) - 1).max() > 1 / 32:
+                self.inverse[memory] = np.linalg.inv(h)
         self.block[:] = 0
         self.renewed, self.renew_at = rows, rows + min(max(rows // 8, 1), 256)
 

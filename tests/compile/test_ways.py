@@ -77,7 +77,7 @@ def small():
     from robustfd._compile import compiled, compiled_routine, carray, entry, loops
     from tests.compile.records import OUTER, example, read_record
     from robustfd.linalg.lapack import at, call, gemm, routines, view, view_as
-    from robustfd.online.lanes import add_multiple, add_outer, sum_rows
+    from robustfd.online.lanes import add_multiple, add_outers, add_square, dot, sum_rows
 
     @loops
     def open_memory(memory, n):
@@ -101,8 +101,13 @@ def small():
     @compiled
     def add(y, x, table, which, scale):
         add_multiple(y, 8, x, 16, 0.3, 8)
-        add_outer(table, 1, 0.7, scale, x, 2, 11)
         sum_rows(x, table, 12, which, scale, 3, 12)
+
+    @compiled
+    def add_products(table, x, u, v):
+        add_outers(table, 1, u, x, v, x[:12], 11)
+        add_square(table, 0.7, x, 4)
+        return dot(u, v, 4) + dot(x, x[::-1].copy(), 21)
 
     record = example()
     pointers = OUTER.pointers(record)
@@ -116,6 +121,7 @@ def small():
         y, x, table = np.linspace(0, 1, 16, dtype=kind), np.linspace(1, 2, 24, dtype=kind), np.ones((4, 12), kind)
         add(y, x, table, np.array([3, 1, 0]), np.array([0.1, 2.0, -0.3]))
         sums += [*y.tolist(), *x.tolist(), *table.ravel().tolist()]
+    sums += [add_products(table, x, np.arange(4.0), np.arange(2.0, 6.0)), *table.ravel().tolist()]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 4))
     margins = AdaGrad().learn(x, np.sign(x[:, 0]))

@@ -71,12 +71,10 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
     """
     outputs, n, count = len(work.output), len(mix.rate), mix.plain.shape[1]
     several, squares, total = outputs > 1, 0.0, 0.0
-    z, length, log_length, chance32, step32 = work.lanes[0], work.lanes[1], work.lanes[2], work.lanes[3], work.lanes[4]
+    z, length, chance32, step32 = work.lanes[0], work.lanes[1], work.lanes[2], work.lanes[3]
     times = 2.0 * weight if several else weight
-    log_times = math.log(times) if times != 1.0 else 0.0
     for k in range(n):
         length[k] = times * mix.rate[k] * work.kappa[k]
-        log_length[k] = work.log_kappa[k] + mix.log_rate[k] + log_times
     whole = 0.0
     if several:
         softmax_of_experts(work)
@@ -91,7 +89,7 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
             for k in range(n):
                 z[k] -= sign * (work.total[k] + log_of_rest(work.softmax[c, k]))
             others = whole + log_of_rest(math.exp(work.output[c] - whole))
-        implicit_steps(z, length, log_length, chance32, step32)
+        implicit_steps(z, length, chance32, step32)
         for k in range(n):
             step[k] = step32[k] * sign * weight * mix.rate[k]
         follow_class(mix.follow[c], work.output[c], others, sign, power)

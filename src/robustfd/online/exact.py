@@ -1,7 +1,9 @@
 """The exact Hessian, for few features: H = diag(P) + the sum of c^2 x x', and its inverse.
 
-The inverse is recomputed each time the number of rows has grown by an eighth. In between it stays fixed: the steps
-differ little from those with an up-to-date Hessian, and a row costs one matrix-vector product.
+The inverse is checked each time the number of rows has grown by an eighth, or more often if the Hessian forgets
+(hessian_choice.py). It is recomputed if an entry of the diagonal of H^-1 H differs from 1 by more than 1/32. In
+between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one matrix-vector
+product.
 """
 
 from functools import lru_cache
@@ -13,65 +15,80 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from robustfd._compile import loops
 from robustfd.online.diagonal import INTERCEPT
-from robustfd.online.lanes import add_outer, sum_rows
+from robustfd.online.feature_stats import aligned
+from robustfd.online.lanes import add_outers, add_square, padded, sum_rows
 from robustfd.online.mixture import Mixture
 from robustfd.online.scratch import Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
 
+CHANGE = 1 / 32  # the largest change of H, relative to its inverse, for which the inverse stays
+
 
 class Exact(NamedTuple):
-    """The Hessian with one or two memories, slow and fast; empty arrays if it is not in use. D is d + 1."""
+    """The Hessian with one or two memories, slow and fast; empty arrays if it is not in use.
 
-    inverse: Floats  # (memories, D, D): the inverse of H when it was last recomputed
-    past: Floats  # (memories, D, D): the sum of c^2 x x' up to then
-    block: Floats  # (D, D): the sum since then; only the lower triangle is read
+    D is d + 1, and W is D rounded up to a whole number of vectors. Columns D to W - 1 are 0.
+    """
+
+    inverse: Floats  # (memories, D, W): the inverse of H when it was last recomputed
+    past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last `renew`
+    block: Floats  # (D, W): the sum since then; only the lower triangle is read
     weights: Floats  # (D, memories outputs L)
 
 
 def start(size: int, memories: int, outputs: int, count: int) -> Exact:
     """Return the Hessian before the first row; `size` counts the intercept, 0 memories mean that it is not in use."""
     size = size if memories else 0
+    wide, lanes = padded(size), memories * outputs * count
     return Exact(
-        inverse=np.zeros((memories, size, size)),
+        inverse=aligned(memories * size, np.float64, wide).reshape(memories, size, wide),
         past=np.zeros((memories, size, size)),
-        block=np.zeros((size, size)),
-        weights=np.zeros((size, memories * outputs * count)),
+        block=aligned(size, np.float64, wide).reshape(size, wide),
+        weights=aligned(size, np.float64, lanes).reshape(size, lanes),
     )
+
+
+def without_padding(exact: Exact) -> Exact:
+    """Return views of the arrays without their additional columns."""
+    size = len(exact.block)
+    return exact._replace(inverse=exact.inverse[..., :size], block=exact.block[:, :size])
 
 
 def with_features(exact: Exact, more: int) -> Exact:
     """Return the Hessian with `more` new features."""
-    wide = ((0, 0), (0, more), (0, more))
-    new = exact._replace(
-        inverse=np.pad(exact.inverse, wide),
-        past=np.pad(exact.past, wide),
-        block=np.pad(exact.block, wide[1:]),
-        weights=np.pad(exact.weights, ((0, more), (0, 0))),
-    )
-    for j in range(len(exact.block), len(new.block)):
-        new.inverse[:, j, j] = 1.0
+    size = len(exact.block)
+    return with_features_at(exact, np.arange(size), size + more)
+
+
+def with_features_at(exact: Exact, at: NDArray[np.int64], size: int) -> Exact:
+    """Return the Hessian of `size` features in which feature j becomes feature at[j]; the others have not occurred."""
+    memories, n = len(exact.past), len(at)
+    new = start(size, memories, 1, exact.weights.shape[1] // memories)
+    new.inverse[:, np.arange(size), np.arange(size)] = 1.0
+    new.past[:, at[:, None], at], new.inverse[:, at[:, None], at] = exact.past[:, :n, :n], exact.inverse[:, :n, :n]
+    new.block[at[:, None], at] = _symmetric(exact.block[:n, :n], _above(n))
+    new.weights[at] = exact.weights[:n]
     return new
 
 
 def renew(exact: Exact, prior: Floats, faded: float) -> None:
-    """Multiply the fast memory by `faded`, add the rows of the block to H, and invert it."""
+    """Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough."""
     size = len(exact.block)
-    block = _symmetric(exact.block, _above(size))
-    prior = np.where(prior > 0, prior, 1.0)  # a feature that has not occurred has no prior yet
-    for memory in range(len(exact.past)):
-        past, inverse = exact.past[memory], exact.inverse[memory]
-        if memory == 1:
-            past *= faded
-        past += block
-        inverse[:] = past
-        inverse.reshape(-1)[:: size + 1] += prior
+    exact.past[1:] *= faded
+    exact.past[:] += _symmetric(exact.block[:, :size], _above(size))
+    exact.block[:] = 0.0
+    h = exact.past.copy()
+    # A feature that has not occurred has no prior yet.
+    h.reshape(len(h), -1)[:, :: size + 1] += np.where(prior > 0, prior, 1.0)
+    change = np.einsum("mij,mij->mi", exact.inverse[..., :size], h) - 1.0
+    for memory in np.flatnonzero(~(np.abs(change).max(axis=1) <= CHANGE)):
         # LAPACK is column-major and sees the transpose, so the lower triangle is its upper one.
-        factor, failed = dpotrf(inverse.T, lower=0, overwrite_a=1)
+        factor, failed = dpotrf(h[memory].T, lower=0, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("The Hessian is not positive definite.")
-        inverse[:] = _symmetric(dpotri(factor, lower=0, overwrite_c=1)[0].T, _above(size))
-    exact.block[:] = 0.0
+        inverse = dpotri(factor, lower=0, overwrite_c=1)[0].T
+        exact.inverse[memory, :, :size] = _symmetric(inverse, _above(size))
 
 
 @lru_cache(maxsize=4)
@@ -88,12 +105,12 @@ def _symmetric(lower: Floats, above: NDArray[np.bool_]) -> Floats:
 @loops
 def fill_margins(exact: Exact, mix: Mixture, row: Row, work: Work) -> None:
     """Fill the kappa and the margins of the exact experts, and for each memory the direction H^-1 zeta."""
-    weights, size, count, after = exact.weights, len(exact.block), mix.plain.shape[1] // 2, mix.plain.shape[1]
+    weights, wide, count, after = exact.weights, exact.block.shape[1], mix.plain.shape[1] // 2, mix.plain.shape[1]
     sums, width = work.better[0], exact.weights.shape[1]
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width)
     for memory in range(len(exact.inverse)):
         inverse, g = exact.inverse[memory], work.direction[memory]
-        sum_rows(g, inverse, size, work.feature, work.value, row.size, size)
+        sum_rows(g, inverse, wide, work.feature, work.value, row.size, wide)
         kappa, cross, own = 0.0, 2.0 * INTERCEPT * g[0], INTERCEPT * INTERCEPT * inverse[0, 0]
         for e in range(row.size):
             kappa += work.value[e] * g[work.feature[e]]
@@ -121,15 +138,14 @@ def take_steps(exact: Exact, mix: Mixture, row: Row, work: Work, c2: float) -> N
                 f = row.length if mix.linear[first + k] > 0 else row.norm
                 scaled[start + k] = f * work.step[c, first + k]
         start, width = memory * outputs * count, outputs * count
-        add_outer(weights, start, 1.0, work.direction[memory], scaled, size, width)
-        add_outer(weights, start, 1.0, exact.inverse[memory, 0], steps, size, width)
+        add_outers(weights, start, work.direction[memory], scaled, exact.inverse[memory, 0], steps, width)
     x = work.direction[2]  # the row as a dense vector
     for i in range(size):
         x[i] = 0.0
     x[0] = INTERCEPT
     for e in range(row.size):
         x[work.feature[e]] = row.curve * work.value[e]
-    add_outer(exact.block, 0, c2, x, x, size, size)
+    add_square(exact.block, c2, x, size)
 
 
 @loops

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._compile import loops
+from robustfd.online.lanes import dot
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +45,6 @@ class Mixture(NamedTuple):
     """Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian."""
 
     rate: Floats  # (experts,): eta
-    log_rate: Floats  # (experts,): its logarithm
     linear: Floats  # (experts,): 1 if all rows are multiplied by the same number, 0 if each is divided by its length
     fast: Floats  # (experts,): 1 if the expert's Hessian forgets
     share: Floats  # (outputs, experts)
@@ -75,7 +75,6 @@ def start(outputs: int, rates: Floats, linear: Floats, *, loss: NumberLoss | Non
     targets["low"], targets["high"], targets["stride"], targets["unit"] = LARGEST, -LARGEST, 1, 1.0
     return Mixture(
         rate=rates.ravel().copy(),
-        log_rate=np.log(rates.ravel()),
         linear=linear.ravel().copy(),
         fast=np.repeat([0.0, 1.0], n // 2),
         share=np.full((outputs, n), 1.0 / n),
@@ -98,7 +97,6 @@ def with_better(mix: Mixture, memories: int) -> Mixture:
     rest = 1.0 - OFFERED if memories else 1.0
     return mix._replace(
         rate=np.append(mix.rate[:count], mix.rate[some]),
-        log_rate=np.append(mix.log_rate[:count], mix.log_rate[some]),
         linear=np.append(mix.linear[:count], mix.linear[some]),
         fast=np.append(mix.fast[:count], mix.fast[some]),
         share=np.column_stack([rest * mix.plain, better]),
@@ -120,10 +118,7 @@ def bounds(targets: Any) -> tuple[float, float]:
 @loops
 def mixed(share: Any, margin: Any) -> float:
     """Return the mean of the margins weighted by shares."""
-    p = 0.0
-    for k in range(len(share)):
-        p += share[k] * margin[k]
-    return p
+    return dot(share, margin, len(share))
 
 
 @loops
@@ -144,16 +139,13 @@ def update_shares(share: Any, chance: Any, count: int) -> None:
 
     The first `count` experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
     """
-    total, n = 0.0, len(share)
-    for k in range(n):
-        share[k] *= chance[k]
-        total += share[k]
-    scale, better = (1.0 - SHARED) / max(total, 1e-300), n - count
+    n = len(share)
+    scale, better = (1.0 - SHARED) / max(dot(share, chance, n), 1e-300), n - count
     plain = SHARED * (1.0 - (OFFERED if better > 0 else 0.0)) / count
     for k in range(count):
-        share[k] = share[k] * scale + plain
+        share[k] = share[k] * chance[k] * scale + plain
     for k in range(count, n):
-        share[k] = share[k] * scale + SHARED * OFFERED / better
+        share[k] = share[k] * chance[k] * scale + SHARED * OFFERED / better
 
 
 @loops

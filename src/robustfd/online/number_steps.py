@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from robustfd._compile import loops
+from robustfd.online.lanes import exp_of_negative
 from robustfd.online.mixture import (
     FOLLOW,
     LARGEST,
@@ -90,18 +91,21 @@ def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float
     spread = targets["spread"] / targets["spread_weight"] if targets["spread_weight"] > 0 else 0.0
     largest = largest_slope(targets, spread)
     low, high = bounds(targets)
-    for k in range(n):
-        a = weight * mix.rate[k]
-        margin[k] = min(max(margin[k], low), high) if targets["counts"] else margin[k]
-        step[k] = a * number_slope(targets, y, margin[k], a * work.kappa[k], largest)
-        margin[k] = min(max(margin[k], low), high)
+    if targets["counts"] or targets["level"] > 0.0:
+        for k in range(n):
+            a = weight * mix.rate[k]
+            margin[k] = min(max(margin[k], low), high) if targets["counts"] else margin[k]
+            step[k] = a * number_slope(targets, y, margin[k], a * work.kappa[k], largest)
+            margin[k] = min(max(margin[k], low), high)
+            chance[k] = number_loss(targets, y, margin[k], spread) if spread > 0.0 else 0.0
+    else:
+        huber_steps(mix, work, y, weight, largest, low, high, spread)
     if spread > 0:
         least = np.inf
         for k in range(n):
-            chance[k] = number_loss(targets, y, margin[k], spread)
             least = min(least, chance[k])
         for k in range(n):
-            chance[k] = math.exp(power * (least - chance[k]))
+            chance[k] = exp_of_negative(np.float32(power * (least - chance[k])))
         if n > count:
             plain = min(max(mixed(mix.plain[0], margin) + followed(mix.follow[0]), low), high)
             targets["loss"] += power * (number_loss(targets, y, p, spread) - least_loss(targets, y, spread))
@@ -110,6 +114,25 @@ def learn_number(mix: Mixture, work: Work, y: float, weight: float, power: float
         update_shares(mix.share[0], chance, count)
         follow_number(mix.follow[0], targets, y, p, power, spread)
     return weight * record_target(targets, y, p)
+
+
+@loops
+def huber_steps(
+    mix: Mixture, work: Work, y: float, weight: float, largest: float, low: float, high: float, spread: float
+) -> None:
+    """Fill the steps of all experts and their losses with the Huber loss; clip their margins to low and high.
+
+    This computes `number_slope` and `number_loss` without branches, so that the compiler vectorizes the loop.
+    """
+    margin, step, chance, kappa, rate = work.margin[0], work.step[0], work.chance, work.kappa, mix.rate
+    huber, unit = mix.targets[0]["huber"], spread if spread > 0.0 else 1.0
+    for k in range(len(rate)):
+        a, p = weight * rate[k], margin[k]
+        step[k] = a * min(max((y - p) / (1.0 + a * kappa[k]), -largest), largest)
+        p = min(max(p, low), high)
+        u = (y - p) * (y - p) / unit
+        far = huber * (2.0 * math.sqrt(u) - huber)
+        margin[k], chance[k] = p, 0.5 * (far if u > huber * huber else u)
 
 
 @loops

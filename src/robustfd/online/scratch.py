@@ -1,6 +1,5 @@
 """Scratch memory of the experts' compiled loops, for one row at a time."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +21,7 @@ class Work(NamedTuple):
     step_fast: Floats  # (entries,): zeta divided by the diagonal of the fast Hessian
     sums: NDArray[np.float32]  # products of the row with the diagonal experts' weights; then changes of the weights
     kappa: Floats  # (experts,)
-    log_kappa: Floats  # (experts,)
-    lanes: NDArray[np.float32]  # (5, experts): the arguments of `implicit_steps`
+    lanes: NDArray[np.float32]  # (4, experts): the arguments of `implicit_steps`
     chance: Floats  # (experts,)
     margin: Floats  # (outputs, experts)
     step: Floats  # (outputs, experts)
@@ -60,8 +58,7 @@ def work_for(mix: Mixture, entries: int, width: int, direction_size: int) -> Wor
         step_fast=np.zeros(entries),
         sums=np.zeros(width, np.float32),
         kappa=np.zeros(n),
-        log_kappa=np.zeros(n),
-        lanes=np.zeros((5, n), np.float32),
+        lanes=np.zeros((4, n), np.float32),
         chance=np.zeros(n),
         margin=np.zeros((outputs, n)),
         step=np.zeros((outputs, n)),
@@ -77,11 +74,8 @@ def work_for(mix: Mixture, entries: int, width: int, direction_size: int) -> Wor
 @loops
 def set_kappa(mix: Mixture, work: Work, first: int, last: int, norm: float, length: float) -> None:
     """Set the kappa of experts first to last - 1: `length` for linear experts and `norm` for the others."""
-    norm, length = max(norm, 1e-300), max(length, 1e-300)
-    log_norm, log_length = math.log(norm), math.log(length)
     for k in range(first, last):
-        work.kappa[k] = length if mix.linear[k] > 0 else norm
-        work.log_kappa[k] = log_length if mix.linear[k] > 0 else log_norm
+        work.kappa[k] = max(length if mix.linear[k] > 0 else norm, 1e-300)
 
 
 @loops

@@ -140,7 +140,8 @@ class UntunedState(ExpertState):
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
         """Set the offset and unit of the targets from the first ones, with outliers clipped."""
         cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
-        weight = np.minimum(weight, experts.HEAVIEST)  # the sum of larger weights might overflow
+        weight = np.minimum(weight, experts.HEAVIEST)
+        weight = weight / weight.max()  # otherwise the products with squares of targets might overflow
         mean = float(np.average(cut, weights=weight))
         spread = float(np.average(np.square(cut - mean), weights=weight))
         if self.loss is not None and self.loss.counts:

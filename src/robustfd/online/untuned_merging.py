@@ -137,10 +137,7 @@ def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> 
     )
     whole, low = old.exact, old.low_rank
     if state.form == "exact":
-        whole = exact.start(d + 1, len(whole.past), new.outputs, new.count)
-        for name in ("past", "inverse", "block"):
-            getattr(whole, name)[..., at[:, None], at] = getattr(old.exact, name)[..., :n, :n]
-        whole.weights[at] = old.exact.weights[:n]
+        whole = exact.with_features_at(whole, at, d + 1)
     elif state.form == "sketch":
         low = low_rank.start(d + 1, state.size, new.outputs, new.count)._replace(
             lam=low.lam, along=low.along, filled=low.filled

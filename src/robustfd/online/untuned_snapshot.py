@@ -127,7 +127,7 @@ def pack(state: ExpertState) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     arrays |= {name: getattr(e.mix, name) for name in MIXTURE}
     if state.form == "exact":
-        arrays |= {f"exact.{name}": getattr(e.exact, name) for name in e.exact._fields}
+        arrays |= {f"exact.{name}": array for name, array in exact.without_padding(e.exact)._asdict().items()}
     elif state.form == "sketch":
         arrays |= {f"sketch.{name}": array for name, array in low_rank.pack(e.low_rank, which).items()}
     for name in ("kept", "aside"):
@@ -177,7 +177,7 @@ def _unpack_form(state: ExpertState, parts: Any, which: NDArray[np.int32]) -> No
         if state.d > OFFER_EXACT:
             raise ValueError(f"an exact Hessian has at most {OFFER_EXACT} features, got {state.d}")
         whole = exact.start(state.d + 1, state.memories("exact"), state.outputs, state.count)
-        for name, array in whole._asdict().items():
+        for name, array in exact.without_padding(whole)._asdict().items():
             array[:] = parts.array(f"exact.{name}", *array.shape)
         state.experts = state.experts._replace(exact=whole)
     elif state.form == "sketch":

@@ -114,7 +114,7 @@ class ExpertState:
     def work_for(self, entries: int) -> Work:
         """Return scratch memory for rows of at most `entries` entries."""
         e = self.experts
-        direction_size = max(len(e.exact.block), len(e.low_rank.lam))
+        direction_size = max(e.exact.block.shape[1], len(e.low_rank.lam))
         return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], direction_size)
 
     def pointers(self, *, sparse: bool) -> Pointers:
