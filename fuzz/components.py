@@ -33,7 +33,10 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     pca = SketchedPCA(k, sketch_size=size, decay=decay)
     how = str(rng.choice(["fit", "batches", "merge"])) if decay == 1.0 else str(rng.choice(["fit", "batches"]))
     if how == "fit":
-        pca.fit(rows, sample_weight=weight)
+        first = int(rng.integers(1, n + 1)) if rng.random() < 0.3 else n  # the others arrive later
+        pca.fit(rows[:first], sample_weight=weight[:first])
+        if first < n:
+            pca.partial_fit(rows[first:], sample_weight=weight[first:])
     else:
         cuts = np.sort(rng.integers(1, n, int(rng.integers(0, 4)))) if n > 1 else []
         for part in np.split(np.arange(n), cuts):

@@ -4,6 +4,7 @@ import copy
 import pickle
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,8 @@ from fuzz import components
 from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, SketchSizeWarning
 from robustfd.estimators._ritz import _upper_ends
 from robustfd.estimators.pca import SketchedPCA
+
+DATA = Path(__file__).parents[1] / "data"
 
 # With shrink steps, a repeated row and a row of weight 2 enter at different steps: results are equal within the
 # certificate, not to 1e-7. Without shrink steps (the default here) the same checks pass.
@@ -501,11 +504,13 @@ def test_residuals_bound_eigenvalues_from_above(seed, d, scale, power):
     theta, rest = v.T @ M @ v, np.eye(d) - v @ v.T
     outside = np.linalg.norm(rest @ M @ rest, 2)
     true, total = np.linalg.eigvalsh(M)[::-1], np.trace(M)
-    upper = _upper_ends(theta, M @ v - v @ theta, outside, total)
+    residual = (M @ v - v @ theta) / total
+    upper = _upper_ends(theta, residual.T @ residual, outside, total, 1e-14)
     assert np.all(upper >= true[: len(upper)] - 1e-12 * total)
     assert np.all(upper <= true[0] + outside + 1e-12 * total)
     best = np.linalg.eigh(M)[1][:, ::-1][:, : len(upper)]
-    exact = _upper_ends(best.T @ M @ best, np.zeros((d, len(upper))), true[len(upper)], total)
+    none = np.zeros((len(upper), len(upper)))
+    exact = _upper_ends(best.T @ M @ best, none, true[len(upper)], total, 0.0)
     np.testing.assert_allclose(exact, true[: len(upper)], rtol=1e-9, atol=1e-12 * total)
 
 
@@ -515,6 +520,59 @@ def test_models_that_were_saved_without_upper_ends_are_loaded():
     pca._cache = {}
     before = pca.explained_variance_interval_
     np.testing.assert_array_equal(SketchedPCA.from_bytes(pca.to_bytes()).explained_variance_interval_, before)
+
+
+@pytest.mark.parametrize(("name", "n"), [("one", 400), ("two", 2000)])
+def test_models_that_were_saved_with_a_rotation_are_loaded(name, n):
+    # Saved by an older version: directions in terms of those of one sketch or of both.
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal((400, 20)) @ np.eye(20, 60)
+    later = rng.standard_normal((1600, 3)) @ np.eye(3, 60, 40)
+    X = (np.vstack([first, later]) + 0.01 * rng.standard_normal((2000, 60)))[:n]
+    pca = SketchedPCA.from_bytes((DATA / "v1-pca" / f"{name}.rfd").read_bytes())
+    np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(pca.transform(X).var(axis=0, ddof=1), pca.explained_variance_, rtol=1e-10)
+    again = SketchedPCA.from_bytes(pca.to_bytes())
+    np.testing.assert_array_equal(again.components_, pca.components_)
+    np.testing.assert_array_equal(again.explained_variance_interval_, pca.explained_variance_interval_)
+
+
+@given(seed=st.integers(0, 2**32 - 1), sparse=st.booleans(), cuts=st.lists(st.integers(0, 150), max_size=4).map(sorted))
+def test_rows_after_fit_keep_the_certificates(seed, sparse, cuts):
+    rng = np.random.default_rng(seed)
+    X = stream(300, 30, seed=seed, ratio=rng.uniform(0.7, 1.0))
+    X[150:] = rng.uniform(0.1, 3.0) * X[150:, ::-1]
+    rows = sp.csr_array(X) if sparse else X
+    pca = SketchedPCA(3, sketch_size=int(rng.integers(4, 20))).fit(rows[:150])
+    whole = SketchedPCA.from_bytes(pca.to_bytes()).partial_fit(rows[150:])
+    in_batches(pca, rows[150:], cuts)
+    assert whole.to_bytes() == pca.to_bytes()
+    exact = np.linalg.eigvalsh(np.cov(X.T))[::-1][:3]
+    low, high = pca.explained_variance_interval_.T
+    assert np.all((low <= exact * (1 + 1e-12)) & (exact <= high * (1 + 1e-12)))
+    spread = pca.sketch_.second_moment().to_dense() - np.cov(X.T) * 299
+    assert np.linalg.norm(spread, 2) <= pca.sketch_.error_bound_ * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(300, 900), (900, 300)])  # with n < d, other products are used
+@pytest.mark.parametrize("k", [2, 12, None])
+def test_passes_over_sparse_rows_are_those_over_dense_rows(shape, k):
+    rng = np.random.default_rng(0)
+    X = sp.random_array(shape, density=0.05, rng=rng, format="csr")
+    X.data *= 1.0 + 5.0 * (X.indices < 4)
+    weight = rng.integers(0, 3, shape[0]).astype(float)
+    one, two = (SketchedPCA(k, sketch_size=20).fit(rows, sample_weight=weight) for rows in (X, X.toarray()))
+    assert_same_analysis(one, two)
+    np.testing.assert_allclose(one.explained_variance_interval_, two.explained_variance_interval_, rtol=1e-6)
+
+
+def test_directions_of_tiny_variance_are_kept():
+    # Multiplying by A'A would lose them: their variance is 1e-16 of the largest.
+    X = stream(200, 40, ratio=1.0)
+    X = (X - X.mean(axis=0)) @ np.diag(np.r_[1e8, 1e4, np.ones(4), np.zeros(34)])
+    pca = SketchedPCA(6, sketch_size=10, solver="svd").fit(X)
+    np.testing.assert_allclose(pca.explained_variance_[:2], PCA(2).fit(X).explained_variance_, rtol=1e-6)
+    assert np.linalg.norm(pca.components_[2:] @ np.eye(40)[:, 6:]) < 1e-3
 
 
 # -- a share of the variance

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import svd_flip
 
-from robustfd.estimators._ritz import Ritz
+from robustfd.estimators._ritz import Ritz, count_components
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.interface import View, padded
 from robustfd.sketch.two_sided import TwoSidedView
@@ -34,7 +34,7 @@ class Analysis:
         """Return the analysis of a sketch. `wanted` is k, a fraction of the variance, or None for all components."""
         view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
         values = view.eigenvalues if ritz is None else ritz.values
-        k = wanted if isinstance(wanted, int) else _count(values, view.squared_norm, wanted)
+        k = count_components(values, view.squared_norm, wanted)
         lower, upper = sketch._brackets(view, k + 1)
         certain, second = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_explains_more(k)
         if isinstance(view, TwoSidedView) and second:
@@ -54,8 +54,8 @@ class Analysis:
     def directions(self) -> Floats:
         """The components, with the signs that scikit-learn's `svd_flip` gives them."""
         with one_blas_thread():
-            if isinstance(self.view, TwoSidedView) and self.ritz is not None:
-                v = self.ritz.directions(self.view, self.k)
+            if self.ritz is not None:
+                v = self.ritz.directions[: self.k]
             elif isinstance(self.view, TwoSidedView) and self.second:
                 v = self.view.upper_form()[: self.k]
             else:
@@ -66,13 +66,6 @@ class Analysis:
     def excess(self) -> float:
         """An upper bound on the squared projection error minus the smallest possible one."""
         return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
-
-
-def _count(values: Floats, total: float, share: float | None) -> int:
-    """Return the smallest number of values whose sum exceeds a share of the total, or all if share is None."""
-    if share is None or not total > 0:
-        return len(values)
-    return min(len(values), int(np.searchsorted(np.cumsum(values), share * total, side="right")) + 1)
 
 
 def _completed(v: Floats, k: int) -> Floats:

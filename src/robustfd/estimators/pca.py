@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
 from robustfd.estimators._analysis import Analysis
-from robustfd.estimators._ritz import Ritz, ritz_pass
+from robustfd.estimators._ritz import Ritz, count_components, ritz_passes, rotated_directions
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -216,13 +216,13 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             after.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
         else:
             after.sketch_ = self._next_sketch()
-        after.sketch_.partial_fit(x, sample_weight=sample_weight)
-        after._ritz, after._cache = None, {}
-        if whole and isinstance(after.sketch_, TwoSidedFrequentDirections):
-            view, weight = after.sketch_._view, check_weights(sample_weight, x.shape[0])
-            assert isinstance(view, TwoSidedView)
-            both = view.upper_explains_more(after._wanted if isinstance(after._wanted, int) else len(view.lam))
-            after._ritz = ritz_pass(view, x, weight, float(self.decay), both=both)
+        sketch, after._ritz, after._cache = after.sketch_, None, {}
+        if whole and isinstance(sketch, TwoSidedFrequentDirections):
+            sketch._fit_one_rule(x, sample_weight)
+            weight = check_weights(sample_weight, x.shape[0])
+            after._ritz = ritz_passes(sketch._state, x, weight, float(self.decay), after._wanted)
+        else:
+            sketch.partial_fit(x, sample_weight=sample_weight)
         self.__dict__ = after.__dict__
         if whole:
             self._warn_of_share()
@@ -275,7 +275,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         ritz, own = self._ritz, {"wanted": self._wanted, "ritz": self._ritz is not None}
         if ritz is None:
             return own, {}
-        arrays = {"values": ritz.values, "rotation": ritz.rotation}
+        arrays = {"values": ritz.values, "directions": ritz.directions}
         return own | {"rounding": ritz.rounding}, arrays | ({} if ritz.upper is None else {"upper": ritz.upper})
 
     def _unpack_own(self, parts: Parts) -> None:
@@ -288,12 +288,22 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             raise ValueError(f"wanted is {wanted}")
         self._wanted, self._ritz = wanted, None
         if parts.flag("ritz"):
-            view, (r, q) = self.sketch_._view, parts.shape("rotation", 2)
+            self._ritz = self._unpack_ritz(parts)
+
+    def _unpack_ritz(self, parts: Parts) -> Ritz:
+        view, older = self.sketch_._view, parts.has("rotation")
+        (r,) = parts.shape("values", 1)
+        values = parts.array("values", r, least=0.0)
+        upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # absent in older files
+        k = min(r, count_components(values, view.squared_norm, self._wanted))
+        if older:
+            q = parts.shape("rotation", 2)[1]
             if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
                 raise ValueError(f"a rotation of shape {(r, q)}")
-            values, rotation = parts.array("values", r, least=0.0), parts.array("rotation", r, q)
-            upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # absent in older files
-            self._ritz = Ritz(values, rotation, parts.number("rounding", 0.0), upper)
+            directions = rotated_directions(view, parts.array("rotation", r, q)[:k])
+        else:
+            directions = parts.array("directions", k, self.n_features_in_)
+        return Ritz(values, directions, parts.number("rounding", 0.0), upper)
 
     # -- fitted attributes
 

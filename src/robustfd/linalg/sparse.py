@@ -11,29 +11,48 @@ from robustfd.linalg import unlocked
 Floats = NDArray[np.float64]
 
 
-def gram(x: Any) -> Floats:
-    """Return the lower triangle of x x' for a CSR matrix x.
+class Columns:
+    """A sparse matrix by columns, as compiled loops read it.
+
+    The loops below read and write whole rows of dense matrices. In this order each row of the matrix with one row per
+    column of x is needed once, so it is read from memory once.
+    """
+
+    def __init__(self, x: Any):
+        self.matrix = x.tocsc().astype(np.float64, copy=False)
+        self.starts, self.rows = (getattr(self.matrix, name).astype(np.int64) for name in ("indptr", "indices"))
+        self.data = self.matrix.data
+
+
+def gram(x: Columns) -> Floats:
+    """Return the lower triangle of x x'.
 
     The cost is proportional to the sum of the squared column counts.
     """
-    columns = x.tocsc()
-    counts = np.diff(columns.indptr)
+    n, counts = x.matrix.shape[0], np.diff(x.starts)
     # Columns with entries in many rows (common words in text data) are faster as a dense product.
-    common = np.flatnonzero(counts > max(x.shape[0] // 8, 8))
-    dense = columns[:, common].toarray(order="F")
-    out = unlocked.gram(dense) if len(common) else np.zeros((x.shape[0], x.shape[0]))
-    starts, stops = columns.indptr[:-1].astype(np.int64), columns.indptr[1:].astype(np.int64)
+    common = np.flatnonzero(counts > max(n // 8, 8))
+    dense = x.matrix[:, common].toarray(order="F")
+    out = unlocked.gram(dense) if len(common) else np.zeros((n, n))
+    starts, stops = x.starts[:-1], x.starts[1:].copy()
     stops[common] = starts[common]
-    _add_gram(starts, stops, columns.indices.astype(np.int64), columns.data, out)
+    _add_gram(starts, stops, x.rows, x.data, out)
     return out
 
 
-def add_product(out: NDArray[np.floating], x: Any, c: Floats) -> None:
-    """Add x' c to `out` in place, with 2 r flops per stored value of x.
+def product(x: Columns, y: Floats) -> Floats:
+    """Return x y, with 2 r flops per stored value of x. y is d x r in C order."""
+    out = np.zeros((x.matrix.shape[0], y.shape[1]))
+    _add_product(x.starts, x.rows, x.data, y, out)
+    return out
 
-    x is CSR with k rows, c is k x r, out is d x r in C order.
+
+def add_transposed(out: Floats, x: Columns, c: Floats, start: int = 0) -> None:
+    """Add rows start, start + 1, ... of x' c to `out` in place, which is C-ordered and has r columns.
+
+    x is n x d, c is n x r.
     """
-    _add_product(x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, np.ascontiguousarray(c), out)
+    _add_transposed(x.starts[start : start + len(out) + 1], x.rows, x.data, np.ascontiguousarray(c), out)
 
 
 def centre(y: Floats, centring: Any, mean_products: Floats) -> Floats:
@@ -44,21 +63,10 @@ def centre(y: Floats, centring: Any, mean_products: Floats) -> Floats:
 
 
 def centre_gram(gram: Floats, centring: Any, row_products: Floats, mean_products: Floats) -> Floats:
-    """Centre both sides of x x' in place. On entry only the lower triangle is set; the result is the full matrix."""
-    _mirror(gram)
-    centre(gram, centring, row_products)
-    _centre_columns(mean_products, centring.scale, centring.share, centring.rows_coef, centring.mean_coef, gram)
+    """Centre both sides of x x' in place. Only the lower triangle is read and written."""
+    c = centring
+    _centre_gram(row_products, mean_products, c.scale, c.share, c.rows_coef, c.mean_coef, gram)
     return gram
-
-
-@compiled
-def _mirror(gram: Any) -> None:
-    block = 64  # a tile and its transpose fit in the cache
-    for top in range(0, len(gram), block):
-        for left in range(0, top + 1, block):
-            for i in range(top, min(top + block, len(gram))):
-                for j in range(left, min(left + block, i)):
-                    gram[j, i] = gram[i, j]
 
 
 @compiled
@@ -73,13 +81,25 @@ def _centre(mean_products: Any, scale: Any, share: Any, rows_coef: Any, mean_coe
 
 
 @compiled
-def _centre_columns(mean_products: Any, scale: Any, share: Any, rows_coef: Any, mean_coef: Any, y: Any) -> None:
-    for i in range(len(y)):
-        row, total, mean = y[i], 0.0, mean_products[i]
-        for j in range(len(row)):
+def _centre_gram(
+    row_products: Any, mean_products: Any, scale: Any, share: Any, rows_coef: Any, mean_coef: Any, gram: Any
+) -> None:
+    # sums[j] is the sum of share_s gram[s, j] over the rows s before i. For s < j these entries are above the diagonal,
+    # so they are read from row j instead.
+    sums = np.zeros(len(gram))
+    for i in range(len(gram)):
+        row, before, left = gram[i], 0.0, 0.0
+        a, s, rows_factor, mean_factor, mean = scale[i], share[i], rows_coef[i], mean_coef[i], mean_products[i]
+        for j in range(i):
             value = row[j]
-            row[j] = scale[j] * value - rows_coef[j] * total + mean_coef[j] * mean
-            total += share[j] * value
+            half = a * value - rows_factor * sums[j] + mean_factor * row_products[j]  # centred on the left
+            row[j] = scale[j] * half - rows_coef[j] * left + mean_coef[j] * mean
+            sums[j] += s * value
+            before += share[j] * value
+            left += share[j] * half
+        half = a * row[i] - rows_factor * before + mean_factor * row_products[i]
+        sums[i] = before + s * row[i]
+        row[i] = a * half - rows_factor * left + mean_factor * mean
 
 
 @compiled
@@ -93,9 +113,20 @@ def _add_gram(starts: Any, stops: Any, rows: Any, data: Any, out: Any) -> None:
 
 
 @compiled
-def _add_product(indptr: Any, columns: Any, data: Any, c: Any, out: Any) -> None:
-    for row in range(len(indptr) - 1):
-        for a in range(indptr[row], indptr[row + 1]):
-            value, target = data[a], out[columns[a]]
-            for i in range(c.shape[1]):
-                target[i] += value * c[row, i]
+def _add_product(starts: Any, rows: Any, data: Any, y: Any, out: Any) -> None:
+    for column in range(len(starts) - 1):
+        source = y[column]
+        for a in range(starts[column], starts[column + 1]):
+            value, target = data[a], out[rows[a]]
+            for i in range(out.shape[1]):
+                target[i] += value * source[i]
+
+
+@compiled
+def _add_transposed(starts: Any, rows: Any, data: Any, c: Any, out: Any) -> None:
+    for column in range(len(starts) - 1):
+        target = out[column]
+        for a in range(starts[column], starts[column + 1]):
+            value, source = data[a], c[rows[a]]
+            for i in range(out.shape[1]):
+                target[i] += value * source[i]

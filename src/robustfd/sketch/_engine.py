@@ -95,25 +95,28 @@ class Engine:
 
     def absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         """Return the state after all complete buffers, and the queue of remaining rows."""
+        own = False  # whether B was made here, so that its memory may be used again
         while len(queue) >= (wanted := self._min_rows(state, queue)):
             cuts = self._shrink_points(state, wanted)
             rows, after = queue.take(cuts[-1])
-            state, queue = self._run(state, rows, cuts, self._route(state, queue)), after
+            state, queue = self._run(state, rows, cuts, self._route(state, queue), overwrite=own), after
+            own = True
         # Processed rows may take the state to ten times the largest norm (see `updated_norm`), so queued rows get the
         # same margin. Otherwise such a state would reject all further rows.
         return state, queue.owned(state.squared_norm / 10)
 
-    def finish(self, state: State, queue: Queue, *, formed: bool = True) -> State:
+    def finish(self, state: State, queue: Queue, *, formed: bool = True, overwrite: bool = False) -> State:
         """Return the state after all queued rows, with a final shrink step to at most m - 1 rows.
 
-        With `formed=False`, B may be a function that forms it, so that reading only numbers does not pay for B.
+        With `formed=False`, B may be a function that forms it, so that reading only numbers does not pay for B. With
+        `overwrite`, the result may use the memory of the state's B.
         """
         if not len(queue):
             return state
         cuts = self._shrink_points(state, len(queue))
         if not cuts or cuts[-1] < len(queue):
             cuts.append(len(queue))
-        return self._run(state, queue.all(), cuts, self._route(state, queue), formed=formed)
+        return self._run(state, queue.all(), cuts, self._route(state, queue), formed=formed, overwrite=overwrite)
 
     def merge(self, one: Contents, two: Contents) -> State:
         """Return the sketch of the union: stack both buffers, add both Deltas, shrink once."""
@@ -178,16 +181,26 @@ class Engine:
         return state.faded(factor), np.sqrt(factor) * stack
 
     @one_blas_thread()
-    def _run(self, state: State, rows: Rows, cuts: Sequence[int], route: Route, *, formed: bool = True) -> State:
+    def _run(
+        self,
+        state: State,
+        rows: Rows,
+        cuts: Sequence[int],
+        route: Route,
+        *,
+        formed: bool = True,
+        overwrite: bool = False,
+    ) -> State:
         """Return the state after the rows, with a shrink step at each of the cuts."""
         after = None
         if route != "separate":
             whole = PreparedBatch(rows, state.mean, state.weight)
-            after = self._run_batched(state, whole, cuts, sparse=route == "sparse", formed=formed)
-        if after is None:
-            after = state
-            for start, stop in zip([0, *cuts], cuts, strict=False):
-                after = self._shrink(after, PreparedBatch(rows[start:stop], after.mean, after.weight))
+            after = self._run_batched(state, whole, cuts, sparse=route == "sparse")
+        if after is not None:
+            return replace(after, b=after.b(overwrite=overwrite)) if formed else after
+        after = state
+        for start, stop in zip([0, *cuts], cuts, strict=False):
+            after = self._shrink(after, PreparedBatch(rows[start:stop], after.mean, after.weight))
         return after
 
     def _shrink(self, state: State, new: PreparedBatch) -> State:
@@ -223,13 +236,11 @@ class Engine:
         state = replace(state.updated(e, s, t), delta=s * s * state.delta, rounding=bound)
         return replace(state, squared_norm=norm, weight=weight, mean=mean).shrunk_to(shrunk), True
 
-    def _run_batched(
-        self, state: State, new: PreparedBatch, cuts: Sequence[int], *, sparse: bool, formed: bool = True
-    ) -> State | None:
-        """Return the state after the rows without forming the intermediate Bs; None if that is not accurate enough.
+    def _run_batched(self, state: State, new: PreparedBatch, cuts: Sequence[int], *, sparse: bool) -> State | None:
+        """Return the state after the rows, with B as a function that forms it; None if that is not accurate enough.
 
         With the prepared rows E, every B is R [B_0; E]. The products E B_0' and E E' are computed once. The shrink
-        steps then update only the small matrix R, and B is formed at the end.
+        steps then update only the small matrix R. No intermediate B is formed.
         """
         rows = new.rows
         if state.mean is not None and rows.neg_log_decay() > MAX_LOG_DECAY:
@@ -263,7 +274,7 @@ class Engine:
         b = partial(e.combine, r[:, rank0:], r[:, :rank0], state.b)
         norm, state = check_total(norm, slack=10), state.updated(e, *rows.decay_scales())
         state = replace(state, squared_norm=norm, weight=weight, mean=mean, rounding=bound)
-        return replace(state, b=b() if formed else b, lam=lam, shrunk=True, delta=delta)
+        return replace(state, b=b, lam=lam, shrunk=True, delta=delta)
 
 
 def _update_totals(state: State, new: PreparedBatch) -> tuple[State, Floats, float, Floats]:

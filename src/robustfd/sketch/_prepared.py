@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,8 @@ from robustfd.sketch._centring import (
     shift_rows,
 )
 from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
+
+PANEL = 512  # rows of a tall matrix that are multiplied at a time
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class DenseRows:
         """Add E' c to out, which is (d, r) in C order."""
         out += self.e.T @ c
 
-    def combine(self, we: Floats, wb: Floats, b: Floats) -> Floats:
-        """Return we E + wb B."""
+    def combine(self, we: Floats, wb: Floats, b: Floats, *, overwrite: bool = False) -> Floats:
+        """Return we E + wb B. `overwrite` has no effect here."""
         we = we if self.centring is None else self.centring.adjoint(we.T).T
         return combine(we, self.e, wb, np.ascontiguousarray(b))
 
@@ -94,21 +97,30 @@ class SparseRows:
     centring: Centring | None
     mean: Floats | None
 
+    @cached_property
+    def columns(self) -> Any:
+        """P by columns."""
+        from robustfd.linalg import sparse  # lazy import: it compiles loops that only sparse rows need
+
+        return sparse.Columns(self.p)
+
     def times(self, b: Floats) -> Floats:
         """Return E B'."""
+        from robustfd.linalg import sparse
+
         bt = np.ascontiguousarray(b.T)
-        return self._apply_centring(self.p @ bt, None if self.mean is None else self.mean @ bt)
+        return self._apply_centring(sparse.product(self.columns, bt), None if self.mean is None else self.mean @ bt)
 
     def gram(self) -> Floats:
         """Return E E'. Only the lower triangle is valid."""
-        from robustfd.linalg import sparse  # lazy import: it compiles loops that only sparse rows need
+        from robustfd.linalg import sparse
 
-        gram = sparse.gram(self.p)
+        gram = sparse.gram(self.columns)
         if self.mean is None:
             return gram if np.all(self.root == 1.0) else self.root[:, None] * gram * self.root
         assert self.centring is not None
         row_products = self.p @ self.mean
-        mean_products = self._apply_centring(row_products[:, None], np.array([self.mean @ self.mean]))[:, 0]
+        mean_products = self._apply_centring(row_products[:, None].copy(), np.array([self.mean @ self.mean]))[:, 0]
         return sparse.centre_gram(gram, self.centring, row_products, mean_products)
 
     def outer(self, t: Floats) -> Floats:
@@ -159,21 +171,29 @@ class SparseRows:
             # In place, because the outer product would be as large as the sketch.
             dger(1.0, self.centring.mean_coef @ c, self.mean, a=out.T, overwrite_a=1)
             c = self.centring.adjoint(c)
-        sparse.add_product(out, self.p, c)
+        sparse.add_transposed(out, self.columns, c)
 
-    def combine(self, we: Floats, wb: Floats, b: Floats) -> Floats:
-        """Return we E + wb B as the transpose of a C-ordered array, because sparse rows access whole columns of B."""
-        out = np.ascontiguousarray(b.T) @ wb.T
+    def combine(self, we: Floats, wb: Floats, b: Floats, *, overwrite: bool = False) -> Floats:
+        """Return we E + wb B as the transpose of a C-ordered array, because sparse rows access whole columns of B.
+
+        With `overwrite`, the result may use the memory of B.
+        """
+        bt = np.ascontiguousarray(b.T)
+        out = bt if overwrite and wb.shape[0] == wb.shape[1] else np.empty((len(bt), len(wb)))
+        panel = np.empty((PANEL, len(wb)))
+        for start in range(0, len(bt), PANEL):  # one panel fits in the cache, where the product is fastest
+            part = slice(start, start + PANEL)
+            out[part] = np.matmul(bt[part], wb.T, out=panel[: len(bt[part])])
         self.add_to(out, we.T)
         return np.asarray(out.T)
 
     def _apply_centring(self, products: Floats, mean_products: Floats | None) -> Floats:
-        """Return E Y from P Y and mean' Y."""
+        """Return E Y from P Y, which is overwritten, and mean' Y."""
         from robustfd.linalg import sparse
 
         if self.centring is None or mean_products is None:
             return np.asarray(self.root[:, None] * products)
-        return sparse.centre(np.array(products, order="C"), self.centring, mean_products)
+        return sparse.centre(products, self.centring, mean_products)
 
 
 PreparedRows: TypeAlias = DenseRows | SparseRows
