@@ -163,29 +163,38 @@ class SparseRows:
 
     def add_to(self, out: Floats, c: Floats) -> None:
         """Add E' c to out, which is (d, r) in C order."""
-        from robustfd.linalg import sparse
-
-        if self.centring is None or self.mean is None:
-            c = self.root[:, None] * c
-        elif c.size:
-            # In place, because the outer product would be as large as the sketch.
-            dger(1.0, self.centring.mean_coef @ c, self.mean, a=out.T, overwrite_a=1)
-            c = self.centring.adjoint(c)
-        sparse.add_transposed(out, self.columns, c)
+        raw, mean_coef = self._raw(c)
+        self._add_panel(out, 0, raw, mean_coef)
 
     def combine(self, we: Floats, wb: Floats, b: Floats, *, overwrite: bool = False) -> Floats:
         """Return we E + wb B as the transpose of a C-ordered array, because sparse rows access whole columns of B.
 
         With `overwrite`, the result may use the memory of B.
         """
-        bt = np.ascontiguousarray(b.T)
+        bt, (raw, mean_coef) = np.ascontiguousarray(b.T), self._raw(we.T)
         out = bt if overwrite and wb.shape[0] == wb.shape[1] else np.empty((len(bt), len(wb)))
-        panel = np.empty((PANEL, len(wb)))
-        for start in range(0, len(bt), PANEL):  # one panel fits in the cache, where the product is fastest
+        scratch = np.empty((PANEL, len(wb)))
+        for start in range(0, len(bt), PANEL):  # a panel stays in the cache
             part = slice(start, start + PANEL)
-            out[part] = np.matmul(bt[part], wb.T, out=panel[: len(bt[part])])
-        self.add_to(out, we.T)
+            panel = np.matmul(bt[part], wb.T, out=scratch[: len(bt[part])])
+            self._add_panel(panel, start, raw, mean_coef)
+            out[part] = panel
         return np.asarray(out.T)
+
+    def _raw(self, c: Floats) -> tuple[Floats, Floats | None]:
+        """Return coefficients of the rows of P and of the mean that give the same sum as coefficients c of E."""
+        if self.centring is None or self.mean is None:
+            return np.ascontiguousarray(self.root[:, None] * c), None
+        return np.ascontiguousarray(self.centring.adjoint(c)), self.centring.mean_coef @ c
+
+    def _add_panel(self, out: Floats, start: int, raw: Floats, mean_coef: Floats | None) -> None:
+        """Add rows start, start + 1, ... of P' raw + mean mean_coef' to out."""
+        from robustfd.linalg import sparse
+
+        if mean_coef is not None and self.mean is not None and out.size:
+            # In place, because the outer product may be as large as the sketch.
+            dger(1.0, mean_coef, self.mean[start : start + len(out)], a=out.T, overwrite_a=1)
+        sparse.add_transposed(out, self.columns, raw, start)
 
     def _apply_centring(self, products: Floats, mean_products: Floats | None) -> Floats:
         """Return E Y from P Y, which is overwritten, and mean' Y."""

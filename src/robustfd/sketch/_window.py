@@ -19,7 +19,9 @@ from typing import Self
 import numpy as np
 import scipy.sparse as sp
 
+from robustfd.linalg.decompose import shrink_stack
 from robustfd.linalg.eigen import EPS
+from robustfd.linalg.rules import rounding
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._engine import Engine, State
 from robustfd.sketch._rows import Contents, Floats, Matrix, Queue, Rows, check_total, concatenate, energy
@@ -247,10 +249,7 @@ class WindowEngine:
             dumps += long_rows
             dates.append(long_dates)
             free -= len(long_rows)
-        after = state.pool
-        if x.shape[0]:
-            ones = np.ones(x.shape[0])
-            after = self.engine.finish(after, Queue().plus(Rows(x, ones, ones)))
+        after = self._pooled(state.pool, x)
         b, lam = after.b, after.lam
         leaving = min(int(np.count_nonzero(lam >= theta)), free) if theta > 0 else 0
         if leaving:
@@ -265,6 +264,19 @@ class WindowEngine:
         return WindowState(
             state.clock, state.now, b, lam[leaving:], tuple(dumps), all_dates, marks, state.shift, state.unit
         )
+
+    def _pooled(self, pool: State, x: Matrix) -> State:
+        """Return the pool after a shrink step with these rows."""
+        if not x.shape[0]:
+            return pool
+        if sp.issparse(x):
+            ones = np.ones(x.shape[0])
+            return self.engine.finish(pool, Queue().plus(Rows(x, ones, ones)))
+        # The same by a shorter way, because Python takes much of the time of a small step.
+        shrunk = shrink_stack(pool.b, pool.lam, x, self.m, self.m)
+        inside = float(np.vdot(x, x))
+        bound = rounding(len(pool.b) + len(x), x.shape[1], 1.0, pool.lam, EPS * inside)
+        return State(shrunk.rows, shrunk.lam, True, shrunk.delta, inside, 0.0, None, bound)
 
     def _append_mark(self, marks: Floats, new: Floats) -> Floats:
         """Return the marks with one more, or with the last one extended to cover both steps."""
