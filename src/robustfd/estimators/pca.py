@@ -43,9 +43,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     `explained_variance_` is the lower end, which is usually far more accurate than the interval suggests. The mean and
     the total variance are always exact, and the whole analysis is exact while the rank of the centred rows is below
-    `sketch_size`. `fit` has all rows available and reads them a second time. It sets each variance to the exact
-    variance of the rows along the component (a Rayleigh-Ritz step) and computes upper bounds from the residuals, which
-    are much tighter. `partial_fit` reads each row once.
+    `sketch_size`. `fit` has all rows available and reads them twice more. It improves the directions by a step of
+    subspace iteration, sets each variance to the exact variance of the rows along the component (a Rayleigh-Ritz step),
+    and computes upper bounds from the residuals, which are much tighter. So it needs only one sketch, which then serves
+    as P and as F. `partial_fit` reads each row once.
 
     Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on the batch sizes,
     and sparse rows are never made dense.
@@ -120,7 +121,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     Notes
     -----
-    Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `fit`, `transform` and
+    Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `partial_fit` after `fit`
+    continues the sketch, and the analysis is then that of the sketch. `fit`, `transform` and
     `score_samples` need no d x d matrix except the exact one that may be kept. `get_covariance` and `get_precision`
     return d x d matrices. docs/mathematics.md has the proofs of the bounds.
 
@@ -178,7 +180,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
-            The rows. They are read twice if the estimator uses a sketch.
+            The rows. They are read three times if the estimator uses a sketch.
         y : ignored
             Present for API consistency.
         sample_weight : array of shape (n,), optional
