@@ -554,6 +554,25 @@ def test_rows_after_fit_keep_the_certificates(seed, sparse, cuts):
     assert np.linalg.norm(spread, 2) <= pca.sketch_.error_bound_ * (1 + 1e-12)
 
 
+def test_many_sparse_rows_after_fit_change_no_copy():
+    # The memory of B is used again while rows are processed, but never that of a B that others may read.
+    X = sparse_stream(2000, 900, density=0.02)
+    first = SketchedPCA(3, sketch_size=20).fit(X[:500])
+    before, rest = first.to_bytes(), copy.copy(first)
+    rest.partial_fit(X[500:])
+    assert first.to_bytes() == before
+    parts = in_batches(SketchedPCA.from_bytes(before), X[500:], [7, 300, 301, 900])
+    assert parts.to_bytes() == rest.to_bytes()
+    exact = np.linalg.eigvalsh(np.cov(X.toarray().T))[::-1][:3]
+    low, high = rest.explained_variance_interval_.T
+    assert np.all((low <= exact) & (exact <= high))
+    bad = X[500:].copy()
+    bad.data[-1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        first.partial_fit(bad)
+    assert first.to_bytes() == before
+
+
 @pytest.mark.parametrize("shape", [(300, 900), (900, 300)])  # with n < d, other products are used
 @pytest.mark.parametrize("k", [2, 12, None])
 def test_passes_over_sparse_rows_are_those_over_dense_rows(shape, k):

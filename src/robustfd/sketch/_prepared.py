@@ -26,7 +26,7 @@ from robustfd.sketch._centring import (
 )
 from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
 
-PANEL = 512  # rows of a tall matrix that are multiplied at a time
+PANEL = 2**17  # entries of a tall matrix that are multiplied at a time: they fit in the cache
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,10 @@ class SparseRows:
         """
         bt, (raw, mean_coef) = np.ascontiguousarray(b.T), self._raw(we.T)
         out = bt if overwrite and wb.shape[0] == wb.shape[1] else np.empty((len(bt), len(wb)))
-        scratch = np.empty((PANEL, len(wb)))
-        for start in range(0, len(bt), PANEL):  # a panel stays in the cache
-            part = slice(start, start + PANEL)
+        step = PANEL // max(len(wb), 1) + 1
+        scratch = np.empty((step, len(wb)))
+        for start in range(0, len(bt), step):
+            part = slice(start, start + step)
             panel = np.matmul(bt[part], wb.T, out=scratch[: len(bt[part])])
             self._add_panel(panel, start, raw, mean_coef)
             out[part] = panel
