@@ -96,13 +96,13 @@ def million_columns() -> tuple[list[str], list[str]]:
     tracemalloc.stop()
     if centred > CENTRED * plain:
         missed.append(f"a million columns: centring takes {centred / plain:.2f} times as long (goal {CENTRED})")
-    if peak > 1.05 * (MEMORY + 10 / model.sketch_.sketch_size):
-        missed.append(f"a million columns: peak memory of {peak:.2f} m d numbers (goal {MEMORY}, plus the components)")
+    if peak > MEMORY:
+        missed.append(f"a million columns: peak memory of {peak:.2f} m d numbers (goal {MEMORY})")
     head = ["", "| a million columns | |", "|---|---|"]
     return [
         *head,
         f"| m = 50, not centred | {plain:.2f} s |",
         f"| m = 50, centred | {centred:.2f} s, {centred / plain:.2f} times (goal {CENTRED}) |",
         f"| `SketchedPCA(10).fit` | {fitted:.2f} s |",
-        f"| its peak memory, components included | {peak:.2f} m d (goal {MEMORY} and 0.14 for the components) |",
+        f"| its peak memory, with the components (0.14 m d) | {peak:.2f} m d (goal {MEMORY}) |",
     ], missed
