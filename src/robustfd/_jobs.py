@@ -22,8 +22,6 @@ from robustfd._validation import check_integer
 SHARED_BYTES = 2**16  # arrays of at least this size go to a process through a file that it maps
 MEMORY_FILES = Path("/dev/shm")  # files in memory, on Linux
 
-processes_started = False  # they end with this one if it runs Python's usual cleanup at exit
-
 
 def count_jobs(name: str, n_jobs: Any) -> int:
     """Return the number of jobs: 1 for None, the number of cores for -1, one less for -2, and so on."""
@@ -50,8 +48,6 @@ def side_by_side(work: Callable[..., Any], parts: Iterable[Sequence[Any]], *, pr
 
 
 def _in_processes(work: Callable[..., Any], arguments: list[Sequence[Any]]) -> list[Any]:
-    global processes_started
-    processes_started = True
     # scikit-learn depends on joblib.
     from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
 

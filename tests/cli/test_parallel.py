@@ -1,16 +1,24 @@
 """`--jobs` and `robustfd merge` of models: parts of the rows learnt side by side or apart."""
 
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 import robustfd
+from robustfd.cli import _workers
+from robustfd.cli._parallel import ParallelModel
 from robustfd.cli._pass import Pass
 from robustfd.sketch import frequent_directions
 from robustfd.streams import open_stream
 from tests.cli.text import libsvm_text
+
+PATIENCE = 60  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,21 @@ def test_jobs_that_are_killed_go_on_as_if_they_had_not_been(run, many, tmp_path,
     assert robustfd.load(tmp_path / "other").n_samples_seen_ == 3000
 
 
+def test_progress_is_that_of_all_parts(many):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    _, X, y = many
+    model = ParallelModel(robustfd.SketchedNewtonClassifier(), 3, lambda: 0)
+    try:
+        for block in np.array_split(np.arange(3000), 5):
+            model.partial_fit(X[block], y[block], classes=[-1, 1])
+        assert model.n_samples_seen_ == model.progressive_["rows"][-1] == 3000
+        assert max(model.plot_progress().lines[0].get_xdata()) == 3000
+    finally:
+        model.close()
+        matplotlib.pyplot.close("all")
+
+
 def test_sketches_of_parts_have_a_certificate(run, many, tmp_path):
     path, X, _ = many
     done = run("sketch", path, "-o", tmp_path / "s.rfd", "-m", 4, "--jobs", 2, "--json")
@@ -76,13 +99,61 @@ def test_sketches_of_parts_have_a_certificate(run, many, tmp_path):
     assert done.status != 0 and "order of the rows" in done.err
 
 
-def test_processes_make_the_same_sketch_as_threads(run, many, tmp_path, monkeypatch):
+@pytest.fixture
+def processes(monkeypatch):
+    """Sketches move to processes after the first block; the test waits until these have started."""
+    moved = []
+    start = _workers._Process.has_started
+
+    def started(self):
+        assert self._pipe.poll(PATIENCE) or self._started
+        moved.append(self._process.pid)
+        return start(self)
+
+    monkeypatch.setattr(_workers._Process, "has_started", started)
+    monkeypatch.setattr(frequent_directions, "MANY_ROWS", 1)
+    return moved
+
+
+def test_processes_make_the_same_sketch_as_threads(run, many, tmp_path, monkeypatch, processes):
     monkeypatch.setitem(open_stream.__kwdefaults__, "block_bytes", 30_000)
-    for name, rows in (("threads", 10**9), ("processes", 1500)):  # from that row on
+    for name, rows in (("processes", 1), ("threads", 10**9)):
         monkeypatch.setattr(frequent_directions, "MANY_ROWS", rows)
         done = run("sketch", many[0], "-o", tmp_path / name, "-m", 4, "--jobs", 2)
         assert done.status == 0, done.err
+    assert len(set(processes)) == 2
     assert (tmp_path / "threads").read_bytes() == (tmp_path / "processes").read_bytes()
+
+
+def test_a_bad_line_is_reported_as_with_one_job(run, many, tmp_path, monkeypatch, processes):
+    """The checkpoint holds the rows before it, and no process is left."""
+    monkeypatch.setitem(open_stream.__kwdefaults__, "block_bytes", 10_000)
+    bad, lines = tmp_path / "bad.svm", many[0].read_text().splitlines(keepends=True)
+    bad.write_text("".join([*lines[:2500], "1 2:two\n", *lines[2500:]]))
+    told = {}
+    for jobs in (1, 2):
+        kept = tmp_path / f"kept{jobs}"
+        done = run("sketch", bad, "-o", tmp_path / "s", "-m", 4, "--jobs", jobs, "--checkpoint", kept, "--features", 6)
+        assert done.status == 1
+        told[jobs] = done.err.replace(str(kept), "kept")
+        assert robustfd.load(kept).n_samples_seen_ > 2000
+    assert "line 2501" in told[1] and told[1] == told[2]
+    assert len(set(processes)) == 2 and not multiprocessing.active_children()
+    bad.write_text("".join(lines))  # mended
+    again = ("sketch", bad, "-m", 4, "--jobs", 2, "--features", 6)
+    done = run(*again, "-o", tmp_path / "s", "--checkpoint", tmp_path / "kept2", "--resume")
+    assert done.status == 0, done.err
+    assert robustfd.load(tmp_path / "s").n_samples_seen_ == 3000
+
+
+def test_an_error_of_a_process_is_that_of_one_job(run, tmp_path, monkeypatch, processes):
+    monkeypatch.setitem(open_stream.__kwdefaults__, "block_bytes", 10_000)
+    path = tmp_path / "large.svm"
+    path.write_text("1 1:1 2:2\n" * 3000 + "1 1:1e300\n" * 9)
+    for jobs in (1, 2):
+        done = run("sketch", path, "-o", tmp_path / "s", "-m", 2, "--jobs", jobs)
+        assert done.status != 0 and "too large" in done.err, done.err
+    assert len(set(processes)) == 2 and not multiprocessing.active_children()
 
 
 def test_models_of_files_merge(run, many, tmp_path):
@@ -101,9 +172,68 @@ def test_models_of_files_merge(run, many, tmp_path):
     assert done.status != 0 and "holds a RobustFrequentDirections" in done.err
 
 
-@pytest.mark.slow
-def test_processes_end_with_the_command(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((140_000, 4)))
-    command = [sys.executable, "-m", "robustfd", "sketch", "x.npy", "-o", "x.rfd", "--sketch-size", "3", "--jobs", "2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "leaked" not in done.stderr  # the warning of joblib about semaphores
+# Processes start with the first block. The last argument is the file to which the command writes when they work.
+IN_PROCESSES = """
+import os, sys
+from robustfd import cli
+from robustfd.cli import _workers
+from robustfd.sketch import frequent_directions
+from robustfd.streams import open_stream
+
+frequent_directions.MANY_ROWS = 1
+open_stream.__kwdefaults__["block_bytes"] = 10_000
+started, working = _workers._Process.has_started, sys.argv.pop()
+
+def wait_and_tell(self):
+    assert self._pipe.poll(60) or self._started
+    with open(working, "a") as file:
+        file.write(f"{self._process.pid}\\n")
+    return started(self)
+
+_workers._Process.has_started = wait_and_tell
+cli.script()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals to a group of processes")
+def test_ctrl_c_keeps_what_processes_learnt_and_leaves_none_behind(many, tmp_path):
+    path, *_ = many
+    fifo, working = tmp_path / "pipe", tmp_path / "working"
+    os.mkfifo(fifo)
+    options = (
+        "-m",
+        "4",
+        "--features",
+        "6",
+        "--format",
+        "libsvm",
+        "--jobs",
+        "2",
+        "--checkpoint",
+        str(tmp_path / "kept"),
+    )
+    command = [sys.executable, "-c", IN_PROCESSES, "sketch", str(fifo), "-o", str(tmp_path / "s"), *options]
+    with subprocess.Popen([*command, str(working)], stderr=subprocess.PIPE, start_new_session=True) as process:
+        with open(fifo, "wb") as file:
+            text = path.read_bytes()
+            file.write(text[: len(text) // 2])
+            file.flush()
+            until(lambda: working.exists() and len(pids(working)) == 2)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            told = process.stderr.read().decode()
+        assert process.wait(PATIENCE) == 128 + signal.SIGINT, told
+    assert "--resume to continue" in told and "Traceback" not in told
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids(working)))
+    rows = robustfd.load(tmp_path / "kept").n_samples_seen_
+    assert 0 < rows < 1600 and f"stopped after {rows:,} rows" in told
+
+
+def pids(path):
+    return set(map(int, path.read_text().split()))
+
+
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -18,7 +18,7 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def script() -> NoReturn:
-    """Run the command line as a process, and exit without Python's usual cleanup unless other processes need it.
+    """Run the command line as a process, and exit without Python's usual cleanup.
 
     All output is written by then. The cleanup of numba and LLVM takes a sixth of a second, and a thread that waits for
     standard input would block it.
@@ -42,9 +42,6 @@ def script() -> NoReturn:
                 stream.flush()
         except OSError:
             status = status or 1
-    jobs = sys.modules.get("robustfd._jobs")
-    if jobs is not None and jobs.processes_started:
-        sys.exit(status)  # the cleanup ends these processes and deletes their semaphores
     os._exit(status)
 
 

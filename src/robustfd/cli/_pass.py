@@ -14,6 +14,7 @@ from robustfd.cli._errors import Stopped
 from robustfd.cli._files import report_remarks, report_skipped, require_writable
 from robustfd.cli._models import load_file
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions
+from robustfd.cli._parallel import close
 from robustfd.cli._progress_bar import Figures, ProgressBar
 from robustfd.cli._signals import DeferredSignals
 from robustfd.streams import Block, Position, Stream, StreamError
@@ -24,6 +25,8 @@ from robustfd.streams.seen_names import SeenNames
 
 class Pass:
     """A pass over files that makes one model. It owns the model: commands set and change `model`.
+
+    Leaving the context ends the workers of a model that learns in parallel.
 
     A checkpoint holds the model, the position in the files and the `job`, the options that must not change when the
     pass is resumed.
@@ -71,6 +74,12 @@ class Pass:
             f"Continuing from row {self.position.rows:,} of the checkpoint {path}. The rows before it are read again "
             "to check that they have not changed.",
         )
+
+    def __enter__(self) -> "Pass":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        close(self.model)
 
     def blocks(
         self, stream: Stream, figures: Figures, after_block: Callable[[Console], None] = lambda _: None

@@ -12,7 +12,8 @@ from robustfd.cli._files import report_skipped
 from robustfd.cli._options import ConsoleOptions
 from robustfd.streams import Block, Position, Stream
 
-SECONDS = 0.5  # between two updates, because figures may be slow to compute
+SECONDS = 0.5  # between two updates
+FIGURES_SHARE = 0.05  # of the time for computing figures, which may be slow
 
 Figures = Callable[[], dict[str, str]]  # what a command shows next to the bar, by name
 
@@ -21,7 +22,7 @@ class ProgressBar:
     """Rows read, speed, time left, and the figures of a command. Shown only in a terminal."""
 
     def __init__(self, stream: Stream, console: ConsoleOptions):
-        self._updated, self._started, self._first = 0.0, time.monotonic(), stream.position
+        self._next, self._started, self._first = 0.0, time.monotonic(), stream.position
         total = stream.bytes_total
         # The line has to fit into 80 columns.
         done = (BarColumn(bar_width=12), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
@@ -49,11 +50,12 @@ class ProgressBar:
     def update(self, position: Position, figures: Figures) -> None:
         """Show a new position."""
         now = time.monotonic()
-        if self._progress.disable or now - self._updated < SECONDS:
+        if self._progress.disable or now < self._next:
             return
-        self._updated, seconds = now, max(now - self._started, 1e-9)
+        seconds = max(now - self._started, 1e-9)
         speed = f"{(position.rows - self._first.rows) / seconds:,.0f} rows/s"
         text = "  ".join(f"{name} {value}" for name, value in figures().items())
+        self._next = now + max(SECONDS, (time.monotonic() - now) / FIGURES_SHARE)
         self._progress.update(
             self._task, completed=position.stored, rows=f"{position.rows:,} rows", speed=speed, figures=text
         )

@@ -13,7 +13,7 @@ from robustfd.cli._labels import decide_task, labels_for, survey_labels
 from robustfd.cli._learners import LearnerOptions, make_learner
 from robustfd.cli._models import LoadedFile, load_learner
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
-from robustfd.cli._parallel import merged, parallel
+from robustfd.cli._parallel import finished, parallel
 from robustfd.cli._pass import Pass
 from robustfd.cli._scores import scorer_for
 from robustfd.streams import Block, Stream, StreamError
@@ -69,20 +69,21 @@ class Trainer:
             "command": "train", "files": self.files, **self.options._asdict(),
             "from": None if self.start is None else str(self.start), **column_options(self.inputs),
         }  # fmt: skip
-        run = Pass(job, output, checkpoints, console)
-        if not run.resumed and self._existing is not None:
-            run.model, run.layout = self._existing.model, self._existing.layout
-        if run.model is not None:
-            run.model = parallel(run.model, self._jobs)
-            observer.resumed(run.model)
-        stream = self._open(run)
-        self._learn(run, stream, observer)
-        if not _has_learned(run.model):
-            raise ValueError("There are no rows to learn from.")
-        observer.finished(run.model)
-        run.model = merged(run.model)
-        run.finish(stream)
-        return run.model
+        with Pass(job, output, checkpoints, console) as run:
+            if not run.resumed and self._existing is not None:
+                run.model, run.layout = self._existing.model, self._existing.layout
+            if run.model is not None:
+                run.model = parallel(run.model, self._jobs)
+                observer.resumed(run.model)
+            stream = self._open(run)
+            stream.parse_threads = self._jobs
+            self._learn(run, stream, observer)
+            if not _has_learned(run.model):
+                raise ValueError("There are no rows to learn from.")
+            observer.finished(run.model)
+            run.model = finished(run.model)
+            run.finish(stream)
+            return run.model
 
     def _open(self, run: Pass) -> Stream:
         nan = self.options.learner == "newton" if run.model is None else accepts_nan(run.model)

@@ -35,6 +35,8 @@ class TrainingPrinter:
 
     def block_learned(self, model: Any, console: Console) -> None:
         """Print the new lines at powers of two, and redraw the plot if there are any."""
+        if model.n_samples_seen_.bit_length() <= self._printed:  # reading the table waits for parallel workers
+            return
         rows = model.progressive_["rows"].tolist()
         complete = len(rows) - (rows[-1] & (rows[-1] - 1) != 0)  # the last entry is of any number of rows
         if self._printed < complete:

@@ -47,7 +47,7 @@ def sketch(
     from robustfd._jobs import count_jobs
     from robustfd.cli._console import print_result
     from robustfd.cli._files import column_options, open_files
-    from robustfd.cli._parallel import merged, parallel
+    from robustfd.cli._parallel import finished, merged, parallel
     from robustfd.cli._pass import Pass
 
     jobs = count_jobs("--jobs", jobs)
@@ -58,19 +58,20 @@ def sketch(
     }  # fmt: skip
     known = kind._get_param_names()
     job = {"command": "sketch", "files": files, "method": str(method), **given, **column_options(inputs)}
-    run = Pass(job, output, checkpoints, console)
-    if not run.resumed:
-        run.model = kind(**{name: value for name, value in given.items() if name in known})
-    run.model = parallel(run.model, jobs)
-    stream = open_files(files, inputs, layout=run.layout, start=run.position)
+    with Pass(job, output, checkpoints, console) as run:
+        if not run.resumed:
+            run.model = kind(**{name: value for name, value in given.items() if name in known})
+        stream = open_files(files, inputs, layout=run.layout, start=run.position)
+        run.model = parallel(run.model, jobs, lambda: stream.rows_expected)
+        stream.parse_threads = jobs
 
-    def figures() -> dict[str, str]:
-        now = merged(run.model)
-        return {"alpha": f"{now.alpha_:.3g}", "error <=": f"{now.relative_error_bound_:.2%}"}
+        def figures() -> dict[str, str]:
+            now = merged(run.model)
+            return {"alpha": f"{now.alpha_:.3g}", "error <=": f"{now.relative_error_bound_:.2%}"}
 
-    for block in run.blocks(stream, figures):
-        times = {} if time is None else {"times": block.y}
-        run.model.partial_fit(block.X, sample_weight=block.weight, **times)
-    run.model = merged(run.model)
-    run.finish(stream)
+        for block in run.blocks(stream, figures):
+            times = {} if time is None else {"times": block.y}
+            run.model.partial_fit(block.X, sample_weight=block.weight, **times)
+        run.model = finished(run.model)
+        run.finish(stream)
     print_result(console, sketch_summary(run.model) | {"file": str(output)})

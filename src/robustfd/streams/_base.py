@@ -173,6 +173,7 @@ class Stream(ABC):
     groups: tuple[str, ...] = ()  # groups of features whose entries become the parts of blocks
     wants_ids: bool = False  # whether blocks have ids
     seen_names: SeenNames | None = None  # set it to collect the names of hashed features
+    parse_threads: int = 1  # threads that parse, in formats where lines can be parsed independently
 
     def __init__(
         self,
@@ -293,6 +294,12 @@ class Stream(ABC):
     def rows_read(self) -> int:
         """Rows read so far."""
         return self.position.rows
+
+    @property
+    def rows_expected(self) -> int:
+        """An estimate of the number of all rows; the rows so far if the inputs have no known size."""
+        position, total = self.position, self.bytes_total
+        return position.rows if total is None or not position.stored else position.rows * total // position.stored
 
     @property
     def bytes_read(self) -> int:

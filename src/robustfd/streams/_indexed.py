@@ -1,7 +1,9 @@
 """The common base of LIBSVM and Vowpal Wabbit text: features are numbered, or named and hashed."""
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -96,20 +98,48 @@ class IndexedTextStream(Stream):
 
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
-        for chunk in chunks(self.inputs, start, self.block_bytes):
-            block, found = self._parse(chunk)
+        for chunk, parsed in self._parsed_chunks(start):
+            block, found = self._rows_of(chunk, parsed)
             rows += block.X.shape[0]
             skipped += int(found[_parse.BAD])
             dropped += int(found[_parse.DROPPED])
             line = chunk.first + chunk.lines
             yield block, Position(chunk.file, chunk.offset, line, rows, chunk.stored, skipped, dropped)
 
+    def _parsed_chunks(self, start: Position) -> Iterator[tuple[Chunk, Parsed]]:
+        """Yield the chunks after a position in order, each with the output of the compiled loop."""
+        source = chunks(self.inputs, start, self.block_bytes)
+        if self.parse_threads == 1:
+            for chunk in source:
+                yield chunk, self._parsed(chunk, self._settings(chunk))
+            return
+        waiting: deque[tuple[Chunk, Future[Parsed]]] = deque()
+        with ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
+            for chunk in source:
+                mine = chunk._replace(text=memoryview(bytes(chunk.text)))
+                waiting.append((mine, pool.submit(self._parsed, mine, self._settings(mine))))
+                if len(waiting) > self.parse_threads:
+                    first, parsed = waiting.popleft()
+                    yield first, parsed.result()
+            while waiting:
+                first, parsed = waiting.popleft()
+                yield first, parsed.result()
+
+    def _settings(self, chunk: Chunk) -> Any:
+        """Return the settings of the compiled loop. Earlier chunks must have passed through here before."""
+        bits = -1 if self._hash_bits is None else self._hash_bits
+        return np.array([self._has_labels(chunk), self._first, self._width, bits, self._drop], dtype=np.int64)
+
+    def _parsed(self, chunk: Chunk, settings: Any) -> Parsed:
+        """Return the output of the compiled loop for a chunk. Threads may call it at the same time."""
+        return self._loop(np.frombuffer(chunk.text, np.uint8), chunk.lines, settings)
+
     def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
         """Return the rows of a chunk, and the counts of the compiled loop."""
-        labelled = self._has_labels(chunk)
-        bits = -1 if self._hash_bits is None else self._hash_bits
-        settings = np.array([labelled, self._first, self._width, bits, self._drop], dtype=np.int64)
-        parsed = self._loop(np.frombuffer(chunk.text, np.uint8), chunk.lines, settings)
+        return self._rows_of(chunk, self._parsed(chunk, self._settings(chunk)))
+
+    def _rows_of(self, chunk: Chunk, parsed: Parsed) -> tuple[Block, Any]:
+        """Return the rows of a chunk from the output of the compiled loop, and its counts."""
         found, heads, values = parsed.found, parsed.heads, parsed.values
         for begin, line, wrong in parsed.bad[: found[_parse.BAD]].tolist():
             self._bad_line(chunk, line, wrong, begin)
