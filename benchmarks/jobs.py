@@ -1,7 +1,7 @@
 """Speed-up of two jobs over one: `fit(n_jobs=2)` and `--jobs 2`. Needs two idle cores.
 
 On the command line, one job already reads and parses in a second thread. Two cores can therefore make it faster by at
-most 2 / (1 + p), if parsing takes p times as long as learning.
+most 2 / (1 + p), if parsing takes p times as long as learning. Start-up, about a second, counts.
 """
 
 import subprocess

@@ -228,6 +228,17 @@ def test_ctrl_c_keeps_what_processes_learnt_and_leaves_none_behind(many, tmp_pat
     assert 0 < rows < 1600 and f"stopped after {rows:,} rows" in told
 
 
+def test_processes_end_with_the_command(run, many, tmp_path):
+    options = ("sketch", many[0], "-m", "4", "--jobs", "2")
+    command = [sys.executable, "-c", IN_PROCESSES, *options, "-o", tmp_path / "processes", "--quiet"]
+    done = subprocess.run([*command, tmp_path / "working"], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert len(pids(tmp_path / "working")) == 2
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids(tmp_path / "working")))
+    assert run(*options, "-o", tmp_path / "threads").status == 0
+    assert (tmp_path / "processes").read_bytes() == (tmp_path / "threads").read_bytes()
+
+
 def pids(path):
     return set(map(int, path.read_text().split()))
 

@@ -1,5 +1,6 @@
 """Text parsed by several threads: the blocks, positions and messages are those of one thread."""
 
+import gzip
 import threading
 
 import numpy as np
@@ -41,6 +42,16 @@ def test_threads_change_nothing(kind, tmp_path_factory, data):
         "on_error": data.draw(st.sampled_from(["raise", "skip"])),
     }
     assert everything(path, data.draw(st.integers(2, 4)), **options) == everything(path, 1, **options)
+
+
+def test_rows_before_damage_are_read(tmp_path):
+    path, rng = tmp_path / "rows.svm.gz", np.random.default_rng(0)
+    text = "".join(f"1 1:{i} # {rng.bytes(500).hex()}\n" for i in range(4000))  # much more than a decompressor buffers
+    path.write_bytes(gzip.compress(text.encode(), 1)[:-2000])
+    options = {"n_features": 1, "block_bytes": 1 << 16}
+    alone = everything(path, 1, **options)
+    assert len(alone[0]) > 10 and "damaged or truncated" in alone[-1]
+    assert everything(path, 3, **options) == alone
 
 
 def test_they_continue_from_a_position(tmp_path):

@@ -113,17 +113,29 @@ class IndexedTextStream(Stream):
             for chunk in source:
                 yield chunk, self._parsed(chunk, self._settings(chunk))
             return
-        waiting: deque[tuple[Chunk, Future[Parsed]]] = deque()
         with ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
-            for chunk in source:
-                mine = chunk._replace(text=memoryview(bytes(chunk.text)))
-                waiting.append((mine, pool.submit(self._parsed, mine, self._settings(mine))))
-                if len(waiting) > self.parse_threads:
-                    first, parsed = waiting.popleft()
-                    yield first, parsed.result()
-            while waiting:
-                first, parsed = waiting.popleft()
-                yield first, parsed.result()
+            for chunk, parsed in self._submitted(source, pool):
+                yield chunk, parsed.result()
+
+    def _submitted(self, source: Iterator[Chunk], pool: ThreadPoolExecutor) -> Iterator[tuple[Chunk, Future[Parsed]]]:
+        """Yield chunks that a pool parses, some of them behind the last one. An error comes after those before it."""
+        waiting: deque[tuple[Chunk, Future[Parsed]]] = deque()
+        failure = None
+        while True:
+            try:
+                chunk = next(source, None)
+            except Exception as error:
+                failure = error
+                break
+            if chunk is None:
+                break
+            chunk = chunk._replace(text=memoryview(bytes(chunk.text)))  # the reader reuses its buffer
+            waiting.append((chunk, pool.submit(self._parsed, chunk, self._settings(chunk))))
+            if len(waiting) > self.parse_threads:
+                yield waiting.popleft()
+        yield from waiting
+        if failure is not None:
+            raise failure
 
     def _settings(self, chunk: Chunk) -> Any:
         """Return the settings of the compiled loop. Earlier chunks must have passed through here before."""
