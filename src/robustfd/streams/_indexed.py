@@ -118,7 +118,10 @@ class IndexedTextStream(Stream):
                 yield chunk, parsed.result()
 
     def _submitted(self, source: Iterator[Chunk], pool: ThreadPoolExecutor) -> Iterator[tuple[Chunk, Future[Parsed]]]:
-        """Yield chunks that a pool parses, some of them behind the last one. An error comes after those before it."""
+        """Yield chunks in order, each with its future result, while the pool parses the next `parse_threads` chunks.
+
+        An error of the source is raised after the chunks before it.
+        """
         waiting: deque[tuple[Chunk, Future[Parsed]]] = deque()
         failure = None
         while True:
