@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from robustfd._compile import loops
-from robustfd.online.lanes import exp_of_negative, implicit_steps, sigmoid
+from robustfd.online.lanes import exp_of_negative, implicit_steps, sigmoid, sigmoid32
 from robustfd.online.mixture import FOLLOW, Mixture, followed, mixed, update_intercept_shares, update_shares
 from robustfd.online.scratch import Work
 
@@ -84,11 +84,14 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
         sign, margin, step = 1.0 if y == (c if several else 1) else -1.0, work.margin[c], work.step[c]
         for k in range(n):
             z[k] = sign * margin[k]
-        others = 0.0
+        others, q = 0.0, 0.0
         if several:
             for k in range(n):
                 z[k] -= sign * (work.total[k] + log_of_rest(work.softmax[c, k]))
-            others = whole + log_of_rest(math.exp(work.output[c] - whole))
+            q = math.exp(work.output[c] - whole)
+            others = whole + log_of_rest(q)
+        else:
+            q = sigmoid(work.output[c])
         implicit_steps(z, length, chance32, step32)
         for k in range(n):
             step[k] = step32[k] * sign * weight * mix.rate[k]
@@ -102,7 +105,6 @@ def learn_classes(mix: Mixture, work: Work, y: float, weight: float, power: floa
         if n > count:
             update_shares(mix.plain[c], work.chance, count)
         update_shares(mix.share[c], work.chance, count)
-        q = sigmoid(work.output[c] - others)
         squares += q * q * (1.0 - q) * (1.0 - q)
         total += q * (1.0 - q)
     return weight * squares / total if total > 0 else 0.0
@@ -130,7 +132,7 @@ def follow_class(follow: Any, p: float, others: float, sign: float, power: float
     """Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest."""
     base, total = p - followed(follow) - others, 0.0
     for e in range(follow.shape[1]):
-        good = sigmoid(sign * (base + follow[0, e]))
+        good = sigmoid32(np.float32(sign * (base + follow[0, e])))
         follow[0, e] += FOLLOW[e] * sign * min(power, 1.0) * (1.0 - good)
         follow[1, e] *= good if power == 1.0 else good**power
         total += follow[1, e]
