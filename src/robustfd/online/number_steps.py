@@ -26,16 +26,27 @@ FEWEST = 0.01  # replaces a count of 0 in logarithms, in units of the mean
 
 
 @loops
+def huber_loss(off: float, spread: float, huber: float) -> float:
+    """Return the Huber loss of a residual, in units of the spread."""
+    u = off * off / spread
+    far = huber * (2.0 * math.sqrt(u) - huber)
+    return 0.5 * (far if u > huber * huber else u)
+
+
+@loops
+def huber_slope(off: float, length: float, largest: float) -> float:
+    """Return the root s of s = -l'(p + length s) for the Huber loss, whose slope is at most `largest`."""
+    return min(max(off / (1.0 + length), -largest), largest)
+
+
+@loops
 def number_loss(targets: Any, y: float, p: float, spread: float) -> float:
     """Return the loss of a prediction p for the target y, in units of the spread."""
     if targets["counts"]:
         return (math.exp(p) - y * p) / spread
     if targets["level"] > 0.0:
         return 2.0 * (y - p) * (targets["level"] - (1.0 if y < p else 0.0)) / math.sqrt(spread)
-    u, huber = (y - p) * (y - p) / spread, targets["huber"]
-    if u > huber * huber:
-        u = huber * (2.0 * math.sqrt(u) - huber)
-    return 0.5 * u
+    return huber_loss(y - p, spread, targets["huber"])
 
 
 @loops
@@ -52,7 +63,7 @@ def number_slope(targets: Any, y: float, p: float, length: float, largest: float
         if length > 0.0:
             return min(max(off / length, low), high)
         return high if off > 0.0 else low
-    return min(max((y - p) / (1.0 + length), -largest), largest)
+    return huber_slope(y - p, length, largest)
 
 
 @loops
@@ -122,17 +133,15 @@ def huber_steps(
 ) -> None:
     """Fill the steps of all experts and their losses with the Huber loss; clip their margins to low and high.
 
-    This computes `number_slope` and `number_loss` without branches, so that the compiler vectorizes the loop.
+    Unlike a loop with `number_slope` and `number_loss`, this loop has no branches, so the compiler vectorizes it.
     """
     margin, step, chance, kappa, rate = work.margin[0], work.step[0], work.chance, work.kappa, mix.rate
     huber, unit = mix.targets[0]["huber"], spread if spread > 0.0 else 1.0
     for k in range(len(rate)):
         a, p = weight * rate[k], margin[k]
-        step[k] = a * min(max((y - p) / (1.0 + a * kappa[k]), -largest), largest)
+        step[k] = a * huber_slope(y - p, a * kappa[k], largest)
         p = min(max(p, low), high)
-        u = (y - p) * (y - p) / unit
-        far = huber * (2.0 * math.sqrt(u) - huber)
-        margin[k], chance[k] = p, 0.5 * (far if u > huber * huber else u)
+        margin[k], chance[k] = p, huber_loss(y - p, unit, huber)
 
 
 @loops

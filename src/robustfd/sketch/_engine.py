@@ -58,6 +58,10 @@ class State:
         """Return the state with the result of a shrink step as B."""
         return replace(self, b=shrunk.rows, lam=shrunk.lam, shrunk=True, delta=self.delta + shrunk.delta)
 
+    def with_b(self, *, overwrite: bool) -> Self:
+        """Return the state after `Engine._run_batched` with B formed; with `overwrite`, in the memory of the last B."""
+        return replace(self, b=self.b(overwrite=overwrite))
+
     def plus(self, other: "State") -> Self:
         """Return the state with the sums of both added. B is not merged here."""
         return replace(
@@ -197,7 +201,7 @@ class Engine:
             whole = PreparedBatch(rows, state.mean, state.weight)
             after = self._run_batched(state, whole, cuts, sparse=route == "sparse")
         if after is not None:
-            return replace(after, b=after.b(overwrite=overwrite)) if formed else after
+            return after.with_b(overwrite=overwrite) if formed else after
         after = state
         for start, stop in zip([0, *cuts], cuts, strict=False):
             after = self._shrink(after, PreparedBatch(rows[start:stop], after.mean, after.weight))

@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from robustfd.linalg.rules import shrunk_count
-from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import FITTED_ATTRIBUTES, View, padded, unit_rows
 from robustfd.sketch._engine import Engine, Route, State
 from robustfd.sketch._prepared import PreparedBatch
-from robustfd.sketch._rows import Contents, Floats, Queue, Rows
+from robustfd.sketch._rows import Contents, Floats, Queue
 from robustfd.sketch.frequent_directions import ParameterizedFrequentDirections, _FrequentDirections, documented
 
 BETA = 0.2  # share of the values that a shrink step of the first rule reduces
@@ -56,6 +55,10 @@ class TwoSidedState(State):
         second = {name: getattr(self, f"upper_{name}") for name in ("b", "lam", "delta", "rounding")}
         return replace(self.lower, **second)
 
+    def with_b(self, *, overwrite: bool) -> Self:
+        """Return the state with both B formed."""
+        return replace(self, b=self.b(overwrite=overwrite), upper_b=self.upper_b(overwrite=overwrite))
+
     def faded(self, factor: float) -> Self:
         """Return the state with all sums multiplied by `factor`. The mean does not change."""
         return self if factor == 1.0 else type(self).of(self.lower.faded(factor), self.upper.faded(factor))
@@ -76,32 +79,17 @@ class TwoSidedEngine(Engine):
         fits = self.solver != "svd" and self.buffer_size <= state.b.shape[1]
         return "dense" if route == "separate" and fits else route
 
-    @one_blas_thread()
-    def _run(
-        self,
-        state: State,
-        rows: Rows,
-        cuts: Sequence[int],
-        route: Route,
-        *,
-        formed: bool = True,
-        overwrite: bool = False,
-    ) -> State:
+    def _run_batched(self, state: State, new: PreparedBatch, cuts: Sequence[int], *, sparse: bool) -> State | None:
         assert isinstance(state, TwoSidedState)
-        sides = list(zip(self._rules, (state.lower, state.upper), strict=True))
-        after: list[State | None] = [None]
-        if route != "separate":
-            whole, sparse = PreparedBatch(rows, state.mean, state.weight), route == "sparse"
-            after = [rule._run_batched(side, whole, cuts, sparse=sparse) for rule, side in sides]
-        if after[0] is not None and after[-1] is not None:
-            both = TwoSidedState.of(after[0], after[-1])
-            # Only now, because B must not be overwritten if the other side still needs the fallback below.
-            formed_bs = {name: getattr(both, name)(overwrite=overwrite) for name in ("b", "upper_b") if formed}
-            return replace(both, **formed_bs)
-        for start, stop in zip([0, *cuts], cuts, strict=False):
-            new = PreparedBatch(rows[start:stop], sides[0][1].mean, sides[0][1].weight)
-            sides = [(rule, rule._shrink(side, new)) for rule, side in sides]
-        return TwoSidedState.of(sides[0][1], sides[1][1])
+        first, second = self._rules
+        lower = first._run_batched(state.lower, new, cuts, sparse=sparse)
+        upper = second._run_batched(state.upper, new, cuts, sparse=sparse)
+        return None if lower is None or upper is None else TwoSidedState.of(lower, upper)
+
+    def _shrink(self, state: State, new: PreparedBatch) -> State:
+        assert isinstance(state, TwoSidedState)
+        first, second = self._rules
+        return TwoSidedState.of(first._shrink(state.lower, new), second._shrink(state.upper, new))
 
     def merge(self, one: Contents, two: Contents) -> State:
         """Return the sketch of the union, merging each rule separately."""
