@@ -404,3 +404,47 @@ def greedy_adversary(
     A[np.arange(m - 1), np.arange(m - 1)] = smallest
     A[m - 1 :, m - 1] = smallest * np.sqrt(ratio / free)
     return A
+
+
+# ---------------------------------------------------- principal components of rows that are all at hand
+
+
+def krylov_ritz_values(G: Array, start: Array, steps: int) -> Array:
+    """Rayleigh-Ritz values of G on the span of start, G start, ..., G^(steps-1) start, descending.
+
+    Each power is made orthonormal before the next product, which does not change the span.
+    """
+    blocks = [np.linalg.qr(start)[0]]
+    for _ in range(steps - 1):
+        basis = np.hstack(blocks)
+        new = G @ blocks[-1]
+        for _ in range(3):
+            new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
+        blocks.append(new)
+    X = np.hstack(blocks)
+    return np.linalg.eigvalsh(X.T @ G @ X)[::-1]
+
+
+def largest_outside(G: Array, basis: Array, tests: Array, least: float, polynomials: list[tuple[Array, int]]) -> float:
+    """The bound on the largest eigenvalue h of P G P, P = I - basis basis', from products with `tests`.
+
+    For each polynomial p (by its roots, in units of h from p(x) = x^3) and e = 0 or 1, h is at most the largest
+    x with x^e p(x)^2 <= ||(PGP)^(e/2) p(PGP) tests||_2^2 / least.
+    """
+    P = np.eye(len(G)) - basis @ basis.T
+    values, U = np.linalg.eigh(P @ G @ P)
+    values = np.maximum(values, 0.0)
+    coordinates = U.T @ P @ tests
+
+    def squared(roots: Array, extra: int, unit: float) -> float:
+        p = np.prod([values / unit - root for root in roots], axis=0)
+        return float(np.linalg.norm(((values / unit) ** (extra / 2) * p)[:, None] * coordinates, 2) ** 2) / least
+
+    unit = squared(np.zeros(3), 0, 1.0) ** (1 / 6)
+    best = 1.0
+    for roots, extra in polynomials:
+        grid = np.linspace(max(roots), 1.0, 20_001)
+        p = np.prod([grid - root for root in roots], axis=0)
+        above = np.flatnonzero(grid**extra * p**2 > squared(roots, extra, unit))
+        best = min(best, float(grid[above[0]])) if len(above) else best
+    return best * unit

@@ -21,23 +21,12 @@ from sklearn.utils.extmath import svd_flip
 
 from fuzz import components
 from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, SketchSizeWarning
-from robustfd.estimators._ritz import _upper_ends
 from robustfd.estimators.pca import SketchedPCA
 
 DATA = Path(__file__).parents[1] / "data"
 
-# With shrink steps, a repeated row and a row of weight 2 enter at different steps: results are equal within the
-# certificate, not to 1e-7. Without shrink steps (the default here) the same checks pass.
-LOSSY = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "a lossy sketch sees repeated rows at other shrinks"
-    for kind in ("dense", "sparse")
-}
 
-
-@parametrize_with_checks(
-    [SketchedPCA(), SketchedPCA(whiten=True), SketchedPCA(sketch_size=4)],
-    expected_failed_checks=lambda pca: LOSSY if pca.sketch_size == 4 else {},
-)
+@parametrize_with_checks([SketchedPCA(), SketchedPCA(whiten=True), SketchedPCA(sketch_size=4)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -463,7 +452,7 @@ def test_directions_that_came_late_are_found(whole):
     assert np.var(X @ first_rule.T, axis=0).sum() < 0.9 * exact.sum()  # the first sketch alone is not enough
     loaded = SketchedPCA.from_bytes(pca.to_bytes())
     np.testing.assert_array_equal(loaded.components_, pca.components_)
-    assert pca.partial_fit(X[:0]).explained_variance_[0] <= exact[0]
+    assert pca.partial_fit(X[:0]).explained_variance_[0] <= exact[0] * (1 + 1e-12)
 
 
 def test_a_second_pass_counts_weights_and_decay():
@@ -488,30 +477,6 @@ def test_a_second_pass_makes_the_intervals_much_shorter(container):
         assert np.all((low <= exact) & (exact <= high))
     assert (high - low).max() < 0.05 * np.ptp(once.explained_variance_interval_, axis=1).max()
     assert twice.excess_error_bound_ < 0.05 * once.excess_error_bound_
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    d=st.integers(2, 12),
-    scale=st.sampled_from([1e-60, 1.0, 1e140]),
-    power=st.integers(0, 40),
-)
-def test_residuals_bound_eigenvalues_from_above(seed, d, scale, power):
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((d + 2, d)) * 0.8 ** (power * rng.random(d))
-    M = scale * (A.T @ A)
-    v = np.linalg.qr(rng.standard_normal((d, int(rng.integers(1, d)))))[0]
-    theta, rest = v.T @ M @ v, np.eye(d) - v @ v.T
-    outside = np.linalg.norm(rest @ M @ rest, 2)
-    true, total = np.linalg.eigvalsh(M)[::-1], np.trace(M)
-    residual = (M @ v - v @ theta) / total
-    upper = _upper_ends(theta, residual.T @ residual, outside, total, 1e-14)
-    assert np.all(upper >= true[: len(upper)] - 1e-12 * total)
-    assert np.all(upper <= true[0] + outside + 1e-12 * total)
-    best = np.linalg.eigh(M)[1][:, ::-1][:, : len(upper)]
-    none = np.zeros((len(upper), len(upper)))
-    exact = _upper_ends(best.T @ M @ best, none, true[len(upper)], total, 0.0)
-    np.testing.assert_allclose(exact, true[: len(upper)], rtol=1e-9, atol=1e-12 * total)
 
 
 def test_models_that_were_saved_without_upper_ends_are_loaded():

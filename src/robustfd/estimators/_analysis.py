@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import svd_flip
 
-from robustfd.estimators._ritz import Ritz, count_components
+from robustfd.estimators._whole import Ritz, count_components
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.interface import View, padded
 from robustfd.sketch.two_sided import TwoSidedView

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_array, validate_data
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
 from robustfd.estimators._analysis import Analysis
-from robustfd.estimators._ritz import Ritz, count_components, ritz_passes, rotated_directions
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
+from robustfd.estimators._whole import Ritz, analyse, count_components, rotated_directions
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -43,10 +43,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     `explained_variance_` is the lower end, which is usually far more accurate than the interval suggests. The mean and
     the total variance are always exact, and the whole analysis is exact while the rank of the centred rows is below
-    `sketch_size`. `fit` has all rows available and reads them twice more. It improves the directions by a step of
-    subspace iteration, sets each variance to the exact variance of the rows along the component (a Rayleigh-Ritz step),
-    and computes upper bounds from the residuals, which are much tighter. So it needs only one sketch, which then serves
-    as P and as F. `partial_fit` reads each row once.
+    `sketch_size`. `partial_fit` reads each row once. `fit` has all rows available and reads them several times: a block
+    Krylov method finds the directions, each variance is the exact variance of the rows along the component (a
+    Rayleigh-Ritz step), and upper bounds follow from the residuals. They are much tighter than those of the sketches,
+    and fail with a probability of 1e-12 at most. `fit` takes about as long as `TruncatedSVD`.
 
     Unlike with `IncrementalPCA`, batches may have any number of rows, the result does not depend on the batch sizes,
     and sparse rows are never made dense.
@@ -60,7 +60,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     sketch_size : "auto" or int, default="auto"
         With "auto", m = 2 n_components + 50, or 100 if n_components is not an integer. The estimator then keeps the
         exact matrix for up to 20 m features, but at most 2000 features (32 MB), and a sketch of m rows for more. An
-        integer m of at least 2 always uses a sketch of m rows; a larger m is more accurate.
+        integer m of at least 2 always uses a sketch of m rows; a larger m makes `partial_fit` more accurate.
     buffer_size : int, optional
         Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, adjusted to
         avoid values between n_features / 2 and 2 n_features. A larger buffer makes the intervals of `partial_fit`
@@ -85,7 +85,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     explained_variance_ : ndarray of shape (k,)
         The variance along each component.
     explained_variance_interval_ : ndarray of shape (k, 2)
-        Certified lower and upper bounds on the i-th largest eigenvalue of the exact covariance.
+        Certified lower and upper bounds on the i-th largest eigenvalue of the exact covariance. After `partial_fit`
+        they hold in any case, after `fit` except with probability 1e-12.
     explained_variance_error_bound_ : float
         An upper bound on the distance of each explained variance from the exact one.
     excess_error_bound_ : float
@@ -121,10 +122,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     Notes
     -----
-    Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `partial_fit` after `fit`
-    continues the sketch, and the analysis is then that of the sketch. `fit`, `transform` and
-    `score_samples` need no d x d matrix except the exact one that may be kept. `get_covariance` and `get_precision`
-    return d x d matrices. docs/mathematics.md has the proofs of the bounds.
+    Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `fit` makes a sketch that
+    `partial_fit` can continue, and the analysis is then that of the sketch. `fit`, `transform` and `score_samples` need
+    no d x d matrix except the exact one that may be kept. `get_covariance` and `get_precision` return d x d matrices.
+    The random numbers of `fit` are the same in every call. docs/mathematics.md has the proofs of the bounds.
 
     When new directions become dominant late in a stream, P adapts slowly. The components switch to those of F as soon
     as these certainly explain more.
@@ -180,7 +181,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         Parameters
         ----------
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
-            The rows. They are read three times if the estimator uses a sketch.
+            The rows. They are read several times if the estimator does not keep the exact matrix.
         y : ignored
             Present for API consistency.
         sample_weight : array of shape (n,), optional
@@ -219,12 +220,15 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         else:
             after.sketch_ = self._next_sketch()
         sketch, after._ritz, after._cache = after.sketch_, None, {}
+        found = None
         if whole and isinstance(sketch, TwoSidedFrequentDirections):
-            sketch._fit_one_rule(x, sample_weight)
             weight = check_weights(sample_weight, x.shape[0])
-            after._ritz = ritz_passes(sketch._state, x, weight, float(self.decay), after._wanted)
-        else:
+            found = analyse(x, weight, float(self.decay), after._wanted, sketch.sketch_size)
+        if found is None:
             sketch.partial_fit(x, sample_weight=sample_weight)
+        else:
+            state, after._ritz = found
+            sketch._continue_from(state, int(np.count_nonzero(weight)), single=bool(x.dtype == np.float32))
         self.__dict__ = after.__dict__
         if whole:
             self._warn_of_share()

@@ -1,0 +1,278 @@
+"""Principal components of rows that are all at hand, for `fit`.
+
+`partial_fit` reads each row once, so it needs a sketch. `fit` can read the rows several times, which takes less time
+and is more accurate. It works with the shorter side of the centred rows A: with G = A'A, or with G = AA' if there are
+fewer rows than columns. `find_leading` returns vectors V near the largest eigenvectors of G and a bound h on G outside
+them. This search runs in single precision, which is enough to find directions. One product GV in double precision then
+gives the variances, their bounds, and a sketch B with B'B <= A'A <= B'B + h I, with which `partial_fit` can continue.
+docs/mathematics.md has the proofs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg.blas import get_blas_funcs
+
+from robustfd.linalg.eigen import EPS
+from robustfd.linalg.krylov import block_size, bound_eigenvalues, find_leading, form_leading, orthonormal
+from robustfd.linalg.threads import one_blas_thread
+from robustfd.sketch.interface import BLOCK, LARGEST_NORM, State, exact_mean, shift_mean, unit_rows
+from robustfd.sketch.two_sided import TwoSidedView
+
+Floats = NDArray[np.float64]
+Precision: TypeAlias = type[np.float32] | type[np.float64]
+EPS32 = float(np.finfo(np.float32).eps)
+DENSE_STEPS, SPARSE_STEPS = 6, 5  # products of the search; scikit-learn makes 8 in PCA and 6 in TruncatedSVD
+LEAST_DIGITS = 1e-6  # relative to ||A||_F^2: with larger rounding errors a sketch is more accurate
+LEAST_SCATTER = 1e-250  # below this, products underflow
+SMALL = 2**27  # if forming G takes fewer multiplications, G is formed
+LARGEST_COPY = 2**28  # entries of dense rows that are copied in single precision (1 GB); otherwise block by block
+CLEARLY_ABOVE = 20.0  # times the rounding errors of single precision: smaller eigenvalues need double precision
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Orthonormal directions and the exact scatter along them, in descending order.
+
+    Each of `values` is a lower bound on the corresponding eigenvalue of A'A (Cauchy's interlacing theorem), and each of
+    `upper` is an upper bound.
+    """
+
+    values: Floats
+    directions: Floats  # the first k
+    rounding: float  # bound on the rounding errors of `values`
+    upper: Floats | None = None  # includes rounding errors; None in files of older versions
+
+
+def count_components(values: Floats, total: float, wanted: int | float | None) -> int:
+    """Return k: `wanted` if it is an integer, the smallest number of values that exceed this share, or all for None."""
+    if isinstance(wanted, int):
+        return wanted
+    if wanted is None or not total > 0:
+        return len(values)
+    return min(len(values), int(np.searchsorted(np.cumsum(values), wanted * total, side="right")) + 1)
+
+
+def rotated_directions(view: TwoSidedView, rotation: Floats) -> Floats:
+    """Return the directions of model files of older versions, which store them in terms of those of the sketches."""
+    both = rotation.shape[1] > len(view.lam)
+    return np.asarray(rotation @ (np.concatenate([view.components, view.upper_form()]) if both else view.components))
+
+
+@one_blas_thread()
+def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m: int) -> tuple[State, Ritz] | None:
+    """Return the components of the rows, and a sketch of at most m - 1 rows.
+
+    Return None if rounding errors are too large for this, or if something is wrong with the rows: a sketch is then
+    either more accurate or raises the error.
+    """
+    with np.errstate(all="ignore"):
+        rows = _Rows.of(x, weight, decay)
+    if not LEAST_SCATTER < rows.total < LARGEST_NORM or not rows.noise(np.float64) <= LEAST_DIGITS:
+        return None
+    n, d = x.shape
+    most = min(m - 1, n, d)
+    k = min(wanted, most) if isinstance(wanted, int) else most
+    steps = SPARSE_STEPS if sp.issparse(x) else DENSE_STEPS
+    if rows.short <= max(block_size(k) * steps, SMALL // rows.entries):
+        found = form_leading(partial(rows.times, precision=np.float64), rows.short, most)
+    else:
+        for precision in (np.float32, np.float64):
+            noise = rows.noise(precision)
+            found = find_leading(partial(rows.times, precision=precision), rows.short, k, most, steps, noise)
+            if len(found.values) >= k and found.values[k - 1] > CLEARLY_ABOVE * noise:
+                break
+    state, ritz = _result(rows, found.vectors, found.outside, wanted)
+    # If rounding errors hide some of the components, a sketch may still find them.
+    return (state, ritz) if len(ritz.values) >= k or not isinstance(wanted, int) else None
+
+
+def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float | None) -> tuple[State, Ritz]:
+    """Return the sketch and the components from vectors and a bound on G outside them."""
+    off, total = rows.noise(np.float64), rows.total
+    vectors, _ = orthonormal(vectors)
+    vectors, _ = orthonormal(vectors)
+    # All numbers here are divided by the total: G = A'A / total or AA' / total.
+    image, other = rows.product(vectors, np.float64)
+    theta, rotation = _descending(vectors.T @ image)
+    rotation, theta = rotation[:, theta > off], theta[theta > off]
+    vectors = vectors @ rotation
+    residual = image @ rotation - vectors * theta
+    squares = residual.T @ residual
+    left = 1.0 - float(theta.sum())  # the trace outside the vectors
+    outside = min(outside, left) + 2.0 * off if left > off else 0.0
+    upper = bound_eigenvalues(theta, squares, outside) + 4.0 * off
+    root = np.sqrt(theta)
+    between = np.diag(theta) + squares / root / root[:, None]
+    if rows.tall:
+        # B = V'A'A / sqrt(theta) is below A'A, and these are the inner products of its rows.
+        lam, turn = _descending(between)
+        b = (turn.T / root) @ (vectors * theta + residual).T
+        v = unit_rows(b, lam)
+        values, turn = _descending(rows.scatter_along(v))
+    else:
+        # B = V'A, with orthogonal rows, and this is A'A between their directions.
+        lam, b = theta, rotation.T @ other.T
+        del other
+        v = unit_rows(b, lam)
+        values, turn = _descending(between)
+    directions = turn[:, : count_components(values, 1.0, wanted)].T @ v
+    b *= np.sqrt(total)
+    state = State(
+        b=b,
+        lam=total * lam,
+        shrunk=True,
+        delta=total * outside,
+        squared_norm=total,
+        weight=float(rows.weight.sum()),
+        mean=rows.mean,
+        rounding=total * off,
+    )
+    return state, Ritz(total * values, directions, total * off, total * upper)
+
+
+def _descending(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of a symmetric matrix, the largest first, and its eigenvectors in columns."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return values[::-1], vectors[:, ::-1]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of positive weight about their mean, as products with their shorter side."""
+
+    x: Any
+    weight: Floats
+    mean: Floats  # in double-double form
+    total: float  # the scatter about the mean
+    spread: float  # the sum of the squares of all terms that are subtracted from each other, at least the total
+
+    @classmethod
+    def of(cls, x: Any, weight: Floats, decay: float) -> "_Rows":
+        if not weight.all():
+            x, weight = x[weight > 0], weight[weight > 0]
+        if decay < 1.0:
+            weight = weight * decay ** np.arange(len(weight) - 1.0, -1.0, -1.0)
+        n, sums = weight.sum(), [np.zeros(x.shape[1]), np.zeros(x.shape[1])]
+        if sp.issparse(x):
+            x = x.astype(np.float64, copy=False)
+            mean = (x.T @ weight) / n
+            squares, shift = float(np.repeat(weight, np.diff(x.indptr)) @ np.square(x.data)), float(n * (mean @ mean))
+            return cls(x, weight, exact_mean(mean), squares - shift, squares + shift)
+        for part in _parts(x):
+            sums[0] += weight[part] @ x[part]
+        mean, squares = sums[0] / n, 0.0
+        for part in _parts(x):
+            block = x[part] - mean
+            sums[1] += weight[part] @ block
+            squares += float(weight[part] @ np.einsum("ij,ij->i", block, block))
+        step = sums[1] / n
+        return cls(x, weight, shift_mean(exact_mean(mean), step), squares - float(n * (step @ step)), squares)
+
+    @property
+    def tall(self) -> bool:
+        """Whether G is A'A."""
+        return bool(self.x.shape[0] >= self.x.shape[1])
+
+    @property
+    def short(self) -> int:
+        """The number of rows of G."""
+        return int(min(self.x.shape))
+
+    @property
+    def entries(self) -> int:
+        """The number of stored values."""
+        return int(self.x.nnz if sp.issparse(self.x) else self.x.size) + 1
+
+    def noise(self, precision: Precision) -> float:
+        """Return a bound on the rounding errors of G, relative to its trace."""
+        size = np.sqrt(sum(self.x.shape))
+        factor = size * EPS32 if precision is np.float32 else 8.0 * (size + 100.0) * EPS
+        return float(factor * self.spread / self.total)
+
+    def times(self, v: Floats, precision: Precision) -> Floats:
+        """Return G v in double precision, computed in this precision. G has trace 1."""
+        return self.product(v, precision)[0].astype(np.float64, copy=False)
+
+    def product(self, v: Floats, precision: Precision) -> tuple[Any, Any]:
+        """Return G v, and what comes before it: A v or A'v, divided by the square root of the trace."""
+        v = v.astype(precision, copy=False)
+        weight = self.weight.astype(precision)[:, None]
+        if self.tall:
+            z = self._forth(v)
+            return self._back(weight * z), z
+        root = np.sqrt(weight)
+        y = self._back(root * v)
+        return root * self._forth(y), y
+
+    def scatter_along(self, v: Floats) -> Floats:
+        """Return v A'A v', divided by the trace."""
+        z = self._forth(np.ascontiguousarray(v.T))
+        return np.asarray(z.T @ (self.weight[:, None] * z))
+
+    def _forth(self, v: Any) -> Any:
+        """Return (x - mean) v / sqrt(total)."""
+        if sp.issparse(self.x):
+            x, mean, unit = self._scaled(v.dtype.type)
+            z = x @ v
+            z -= mean @ v
+            z *= unit
+            return z
+        z = np.empty((self.x.shape[0], v.shape[1]), v.dtype)
+        for part, block in self._centred(v.dtype.type):
+            np.matmul(block, v, out=z[part])
+        return z
+
+    def _back(self, z: Any) -> Any:
+        """Return (x - mean)' z / sqrt(total)."""
+        if sp.issparse(self.x):
+            x, mean, unit = self._scaled(z.dtype.type)
+            y = x.T @ np.ascontiguousarray(z)
+            ger = get_blas_funcs("ger", (y,))
+            ger(-1.0, z.sum(axis=0), mean, a=y.T, overwrite_a=1)  # y -= outer(mean, sums), in place
+            y *= unit
+            return y
+        y = np.zeros((self.x.shape[1], z.shape[1]), z.dtype)
+        for part, block in self._centred(z.dtype.type):
+            y += block.T @ z[part]
+        return y
+
+    def _scaled(self, precision: Precision) -> tuple[Any, Any, Any]:
+        """Return sparse rows and the mean in this precision, and the factor that scales them to trace 1."""
+        if precision is np.float64:
+            return self.x, self.mean[0], 1.0 / np.sqrt(self.total)
+        return self._single_rows, (self.mean[0] / np.sqrt(self.total)).astype(np.float32), np.float32(1.0)
+
+    @cached_property
+    def _single_rows(self) -> Any:
+        """The rows in single precision: sparse rows as they are, dense rows centred; both scaled to trace 1."""
+        if sp.issparse(self.x):
+            x = self.x
+            return type(x)(((x.data / np.sqrt(self.total)).astype(np.float32), x.indices, x.indptr), shape=x.shape)
+        single = np.empty(self.x.shape, np.float32)
+        for part in _parts(self.x):
+            single[part] = self._centred_part(part)
+        return single
+
+    def _centred(self, precision: Precision) -> Iterator[tuple[slice, Any]]:
+        """Yield dense rows about the mean, scaled to trace 1, in parts."""
+        copied = precision is np.float32 and self.x.size <= LARGEST_COPY
+        for part in _parts(self.x):
+            yield part, self._single_rows[part] if copied else self._centred_part(part).astype(precision, copy=False)
+
+    def _centred_part(self, part: slice) -> Floats:
+        block = self.x[part] - self.mean[0]
+        block /= np.sqrt(self.total)
+        return np.asarray(block)
+
+
+def _parts(x: Any) -> Iterator[slice]:
+    """Yield slices of rows that are small enough for the cache."""
+    step = max(1, BLOCK // x.shape[1])
+    for start in range(0, x.shape[0], step):
+        yield slice(start, min(start + step, x.shape[0]))

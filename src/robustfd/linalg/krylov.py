@@ -1,0 +1,188 @@
+"""The largest eigenvectors of a positive semidefinite matrix G that is known only through its products, with bounds.
+
+A block Krylov space, from a random start, gives good directions in few products. Rayleigh-Ritz on some of them gives
+lower bounds on the largest eigenvalues (Cauchy). Upper bounds follow from the residuals and from a number h such that
+G <= h I outside the directions. A few products cannot give h for certain, but random vectors give it with a probability
+as close to 1 as one likes: a vector that is nearly orthogonal to the largest eigenvector is unlikely, and 16 of them
+are almost impossible. Here h is too small with probability 1e-12 at most, for every G that does not depend on the
+random numbers. docs/mathematics.md has the proofs.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsm
+from scipy.special import gammaincinv
+
+Floats = NDArray[np.float64]
+Product = Callable[[Floats], Floats]  # returns GV for a C-ordered V
+
+SPARE = 10  # columns of a block in addition to the wanted eigenvectors, or up to 3 more
+TESTS = 16  # random vectors that test the rest of the space
+DEGREE = 3  # products with each of them
+FAILURE = 1e-12  # probability that the tests miss the largest eigenvalue
+# The squared length of TESTS standard normal numbers is below this with probability FAILURE.
+LEAST_LENGTH = float(2.0 * gammaincinv(TESTS / 2, FAILURE))
+CLEARLY_BELOW = 0.5  # of the last wanted eigenvalue: if the trace outside is smaller, no test is necessary
+WELL_CONDITIONED = 1e-5
+PART = 32  # columns of G that are formed at a time
+MARGIN = 1e-9  # relative; above the rounding errors of h
+
+
+@dataclass(frozen=True)
+class Leading:
+    """Orthonormal vectors near the largest eigenvectors of G."""
+
+    vectors: Floats  # in columns
+    values: Floats  # the Ritz values, descending
+    outside: float  # G is at most this outside the span of the vectors
+
+
+def block_size(wanted: int) -> int:
+    """Return the number of columns of a block. Sparse products with multiples of 4 columns are faster."""
+    return -(-(wanted + SPARE) // 4) * 4
+
+
+def form_leading(times: Product, size: int, most: int) -> Leading:
+    """Return the `most` largest eigenvectors of a small matrix G, which is formed."""
+    parts = [times(np.eye(size, min(PART, size - start), -start)) for start in range(0, size, PART)]
+    values, vectors = np.linalg.eigh(np.hstack(parts))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    return Leading(vectors[:, :most], values[:most], float(max(values[most], 0.0)) if most < size else 0.0)
+
+
+def find_leading(times: Product, size: int, wanted: int, most: int, steps: int, noise: float) -> Leading:
+    """Return vectors near the `wanted` largest eigenvectors of G, and some more, but not above `most`.
+
+    G has trace 1 and `size` rows, more than `steps` blocks. `times` is called steps + DEGREE times at most, and its
+    rounding errors are at most `noise` in the spectral norm.
+    """
+    block = block_size(wanted)
+    rng = np.random.default_rng(0)  # any fixed seed
+    basis, projected, rest = _krylov_space(times, rng.standard_normal((size, block)), steps)
+    values, rotation = np.linalg.eigh(projected)
+    values, rotation = values[::-1], rotation[:, ::-1]
+    outside = max(0.0, 1.0 - float(values.sum()))  # the trace of G outside the space
+    if outside > CLEARLY_BELOW * values[wanted - 1]:
+        outside = min(outside, _largest_outside(times, basis, rng.standard_normal((size, TESTS)), outside))
+    # More vectors than a block make little difference, unless they are all: the rank is then below `most`.
+    rank = np.count_nonzero(values > noise)
+    keep = rank if rank <= most else min(block, most)
+    last = rotation[-block:, keep:]  # only the last block of the space has a residual
+    left = bound_eigenvalues(values[keep:], last.T @ (rest.T @ rest) @ last, outside)[0] if keep < len(values) else 0.0
+    return Leading(basis @ rotation[:, :keep], values[:keep], max(outside, float(left)) + noise)
+
+
+def bound_eigenvalues(values: Floats, squares: Floats, outside: float) -> Floats:
+    """Return upper bounds on the largest eigenvalues of G from Ritz values, residuals and the bound h outside.
+
+    With the residual R, `squares` is R'R. The bounds are the largest eigenvalues of [[diag(values), C'], [C, h I]] with
+    C'C = R'R. They grow with C'C, so adding a bound on the rounding errors of R'R keeps them upper bounds.
+    """
+    lengths, vectors = np.linalg.eigh(squares)
+    lengths = np.maximum(lengths, 0.0)
+    lengths += len(lengths) * np.finfo(float).eps * lengths.sum()
+    r = len(values)
+    whole = np.zeros((2 * r, 2 * r))
+    whole[:r, :r] = np.diag(values)
+    whole[r:, :r] = np.sqrt(lengths)[:, None] * vectors.T
+    whole[np.arange(r, 2 * r), np.arange(r, 2 * r)] = outside
+    return np.asarray(np.linalg.eigvalsh(whole)[: r - 1 : -1])
+
+
+def orthonormal(x: Floats) -> tuple[Floats, Floats]:
+    """Return (Q, R) with x = QR and orthonormal columns Q. If x is ill-conditioned, they are so only roughly.
+
+    Cholesky QR is several times faster than Householder QR. The latter replaces it if it would fail.
+    """
+    gram = x.T @ x
+    root, failed = scipy.linalg.lapack.dpotrf(gram)
+    if failed or not np.diag(root).min() > WELL_CONDITIONED * np.sqrt(gram.diagonal().max()):
+        q, r = np.linalg.qr(x)
+        return q, r
+    return dtrsm(1.0, root, x, side=1), root
+
+
+def _krylov_space(times: Product, start: Floats, steps: int) -> tuple[Floats, Floats, Floats]:
+    """Return (X, X'GX, R): orthonormal columns X of the block Krylov space, and the residual R of its last block."""
+    size, block = start.shape
+    basis, projected = np.empty((size, steps * block), order="F"), np.zeros((steps * block, steps * block))
+    new, _ = orthonormal(start)
+    for have in range(block, steps * block + 1, block):
+        now = slice(have - block, have)
+        basis[:, now] = new
+        image = times(np.ascontiguousarray(new))
+        # In exact arithmetic the image is orthogonal to all but the last two blocks. The second projection, on all
+        # blocks, removes rounding errors.
+        recent = slice(max(0, have - 2 * block), have)
+        projected[recent, now] = basis[:, recent].T @ image
+        image -= basis[:, recent] @ projected[recent, now]
+        new, factor = orthonormal(image)
+        again = basis[:, :have].T @ new
+        new -= basis[:, :have] @ again
+        projected[:have, now] += again @ factor
+        new, more = orthonormal(new)
+    upper = np.triu(projected)
+    return basis, upper + np.triu(upper, 1).T, new @ (more @ factor)
+
+
+def _largest_outside(times: Product, basis: Floats, start: Floats, trace: float) -> float:
+    """Return h such that G is at most h I outside the span of the basis, except with probability FAILURE.
+
+    Let P be the projection on the rest of the space, h the largest eigenvalue of PGP and u its eigenvector. For
+    standard normal vectors S and a polynomial p, u'p(PGP)S = p(h) u'S. So p(h)^2 |u'S|^2 <= ||p(PGP)S||^2, where
+    |u'S|^2 is at least LEAST_LENGTH. This bounds h, because p increases beyond its largest root. The best of several p
+    is used.
+    """
+    powers = [start - basis @ (basis.T @ start)]
+    for _ in range(DEGREE):
+        image = times(np.ascontiguousarray(powers[-1]))
+        powers.append((image - basis @ (basis.T @ image)) / trace)
+    moments = np.array([powers[i // 2].T @ powers[i - i // 2] for i in range(2 * DEGREE + 1)])
+    moments = (moments + moments.transpose(0, 2, 1)) / 2
+    unit = float(np.linalg.eigvalsh(moments[-1])[-1] / LEAST_LENGTH) ** (1 / (2 * DEGREE))
+    if not unit > 0.0:
+        return 0.0
+    moments /= unit ** np.arange(2.0 * DEGREE + 1)[:, None, None]
+    best = 1.0  # in these units, the bound from p(x) = x^DEGREE
+    polynomials, squares = _polynomials()
+    limits = np.linalg.eigvalsh(np.tensordot(squares, moments, 1))[:, -1] / LEAST_LENGTH
+    for (roots, extra), limit in zip(polynomials, limits.tolist(), strict=True):
+        best = _largest_argument(roots, extra, limit, best)
+    return best * unit * trace * (1.0 + MARGIN)
+
+
+@cache
+def _polynomials() -> tuple[list[tuple[list[float], int]], Floats]:
+    """Return the polynomials x^extra p(x)^2 of `_largest_outside`: the roots of p with extra, and the coefficients.
+
+    p is a Chebyshev polynomial of [0, top], or x times one.
+    """
+    polynomials, squares = [], []
+    for top in np.linspace(0.1, 0.9, 9):
+        for degree, zeros, extra in ((DEGREE, 0, 0), (DEGREE - 1, 0, 1), (DEGREE - 1, 1, 0), (DEGREE - 2, 1, 1)):
+            roots = top / 2 * (1.0 + np.cos(np.pi * (np.arange(degree) + 0.5) / degree))
+            p = np.poly(np.append(roots, np.zeros(zeros)))[::-1]
+            polynomials.append(([*roots.tolist(), *[0.0] * zeros], extra))
+            squares.append(np.convolve(np.convolve(p, p), np.eye(1, extra + 1, extra)[0]))
+    return polynomials, np.array([np.pad(each, (0, 2 * DEGREE + 1 - len(each))) for each in squares])
+
+
+def _largest_argument(roots: list[float], extra: int, limit: float, above: float) -> float:
+    """Return the largest x with x^extra prod (x - roots)^2 <= limit, rounded up; `above` if it is larger."""
+
+    def exceeds(x: float) -> bool:
+        return x**extra * math.prod(x - root for root in roots) ** 2 > limit
+
+    below = max(roots)
+    if above <= below or not exceeds(above):
+        return above
+    for _ in range(40):
+        x = (below + above) / 2
+        below, above = (below, x) if exceeds(x) else (x, above)
+    return above
