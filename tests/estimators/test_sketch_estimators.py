@@ -92,15 +92,16 @@ def test_sizes():
     assert learned(SketchedPCA(), rows(5, 3000)).sketch_.sketch_size == 100
 
 
-@pytest.mark.parametrize("per_row", [4, 8])
-@pytest.mark.parametrize("m", [2, 8, 50, 300])
-def test_a_buffer_is_never_near_the_number_of_features(m, per_row):
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("m", [2, 8, 50, 150, 300])
+def test_a_buffer_is_never_near_the_number_of_features(m, sparse):
     for d in (1, 3, 20, 50, 100, 399, 1000, 5000, 10**6):
-        buffer = default_buffer(m, d, per_row)
+        buffer = default_buffer(m, d, sparse=sparse)
         assert buffer >= m and not d / 2 < buffer < min(2 * d, max(m, 2 * d))
-    assert default_buffer(m, 10**6, per_row) == per_row * m
+    large = {2: 16, 8: 64, 50: 400, 150: 800, 300: 1200}[m]
+    assert default_buffer(m, 10**6, sparse=sparse) == (large if sparse else 4 * m)
     wide = sp.csr_array((np.ones(2), [1, 5], [0, 1, 2]), shape=(2, 10**5))
-    assert learned(SketchedPCA(10), wide).sketch_.buffer_size == 4 * 70
+    assert learned(SketchedPCA(10), wide).sketch_.buffer_size == 8 * 70
     assert learned(SketchedRidge(), wide).sketch_.buffer_size == 8 * SketchedRidge()._auto_size()
 
 

@@ -36,6 +36,8 @@ KINDS: dict[str, Any] = {
 FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
 MOST_FEATURES = 2000  # with at most this many features, the d x d matrix takes at most 32 MB
 DENSE_BUFFER = 4  # times m: takes no more time than 2 m and gives a smaller error bound
+SPARSE_BUFFER = 8  # the same for sparse rows, which need little memory
+MOST_ROWS = 800  # of a buffer of sparse rows, if this is above 4 m: shrink steps of larger ones take too much time
 MOST_WINDOWED = 350  # as MOST_FEATURES, for the 32 matrices of a window
 
 
@@ -71,12 +73,12 @@ def exact_window_is_better(d: int, m: int, window: float) -> bool:
     return window > RAW * m and d <= min(FEATURES_PER_ROW * m, MOST_WINDOWED)
 
 
-def default_buffer(m: int, d: int, per_row: int) -> int:
-    """Return the buffer size of a sketch of m rows, about `per_row` times m.
+def default_buffer(m: int, d: int, *, sparse: bool) -> int:
+    """Return the buffer size of a sketch of m rows: 4 m for dense rows, and up to 8 m for sparse rows.
 
     Sizes between d/2 and 2 d are avoided: shrink steps of nearly square buffers are slowest.
     """
-    buffer = per_row * m
+    buffer = max(DENSE_BUFFER * m, min(SPARSE_BUFFER * m, MOST_ROWS)) if sparse else DENSE_BUFFER * m
     if d / 2 < buffer < 2 * d:
         buffer = d // 2 if d // 2 >= 2 * m else max(m, 2 * d)
     return buffer
@@ -87,7 +89,6 @@ class SketchEstimator(Saved, BaseEstimator):
 
     _kind: ClassVar[type] = RobustFrequentDirections  # the sketch for rows that are too wide for the exact matrix
     _features_per_row: ClassVar[int] = FEATURES_PER_ROW
-    _sparse_buffer: ClassVar[int] = 2 * DENSE_BUFFER  # sparse rows need little memory
 
     sketch_size: Any
     buffer_size: int | None
@@ -161,7 +162,7 @@ class SketchEstimator(Saved, BaseEstimator):
         m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows the sketch is exact
         buffer = self.buffer_size
         if buffer is None:
-            buffer = default_buffer(m, d, self._sparse_buffer if sparse else DENSE_BUFFER)
+            buffer = default_buffer(m, d, sparse=sparse)
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
     def _next_sketch(self) -> Any:

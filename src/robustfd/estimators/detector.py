@@ -82,8 +82,9 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     contamination : "auto" or float in (0, 0.5], default="auto"
         The fraction of rows to flag as outliers. "auto" learns it from the scores: see Notes.
     buffer_size : int, optional
-        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, or
-        8 `sketch_size` if the first rows are sparse, adjusted to avoid values between n_features / 2 and 2 n_features.
+        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`. If the
+        first rows are sparse, it is 8 `sketch_size`, but at most 800 if that is more than 4 `sketch_size`. It avoids
+        values between n_features / 2 and 2 n_features.
     decay : float in (0, 1], default=1.0
         Factor applied to the weight of all earlier rows before each new row. With `decay` < 1, the model and the
         threshold follow a drifting stream.

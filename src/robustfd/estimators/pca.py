@@ -62,9 +62,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         exact matrix for up to 20 m features, but at most 2000 features (32 MB), and a sketch of m rows for more. An
         integer m of at least 2 always uses a sketch of m rows; a larger m makes `partial_fit` more accurate.
     buffer_size : int, optional
-        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`, adjusted to
-        avoid values between n_features / 2 and 2 n_features. A larger buffer makes the intervals of `partial_fit`
-        shorter. For sparse rows it costs time but no memory.
+        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`. If the
+        first rows are sparse, it is 8 `sketch_size`, but at most 800 if that is more than 4 `sketch_size`. It avoids
+        values between n_features / 2 and 2 n_features. A larger buffer makes the intervals of `partial_fit` shorter.
+        For sparse rows it costs time but no memory.
     whiten : bool, default=False
         Whether `transform` divides each component by its standard deviation. Components without variance become 0.
     decay : float in (0, 1], default=1.0
@@ -149,7 +150,6 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     """
 
     _kind: ClassVar[type] = TwoSidedFrequentDirections
-    _sparse_buffer: ClassVar[int] = 4  # a larger buffer takes more time and hardly improves `fit`
 
     _wanted: Any  # n_components when the last rows arrived
     _ritz: Ritz | None  # the result of a second pass over all rows
