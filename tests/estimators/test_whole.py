@@ -130,6 +130,14 @@ def test_tiny_variances_are_found_in_double_precision():
     assert np.all(high - low <= 1e-2 * low)
 
 
+def test_a_mean_that_is_very_far_away():
+    x = np.random.default_rng(0).standard_normal((300, 200)) * 0.9 ** np.arange(200)
+    far = x + 2.0**40  # keeps 12 binary digits
+    pca = SketchedPCA(3, sketch_size=30).fit(far)
+    exact = np.linalg.eigvalsh(np.cov((far - 2.0**40).T))[::-1][:3]
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-10)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_far_mean_is_subtracted_without_loss_or_left_to_the_sketch(sparse):
     rng = np.random.default_rng(0)
@@ -140,6 +148,23 @@ def test_a_far_mean_is_subtracted_without_loss_or_left_to_the_sketch(sparse):
     exact = np.linalg.eigvalsh(np.cov((far - 2.0**30).T))[::-1][:3]
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=1e-3 if sparse else 1e-9)
     np.testing.assert_allclose(pca.mean_, 2.0**30 + (far - 2.0**30).mean(axis=0), rtol=1e-15)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_extreme_weights(shape, sparse):
+    rng = np.random.default_rng(0)
+    x = rows(shape, rng, sparse, offset=0.0)
+    plain, heavy = (SketchedPCA(3, sketch_size=20).fit(x, sample_weight=np.full(shape[0], w)) for w in (1.0, 1e200))
+    np.testing.assert_allclose(heavy.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=1e-9)
+    weight = np.ones(shape[0])
+    weight[0] = 1e-90
+    x = x * np.where(np.arange(shape[0]) == 0, 1e40, 1.0)[:, None] if not sparse else x  # overflows in single precision
+    pca = SketchedPCA(3, sketch_size=20).fit(x, sample_weight=weight)
+    exact = np.linalg.eigvalsh(scatter(x[1:], weight[1:]))[::-1][:3] / (shape[0] - 2)
+    low, high = pca.explained_variance_interval_.T
+    assert np.all((low <= exact * (1 + 1e-9)) & (exact <= high * (1 + 1e-9)))
 
 
 @pytest.mark.usefixtures("large")

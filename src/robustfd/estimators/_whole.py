@@ -32,6 +32,7 @@ LEAST_DIGITS = 1e-6  # relative to ||A||_F^2: with larger rounding errors a sket
 LEAST_SCATTER = 1e-250  # below this, products underflow
 SMALL = 2**27  # if forming G takes fewer multiplications, G is formed
 LARGEST_COPY = 2**28  # entries of dense rows that are copied in single precision (1 GB); otherwise block by block
+LARGEST_SINGLE = 1e15  # larger entries could overflow in single precision
 CLEARLY_ABOVE = 20.0  # times the rounding errors of single precision: smaller eigenvalues need double precision
 
 
@@ -82,7 +83,7 @@ def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m:
     if rows.short <= max(block_size(k) * steps, SMALL // rows.entries):
         found = form_leading(partial(rows.times, precision=np.float64), rows.short, most)
     else:
-        for precision in (np.float32, np.float64):
+        for precision in rows.precisions:
             noise = rows.noise(precision)
             found = find_leading(partial(rows.times, precision=precision), rows.short, k, most, steps, noise)
             if len(found.values) >= k and found.values[k - 1] > CLEARLY_ABOVE * noise:
@@ -129,7 +130,7 @@ def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float 
         shrunk=True,
         delta=total * outside,
         squared_norm=total,
-        weight=float(rows.weight.sum()),
+        weight=rows.weight,
         mean=rows.mean,
         rounding=total * off,
     )
@@ -147,10 +148,12 @@ class _Rows:
     """Rows of positive weight about their mean, as products with their shorter side."""
 
     x: Any
-    weight: Floats
+    share: Floats  # the weights, divided by their sum
+    weight: float  # the sum
     mean: Floats  # in double-double form
     total: float  # the scatter about the mean
     spread: float  # the sum of the squares of all terms that are subtracted from each other, at least the total
+    largest: float  # absolute value of an entry
 
     @classmethod
     def of(cls, x: Any, weight: Floats, decay: float) -> "_Rows":
@@ -158,21 +161,36 @@ class _Rows:
             x, weight = x[weight > 0], weight[weight > 0]
         if decay < 1.0:
             weight = weight * decay ** np.arange(len(weight) - 1.0, -1.0, -1.0)
-        n, sums = weight.sum(), [np.zeros(x.shape[1]), np.zeros(x.shape[1])]
+        n = float(weight.sum())
+        share = weight / n
         if sp.issparse(x):
             x = x.astype(np.float64, copy=False)
-            mean = (x.T @ weight) / n
-            squares, shift = float(np.repeat(weight, np.diff(x.indptr)) @ np.square(x.data)), float(n * (mean @ mean))
-            return cls(x, weight, exact_mean(mean), squares - shift, squares + shift)
+            mean = x.T @ share
+            squares, shift = float(np.repeat(share, np.diff(x.indptr)) @ np.square(x.data)), float(mean @ mean)
+            largest = float(np.abs(x.data).max(initial=0.0))
+            return cls(x, share, n, exact_mean(mean), n * (squares - shift), n * (squares + shift), largest)
+        mean, step, squares, largest = np.zeros(x.shape[1]), np.zeros(x.shape[1]), 0.0, 0.0
         for part in _parts(x):
-            sums[0] += weight[part] @ x[part]
-        mean, squares = sums[0] / n, 0.0
+            mean += share[part] @ x[part]
         for part in _parts(x):
             block = x[part] - mean
-            sums[1] += weight[part] @ block
-            squares += float(weight[part] @ np.einsum("ij,ij->i", block, block))
-        step = sums[1] / n
-        return cls(x, weight, shift_mean(exact_mean(mean), step), squares - float(n * (step @ step)), squares)
+            lengths = np.einsum("ij,ij->i", block, block)
+            step += share[part] @ block
+            squares += float(share[part] @ lengths)
+            largest = max(largest, float(np.sqrt(lengths.max())))
+        total = n * (squares - float(step @ step))
+        return cls(x, share, n, shift_mean(exact_mean(mean), step), total, n * squares, largest)
+
+    @cached_property
+    def unit(self) -> float:
+        """The factor of the rows for which G has trace 1."""
+        return float(np.sqrt(self.weight) / np.sqrt(self.total))
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """The precisions to search in, one after the other."""
+        fits = self.largest * self.unit < LARGEST_SINGLE
+        return (np.float32, np.float64) if fits else (np.float64,)
 
     @property
     def tall(self) -> bool:
@@ -202,21 +220,21 @@ class _Rows:
     def product(self, v: Floats, precision: Precision) -> tuple[Any, Any]:
         """Return G v, and what comes before it: A v or A'v, divided by the square root of the trace."""
         v = v.astype(precision, copy=False)
-        weight = self.weight.astype(precision)[:, None]
+        share = self.share.astype(precision)[:, None]
         if self.tall:
             z = self._forth(v)
-            return self._back(weight * z), z
-        root = np.sqrt(weight)
+            return self._back(share * z), z
+        root = np.sqrt(share)
         y = self._back(root * v)
         return root * self._forth(y), y
 
     def scatter_along(self, v: Floats) -> Floats:
         """Return v A'A v', divided by the trace."""
         z = self._forth(np.ascontiguousarray(v.T))
-        return np.asarray(z.T @ (self.weight[:, None] * z))
+        return np.asarray(z.T @ (self.share[:, None] * z))
 
     def _forth(self, v: Any) -> Any:
-        """Return (x - mean) v / sqrt(total)."""
+        """Return (x - mean) v, times the unit."""
         if sp.issparse(self.x):
             x, mean, unit = self._scaled(v.dtype.type)
             z = x @ v
@@ -229,7 +247,7 @@ class _Rows:
         return z
 
     def _back(self, z: Any) -> Any:
-        """Return (x - mean)' z / sqrt(total)."""
+        """Return (x - mean)' z, times the unit."""
         if sp.issparse(self.x):
             x, mean, unit = self._scaled(z.dtype.type)
             y = x.T @ np.ascontiguousarray(z)
@@ -243,32 +261,39 @@ class _Rows:
         return y
 
     def _scaled(self, precision: Precision) -> tuple[Any, Any, Any]:
-        """Return sparse rows and the mean in this precision, and the factor that scales them to trace 1."""
+        """Return sparse rows and the mean in this precision, and the factor that is left for the unit."""
         if precision is np.float64:
-            return self.x, self.mean[0], 1.0 / np.sqrt(self.total)
-        return self._single_rows, (self.mean[0] / np.sqrt(self.total)).astype(np.float32), np.float32(1.0)
+            return self.x, self.mean[0], self.unit
+        return self._single_rows, (self.mean[0] * self.unit).astype(np.float32), np.float32(1.0)
 
     @cached_property
     def _single_rows(self) -> Any:
-        """The rows in single precision: sparse rows as they are, dense rows centred; both scaled to trace 1."""
+        """The rows times the unit in single precision: sparse rows as they are, dense rows centred."""
         if sp.issparse(self.x):
             x = self.x
-            return type(x)(((x.data / np.sqrt(self.total)).astype(np.float32), x.indices, x.indptr), shape=x.shape)
+            return type(x)(((x.data * self.unit).astype(np.float32), x.indices, x.indptr), shape=x.shape)
         single = np.empty(self.x.shape, np.float32)
         for part in _parts(self.x):
             single[part] = self._centred_part(part)
         return single
 
     def _centred(self, precision: Precision) -> Iterator[tuple[slice, Any]]:
-        """Yield dense rows about the mean, scaled to trace 1, in parts."""
+        """Yield dense rows about the mean, times the unit, in parts."""
         copied = precision is np.float32 and self.x.size <= LARGEST_COPY
         for part in _parts(self.x):
             yield part, self._single_rows[part] if copied else self._centred_part(part).astype(precision, copy=False)
 
     def _centred_part(self, part: slice) -> Floats:
         block = self.x[part] - self.mean[0]
-        block /= np.sqrt(self.total)
+        if self._is_far:
+            block -= self.mean[1]
+        block *= self.unit
         return np.asarray(block)
+
+    @cached_property
+    def _is_far(self) -> bool:
+        """Whether the mean is so far from the origin that the second part of its double-double form matters."""
+        return bool(np.square(self.mean[1] * self.unit).sum() > EPS)
 
 
 def _parts(x: Any) -> Iterator[slice]:
