@@ -425,10 +425,12 @@ def krylov_ritz_values(G: Array, start: Array, steps: int) -> Array:
     return np.linalg.eigvalsh(X.T @ G @ X)[::-1]
 
 
-def largest_outside(G: Array, basis: Array, tests: Array, least: float, polynomials: list[tuple[Array, int]]) -> float:
+def largest_outside(
+    G: Array, basis: Array, tests: Array, least: float, degree: int, polynomials: list[tuple[list[float], int]]
+) -> float:
     """The bound on the largest eigenvalue h of P G P, P = I - basis basis', from products with `tests`.
 
-    For each polynomial p (by its roots, in units of h from p(x) = x^3) and e = 0 or 1, h is at most the largest
+    For each polynomial p (by its roots, in units of h from p(x) = x^degree) and e = 0 or 1, h is at most the largest
     x with x^e p(x)^2 <= ||(PGP)^(e/2) p(PGP) tests||_2^2 / least.
     """
     P = np.eye(len(G)) - basis @ basis.T
@@ -436,11 +438,11 @@ def largest_outside(G: Array, basis: Array, tests: Array, least: float, polynomi
     values = np.maximum(values, 0.0)
     coordinates = U.T @ P @ tests
 
-    def squared(roots: Array, extra: int, unit: float) -> float:
+    def squared(roots: list[float], extra: int, unit: float) -> float:
         p = np.prod([values / unit - root for root in roots], axis=0)
         return float(np.linalg.norm(((values / unit) ** (extra / 2) * p)[:, None] * coordinates, 2) ** 2) / least
 
-    unit = squared(np.zeros(3), 0, 1.0) ** (1 / 6)
+    unit = squared([0.0] * degree, 0, 1.0) ** (1 / (2 * degree))
     best = 1.0
     for roots, extra in polynomials:
         grid = np.linspace(max(roots), 1.0, 20_001)

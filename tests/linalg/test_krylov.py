@@ -55,31 +55,52 @@ def test_ritz_values_are_those_of_the_krylov_space(seed, kind, steps):
     np.testing.assert_allclose(values, krylov_ritz_values(G, start, steps)[: len(values)], rtol=1e-9, atol=1e-12)
 
 
-@given(seed=st.integers(0, 2**32 - 1), kind=KINDS, r=st.integers(1, 20))
-def test_the_bound_outside_is_that_of_the_transcription_and_holds(seed, kind, r):
+@given(seed=st.integers(0, 2**32 - 1), kind=KINDS, r=st.integers(1, 20), degree=st.integers(2, 6))
+def test_the_bound_outside_is_that_of_the_transcription_and_holds(seed, kind, r, degree):
     rng = np.random.default_rng(seed)
     G = matrix(60, rng, kind)
     basis = np.linalg.qr(rng.standard_normal((60, r)))[0]
     tests = rng.standard_normal((60, krylov.TESTS))
     trace = float(np.trace(G) - np.trace(basis.T @ G @ basis))
-    got = krylov._largest_outside(lambda v: G @ v, basis, tests, trace)
-    slow = largest_outside(G, basis, tests, krylov.LEAST_LENGTH, krylov._polynomials()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(krylov, "DEGREES", (degree, degree))
+        got = krylov._largest_outside(lambda v: G @ v, basis, tests, trace, 0.0)
+    slow = largest_outside(G, basis, tests, krylov.LEAST_LENGTH, degree, krylov._polynomials(degree)[0])
     assert got == pytest.approx(slow, rel=1e-3)
     P = np.eye(60) - basis @ basis.T
     assert np.linalg.norm(P @ G @ P, 2) <= got
 
 
+def test_products_are_made_until_the_bound_is_small_enough():
+    rng, calls = np.random.default_rng(0), []
+    u = np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    G = (u * np.linspace(0.0, 0.01, 200)) @ u.T
+    tests, none = rng.standard_normal((200, krylov.TESTS)), np.zeros((200, 0))
+
+    def times(v):
+        calls.append(1)
+        return G @ v
+
+    def bound(enough):
+        calls.clear()
+        return krylov._largest_outside(times, none, tests, 1.0, enough), len(calls)
+
+    (first, three), (last, six) = bound(1.0), bound(0.0)
+    between, some = bound((first + last) / 2)
+    assert three == 3 < some < six == 6
+    assert 0.01 <= last < between <= (first + last) / 2
+
+
 def test_the_bound_fails_as_often_as_it_says(monkeypatch):
     # For a matrix of rank one the bound is tight: it fails if and only if all tests are nearly orthogonal to u.
-    share, runs = 0.05, 1000
+    share, runs = 0.05, 600
     monkeypatch.setattr(krylov, "LEAST_LENGTH", float(scipy.stats.chi2(krylov.TESTS).ppf(share)))
     rng = np.random.default_rng(0)
     failed = 0
     for _ in range(runs):
         u = np.linalg.qr(rng.standard_normal((8, 1)))[0]
-        bound = krylov._largest_outside(
-            lambda v, u=u: u @ (u.T @ v), np.zeros((8, 0)), rng.standard_normal((8, 16)), 1.0
-        )
+        tests = rng.standard_normal((8, krylov.TESTS))
+        bound = krylov._largest_outside(lambda v, u=u: u @ (u.T @ v), np.zeros((8, 0)), tests, 1.0, 0.0)
         failed += bound < 1.0 - 1e-6
     assert 0 < failed <= runs * share * 1.3
 
@@ -90,7 +111,7 @@ def test_the_bound_fails_once_in_a_million_million_runs():
 
 
 def test_a_matrix_that_vanishes_outside_the_basis():
-    assert krylov._largest_outside(np.zeros_like, np.zeros((8, 0)), np.ones((8, 16)), 1e-3) == 0.0
+    assert krylov._largest_outside(np.zeros_like, np.zeros((8, 0)), np.ones((8, 16)), 1e-3, 0.0) == 0.0
 
 
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 150), most=st.integers(1, 200))

@@ -24,7 +24,7 @@ Product = Callable[[Floats], Floats]  # returns GV for a C-ordered V
 
 SPARE = 10  # columns of a block in addition to the wanted eigenvectors, or up to 3 more
 TESTS = 16  # random vectors that test the rest of the space
-DEGREE = 3  # products with each of them
+DEGREES = 3, 6  # products with each of them: at least, and at most
 FAILURE = 1e-12  # probability that the tests miss the largest eigenvalue
 # The squared length of TESTS standard normal numbers is below this with probability FAILURE.
 LEAST_LENGTH = float(2.0 * gammaincinv(TESTS / 2, FAILURE))
@@ -59,7 +59,7 @@ def form_leading(times: Product, size: int, most: int) -> Leading:
 def find_leading(times: Product, size: int, wanted: int, most: int, steps: int, noise: float) -> Leading:
     """Return vectors near the `wanted` largest eigenvectors of G, and some more, but not above `most`.
 
-    G has trace 1 and `size` rows, more than `steps` blocks. `times` is called steps + DEGREE times at most, and its
+    G has trace 1 and `size` rows, more than `steps` blocks. `times` is called steps + 6 times at most, and its
     rounding errors are at most `noise` in the spectral norm.
     """
     block = block_size(wanted)
@@ -67,12 +67,13 @@ def find_leading(times: Product, size: int, wanted: int, most: int, steps: int, 
     basis, projected, rest = _krylov_space(times, rng.standard_normal((size, block)), steps)
     values, rotation = np.linalg.eigh(projected)
     values, rotation = values[::-1], rotation[:, ::-1]
-    outside = max(0.0, 1.0 - float(values.sum()))  # the trace of G outside the space
-    if outside > CLEARLY_BELOW * values[wanted - 1]:
-        outside = min(outside, _largest_outside(times, basis, rng.standard_normal((size, TESTS)), outside))
     # More vectors than a block make little difference, unless they are all: the rank is then below `most`.
     rank = np.count_nonzero(values > noise)
     keep = rank if rank <= most else min(block, most)
+    outside = max(0.0, 1.0 - float(values.sum()))  # the trace of G outside the space
+    if outside > CLEARLY_BELOW * values[wanted - 1]:
+        enough = float(values[keep]) if keep < len(values) else 0.0  # more than this is outside the vectors in any case
+        outside = min(outside, _largest_outside(times, basis, rng.standard_normal((size, TESTS)), outside, enough))
     last = rotation[-block:, keep:]  # only the last block of the space has a residual
     left = bound_eigenvalues(values[keep:], last.T @ (rest.T @ rest) @ last, outside)[0] if keep < len(values) else 0.0
     return Leading(basis @ rotation[:, :keep], values[:keep], max(outside, float(left)) + noise)
@@ -131,46 +132,59 @@ def _krylov_space(times: Product, start: Floats, steps: int) -> tuple[Floats, Fl
     return basis, upper + np.triu(upper, 1).T, new @ (more @ factor)
 
 
-def _largest_outside(times: Product, basis: Floats, start: Floats, trace: float) -> float:
+def _largest_outside(times: Product, basis: Floats, start: Floats, trace: float, enough: float) -> float:
     """Return h such that G is at most h I outside the span of the basis, except with probability FAILURE.
 
     Let P be the projection on the rest of the space, h the largest eigenvalue of PGP and u its eigenvector. For
     standard normal vectors S and a polynomial p, u'p(PGP)S = p(h) u'S. So p(h)^2 |u'S|^2 <= ||p(PGP)S||^2, where
     |u'S|^2 is at least LEAST_LENGTH. This bounds h, because p increases beyond its largest root. The best of several p
-    is used.
+    is used. With a higher degree the bound is smaller, so that more products are made until it is `enough`.
     """
-    powers = [start - basis @ (basis.T @ start)]
-    for _ in range(DEGREE):
-        image = times(np.ascontiguousarray(powers[-1]))
-        powers.append((image - basis @ (basis.T @ image)) / trace)
-    moments = np.array([powers[i // 2].T @ powers[i - i // 2] for i in range(2 * DEGREE + 1)])
-    moments = (moments + moments.transpose(0, 2, 1)) / 2
-    unit = float(np.linalg.eigvalsh(moments[-1])[-1] / LEAST_LENGTH) ** (1 / (2 * DEGREE))
+    power = start - basis @ (basis.T @ start)
+    moments, best, (least, most) = [power.T @ power], np.inf, DEGREES
+    for degree in range(1, most + 1):
+        image = times(np.ascontiguousarray(power))
+        image -= basis @ (basis.T @ image)
+        image /= trace
+        moments += [power.T @ image, image.T @ image]
+        power = image
+        if degree >= least:
+            best = min(best, trace * _bound(np.array(moments)))
+            if best <= enough:
+                break
+    return best * (1.0 + MARGIN)
+
+
+def _bound(moments: Floats) -> float:
+    """Return the bound h of `_largest_outside` from the moments S'(PGP)^i S."""
+    count = len(moments)
+    unit = float(np.linalg.eigvalsh(moments[-1])[-1] / LEAST_LENGTH) ** (1 / (count - 1))
     if not unit > 0.0:
         return 0.0
-    moments /= unit ** np.arange(2.0 * DEGREE + 1)[:, None, None]
-    best = 1.0  # in these units, the bound from p(x) = x^DEGREE
-    polynomials, squares = _polynomials()
+    moments = (moments + moments.transpose(0, 2, 1)) / 2 / unit ** np.arange(float(count))[:, None, None]
+    best = 1.0  # in these units, the bound from a power of x
+    polynomials, squares = _polynomials(count // 2)
     limits = np.linalg.eigvalsh(np.tensordot(squares, moments, 1))[:, -1] / LEAST_LENGTH
     for (roots, extra), limit in zip(polynomials, limits.tolist(), strict=True):
         best = _largest_argument(roots, extra, limit, best)
-    return best * unit * trace * (1.0 + MARGIN)
+    return best * unit
 
 
 @cache
-def _polynomials() -> tuple[list[tuple[list[float], int]], Floats]:
-    """Return the polynomials x^extra p(x)^2 of `_largest_outside`: the roots of p with extra, and the coefficients.
+def _polynomials(degree: int) -> tuple[list[tuple[list[float], int]], Floats]:
+    """Return polynomials x^extra p(x)^2 of up to twice this degree: the roots of p with extra, and the coefficients.
 
     p is a Chebyshev polynomial of [0, top], or x times one.
     """
     polynomials, squares = [], []
     for top in np.linspace(0.1, 0.9, 9):
-        for degree, zeros, extra in ((DEGREE, 0, 0), (DEGREE - 1, 0, 1), (DEGREE - 1, 1, 0), (DEGREE - 2, 1, 1)):
-            roots = top / 2 * (1.0 + np.cos(np.pi * (np.arange(degree) + 0.5) / degree))
+        for zeros, extra in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            count = degree - zeros - extra
+            roots = top / 2 * (1.0 + np.cos(np.pi * (np.arange(count) + 0.5) / count))
             p = np.poly(np.append(roots, np.zeros(zeros)))[::-1]
             polynomials.append(([*roots.tolist(), *[0.0] * zeros], extra))
             squares.append(np.convolve(np.convolve(p, p), np.eye(1, extra + 1, extra)[0]))
-    return polynomials, np.array([np.pad(each, (0, 2 * DEGREE + 1 - len(each))) for each in squares])
+    return polynomials, np.array([np.pad(each, (0, 2 * degree + 1 - len(each))) for each in squares])
 
 
 def _largest_argument(roots: list[float], extra: int, limit: float, above: float) -> float:
