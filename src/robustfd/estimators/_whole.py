@@ -76,8 +76,7 @@ def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m:
         rows = _Rows.of(x, weight, decay)
     if not LEAST_SCATTER < rows.total < LARGEST_NORM or not rows.noise(np.float64) <= LEAST_DIGITS:
         return None
-    n, d = x.shape
-    most = min(m - 1, n, d)
+    most = min(m - 1, rows.short)
     k = min(wanted, most) if isinstance(wanted, int) else most
     steps = SPARSE_STEPS if sp.issparse(x) else DENSE_STEPS
     if rows.short <= max(block_size(k) * steps, SMALL // rows.entries):
