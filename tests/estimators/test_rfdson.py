@@ -61,7 +61,9 @@ def test_the_paper_s_experiment(a9a):
     X, y = a9a
     model, learner = RFDSONClassifier(20, **PAPER).fit(X[:3000], y[:3000]), OnlineNewton()
     learner.learn(X[:3000], y[:3000])
-    np.testing.assert_array_equal(model.decision_function(X[3000:4000]), learner.decision_function(X[3000:4000]))
+    # On some processors BLAS rounds differently for arrays at other addresses.
+    some = X[3000:4000]
+    np.testing.assert_allclose(model.decision_function(some), learner.decision_function(some), rtol=1e-9, atol=1e-12)
     assert model.score(X[3000:], y[3000:]) > 0.82
 
 

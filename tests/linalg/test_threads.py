@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.estimators import _analysis, pca, ridge
+from robustfd.estimators import _analysis, _whole, pca, ridge
 from robustfd.linalg import threads
 from robustfd.sketch import _base, _engine, _prepared, exact, oja, random_projection
 
@@ -62,6 +62,7 @@ def blas(monkeypatch):
         for name in ("solve", "mahalanobis", "to_dense", "logdet"):
             blas.watch(monkeypatch, module.LowRankPlusIdentity, name)
     blas.watch(monkeypatch, _analysis, "svd_flip")
+    blas.watch(monkeypatch, _whole, "form_leading", "find_leading", "orthonormal", "unit_rows")
     blas.watch(monkeypatch, ridge.Moments, "plus")
     return blas
 
