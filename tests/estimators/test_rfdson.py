@@ -61,9 +61,9 @@ def test_the_paper_s_experiment(a9a):
     X, y = a9a
     model, learner = RFDSONClassifier(20, **PAPER).fit(X[:3000], y[:3000]), OnlineNewton()
     learner.learn(X[:3000], y[:3000])
-    # On some processors BLAS rounds differently for arrays at other addresses.
+    # `fit` learns the rows in blocks. The block size affects the result by rounding errors only, on some processors.
     some = X[3000:4000]
-    np.testing.assert_allclose(model.decision_function(some), learner.decision_function(some), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.decision_function(some), learner.decision_function(some), rtol=1e-11, atol=1e-13)
     assert model.score(X[3000:], y[3000:]) > 0.82
 
 

@@ -19,14 +19,20 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import get_blas_funcs
 
 from robustfd.linalg.eigen import EPS
-from robustfd.linalg.krylov import block_size, bound_eigenvalues, find_leading, form_leading, orthonormal
+from robustfd.linalg.krylov import (
+    block_size,
+    bound_eigenvalues,
+    descending_eigh,
+    find_leading,
+    form_leading,
+    orthonormal,
+)
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.interface import BLOCK, LARGEST_NORM, State, exact_mean, shift_mean, unit_rows
+from robustfd.sketch.interface import BLOCK, EPS32, LARGEST_NORM, State, exact_mean, shift_mean, unit_rows
 from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]
 Precision: TypeAlias = type[np.float32] | type[np.float64]
-EPS32 = float(np.finfo(np.float32).eps)
 DENSE_STEPS, SPARSE_STEPS = 6, 5  # products of the search; scikit-learn makes 8 in PCA and 6 in TruncatedSVD
 LEAST_DIGITS = 1e-6  # relative to ||A||_F^2: with larger rounding errors a sketch is more accurate
 LEAST_SCATTER = 1e-250  # below this, products underflow
@@ -67,10 +73,10 @@ def rotated_directions(view: TwoSidedView, rotation: Floats) -> Floats:
 
 @one_blas_thread()
 def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m: int) -> tuple[State, Ritz] | None:
-    """Return the components of the rows, and a sketch of at most m - 1 rows.
+    """Return a sketch of at most m - 1 rows, and the principal components.
 
-    Return None if rounding errors are too large for this, or if something is wrong with the rows: a sketch is then
-    either more accurate or raises the error.
+    Return None if rounding errors are too large or if a number is not finite. In the first case a sketch is more
+    accurate. In the second case it raises the error.
     """
     with np.errstate(all="ignore"):
         rows = _Rows.of(x, weight, decay)
@@ -95,11 +101,10 @@ def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m:
 def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float | None) -> tuple[State, Ritz]:
     """Return the sketch and the components from vectors and a bound on G outside them."""
     off, total = rows.noise(np.float64), rows.total
-    vectors, _ = orthonormal(vectors)
-    vectors, _ = orthonormal(vectors)
+    vectors, _ = orthonormal(vectors)  # removes the rounding errors of the search
     # All numbers here are divided by the total: G = A'A / total or AA' / total.
-    image, other = rows.product(vectors, np.float64)
-    theta, rotation = _descending(vectors.T @ image)
+    image, across = rows.product(vectors, np.float64)
+    theta, rotation = descending_eigh(vectors.T @ image)
     rotation, theta = rotation[:, theta > off], theta[theta > off]
     vectors = vectors @ rotation
     residual = image @ rotation - vectors * theta
@@ -111,16 +116,16 @@ def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float 
     between = np.diag(theta) + squares / root / root[:, None]
     if rows.tall:
         # B = V'A'A / sqrt(theta) is below A'A, and these are the inner products of its rows.
-        lam, turn = _descending(between)
+        lam, turn = descending_eigh(between)
         b = (turn.T / root) @ (vectors * theta + residual).T
         v = unit_rows(b, lam)
-        values, turn = _descending(rows.scatter_along(v))
+        values, turn = descending_eigh(rows.scatter_along(v))
     else:
         # B = V'A, with orthogonal rows, and this is A'A between their directions.
-        lam, b = theta, rotation.T @ other.T
-        del other
+        lam, b = theta, rotation.T @ across.T
+        del across
         v = unit_rows(b, lam)
-        values, turn = _descending(between)
+        values, turn = descending_eigh(between)
     directions = turn[:, : count_components(values, 1.0, wanted)].T @ v
     b *= np.sqrt(total)
     state = State(
@@ -136,15 +141,9 @@ def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float 
     return state, Ritz(total * values, directions, total * off, total * upper)
 
 
-def _descending(matrix: Floats) -> tuple[Floats, Floats]:
-    """Return the eigenvalues of a symmetric matrix, the largest first, and its eigenvectors in columns."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return values[::-1], vectors[:, ::-1]
-
-
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of positive weight about their mean, as products with their shorter side."""
+    """Rows of positive weight about their mean. All products are with A, scaled so that G has trace 1."""
 
     x: Any
     share: Floats  # the weights, divided by their sum
@@ -152,7 +151,7 @@ class _Rows:
     mean: Floats  # in double-double form
     total: float  # the scatter about the mean
     spread: float  # the sum of the squares of all terms that are subtracted from each other, at least the total
-    largest: float  # absolute value of an entry
+    largest: float  # no entry is larger in absolute value; for dense rows, after centring
 
     @classmethod
     def of(cls, x: Any, weight: Floats, decay: float) -> "_Rows":
@@ -204,7 +203,7 @@ class _Rows:
     @property
     def entries(self) -> int:
         """The number of stored values."""
-        return int(self.x.nnz if sp.issparse(self.x) else self.x.size) + 1
+        return int(self.x.nnz if sp.issparse(self.x) else self.x.size)
 
     def noise(self, precision: Precision) -> float:
         """Return a bound on the rounding errors of G, relative to its trace."""
@@ -217,18 +216,17 @@ class _Rows:
         return self.product(v, precision)[0].astype(np.float64, copy=False)
 
     def product(self, v: Floats, precision: Precision) -> tuple[Any, Any]:
-        """Return G v, and what comes before it: A v or A'v, divided by the square root of the trace."""
+        """Return G v and, if G is AA', also A'v."""
         v = v.astype(precision, copy=False)
         share = self.share.astype(precision)[:, None]
         if self.tall:
-            z = self._forth(v)
-            return self._back(share * z), z
+            return self._back(share * self._forth(v)), None
         root = np.sqrt(share)
         y = self._back(root * v)
         return root * self._forth(y), y
 
     def scatter_along(self, v: Floats) -> Floats:
-        """Return v A'A v', divided by the trace."""
+        """Return v A'A v' for directions v in rows."""
         z = self._forth(np.ascontiguousarray(v.T))
         return np.asarray(z.T @ (self.share[:, None] * z))
 

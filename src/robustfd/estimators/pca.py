@@ -21,6 +21,7 @@ from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
+from robustfd.sketch.interface import EPS32
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
 
 Floats = NDArray[np.float64]
@@ -371,7 +372,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         """An upper bound on the distance of each explained variance from the exact one."""
         a = self._analysis()
         off = np.maximum(a.upper[: a.k] - a.scatter, a.scatter - a.lower[: a.k])
-        rounded = float(np.finfo(np.float32).eps) * a.scatter.max(initial=0.0) if self.sketch_._single else 0.0
+        rounded = EPS32 * a.scatter.max(initial=0.0) if self.sketch_._single else 0.0
         return float((off.max(initial=0.0) + rounded) / self._freedom())
 
     @property

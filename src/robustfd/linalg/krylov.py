@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.special import gammaincinv
 
+from robustfd.linalg.eigen import EPS
+
 Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]  # returns GV for a C-ordered V
 
@@ -48,25 +50,29 @@ def block_size(wanted: int) -> int:
     return -(-(wanted + SPARE) // 4) * 4
 
 
+def descending_eigh(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of a matrix that is symmetric up to rounding, largest first, and its eigenvectors."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return values[::-1], vectors[:, ::-1]
+
+
 def form_leading(times: Product, size: int, most: int) -> Leading:
     """Return the `most` largest eigenvectors of a small matrix G, which is formed."""
     parts = [times(np.eye(size, min(PART, size - start), -start)) for start in range(0, size, PART)]
-    values, vectors = np.linalg.eigh(np.hstack(parts))
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = descending_eigh(np.hstack(parts))
     return Leading(vectors[:, :most], values[:most], float(max(values[most], 0.0)) if most < size else 0.0)
 
 
 def find_leading(times: Product, size: int, wanted: int, most: int, steps: int, noise: float) -> Leading:
-    """Return vectors near the `wanted` largest eigenvectors of G, and some more, but not above `most`.
+    """Return at least `wanted` and at most `most` vectors near the largest eigenvectors of G.
 
-    G has trace 1 and `size` rows, more than `steps` blocks. `times` is called steps + 6 times at most, and its
-    rounding errors are at most `noise` in the spectral norm.
+    There are fewer if the rank of G is below `wanted`. G has trace 1 and more rows than `steps` blocks have columns.
+    `noise` bounds the rounding errors of `times` in the spectral norm.
     """
     block = block_size(wanted)
     rng = np.random.default_rng(0)  # any fixed seed
     basis, projected, rest = _krylov_space(times, rng.standard_normal((size, block)), steps)
-    values, rotation = np.linalg.eigh(projected)
-    values, rotation = values[::-1], rotation[:, ::-1]
+    values, rotation = descending_eigh(projected)
     # More vectors than a block make little difference, unless they are all: the rank is then below `most`.
     rank = np.count_nonzero(values > noise)
     keep = rank if rank <= most else min(block, most)
@@ -87,7 +93,7 @@ def bound_eigenvalues(values: Floats, squares: Floats, outside: float) -> Floats
     """
     lengths, vectors = np.linalg.eigh(squares)
     lengths = np.maximum(lengths, 0.0)
-    lengths += len(lengths) * np.finfo(float).eps * lengths.sum()
+    lengths += len(lengths) * EPS * lengths.sum()
     r = len(values)
     whole = np.zeros((2 * r, 2 * r))
     whole[:r, :r] = np.diag(values)
@@ -97,9 +103,10 @@ def bound_eigenvalues(values: Floats, squares: Floats, outside: float) -> Floats
 
 
 def orthonormal(x: Floats) -> tuple[Floats, Floats]:
-    """Return (Q, R) with x = QR and orthonormal columns Q. If x is ill-conditioned, they are so only roughly.
+    """Return (Q, R) with x = QR and orthonormal columns Q.
 
-    Cholesky QR is several times faster than Householder QR. The latter replaces it if it would fail.
+    Cholesky QR is several times faster than Householder QR, which replaces it if x is too ill-conditioned. If x is
+    moderately ill-conditioned, Q is orthonormal only roughly, and a second call makes it so.
     """
     gram = x.T @ x
     root, failed = scipy.linalg.lapack.dpotrf(gram)
@@ -137,8 +144,8 @@ def _largest_outside(times: Product, basis: Floats, start: Floats, trace: float,
 
     Let P be the projection on the rest of the space, h the largest eigenvalue of PGP and u its eigenvector. For
     standard normal vectors S and a polynomial p, u'p(PGP)S = p(h) u'S. So p(h)^2 |u'S|^2 <= ||p(PGP)S||^2, where
-    |u'S|^2 is at least LEAST_LENGTH. This bounds h, because p increases beyond its largest root. The best of several p
-    is used. With a higher degree the bound is smaller, so that more products are made until it is `enough`.
+    |u'S|^2 is at least LEAST_LENGTH. This bounds h, because p increases beyond its largest root. The smallest bound of
+    several p counts. Each further product allows a higher degree. The loop ends when the bound is at most `enough`.
     """
     power = start - basis @ (basis.T @ start)
     moments, best, (least, most) = [power.T @ power], np.inf, DEGREES
