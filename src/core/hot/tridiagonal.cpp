@@ -1,0 +1,348 @@
+#include "tridiagonal.hpp"
+
+#include <math.h>
+
+#include "lanes.hpp"
+
+namespace robustfd::RFD_LEVEL {
+
+namespace {
+
+constexpr double TINY = 1e-200;              // replaces a zero pivot; the matrix has norm about 1
+constexpr int ISOLATING = 16, REFINING = 24; // maximum numbers of bisection sweeps and of Laguerre sweeps
+constexpr double GRID = 12.0;                // the first shifts are a geometric sequence over this many factors of two
+
+double larger(double a, double b) { return a > b ? a : b; }
+double smaller(double a, double b) { return a < b ? a : b; }
+
+// ------------------------------------------------------------------------------------------------- reduction
+
+// Make the Householder vector of row[0 .. size - 1] in place; return the new off-diagonal entry and tau.
+void make_reflector(double* row, Index size, double& off, double& tau) {
+    const double first = row[0], squares = dot(row + 1, row + 1, size - 1);
+    tau = 0.0;
+    off = first;
+    if (squares > 0.0) {
+        off = -copysign(sqrt(first * first + squares), first);
+        tau = (off - first) / off;
+        const double scale = 1.0 / (first - off);
+        for (Index i = 0; i < size; ++i) row[i] *= scale;
+    }
+    row[0] = 1.0;
+}
+
+// Subtract x w + y v and x2 w + y2 v from two rows, and add u and u2 times the results to p.
+void update_two_rows(double* one, double* two, const double* v, const double* w, double* p, Index j, const double* row,
+                     Index size) {
+    const double x = v[j], y = w[j], u = row[j], x2 = v[j + 1], y2 = w[j + 1], u2 = row[j + 1];
+    for (Index i = 0; i < size; ++i) {
+        const double s = one[i] - (x * w[i] + y * v[i]), t = two[i] - (x2 * w[i] + y2 * v[i]);
+        one[i] = s;
+        two[i] = t;
+        p[i] += u * s + u2 * t;
+    }
+}
+
+// One pass over the trailing matrix applies the rank-two update of a reflection and multiplies by the next v, so each
+// step reads the matrix only once. Costs 2 n^3 flops, because the loop does not exploit symmetry. Backward stable (Golub
+// and Van Loan 2013, section 8.3.1).
+void reduce(Matrix<double> a, Matrix<double> form) {
+    const Index n = a.rows;
+    double *diagonal = form[0], *off = form[1], *tau = form[2];
+    for (Index i = 0; i < n; ++i) form(3, i) = form(4, i) = 0.0;
+    diagonal[0] = a(0, 0);
+    for (Index k = 0; k < n - 1; ++k) {
+        const Index size = n - 1 - k;
+        double *row = a[k] + k + 1, *v = form[3] + k + 1, *w = form[4] + k + 1, *p = form[5] + k + 1;
+        make_reflector(row, size, off[k], tau[k]);
+        for (Index i = 0; i < size; ++i) p[i] = 0.0;
+        for (Index j = 0; j + 1 < size; j += 2)
+            update_two_rows(a[k + 1 + j] + k + 1, a[k + 2 + j] + k + 1, v, w, p, j, row, size);
+        if (size % 2 == 1) {
+            double* one = a[n - 1] + k + 1;
+            const double x = v[size - 1], y = w[size - 1], u = row[size - 1];
+            for (Index i = 0; i < size; ++i) {
+                const double s = one[i] - (x * w[i] + y * v[i]);
+                one[i] = s;
+                p[i] += u * s;
+            }
+        }
+        const double t = tau[k], correction = -0.5 * t * t * dot(p, row, size);
+        for (Index i = 0; i < size; ++i) {
+            v[i] = row[i];
+            w[i] = t * p[i] + correction * row[i];
+        }
+        double* next = a[k + 1] + k + 1;  // the next v is computed from this row; v[0] = 1
+        const double y = w[0];
+        for (Index i = 0; i < size; ++i) next[i] -= w[i] + y * v[i];
+        diagonal[k + 1] = next[0];
+    }
+}
+
+// ----------------------------------------------------------------------------------------------- eigenvalues
+
+// T, with squared off-diagonal entries after a leading 0, and the smallest pivot in size.
+struct Form {
+    const double *diagonal, *squares;
+    Index n;
+    double tiny;
+};
+
+// Numbers for each shift.
+struct Shifts {
+    double *shift, *low, *high, *above, *inverse, *first, *second, *s1, *s2;
+    Index count, lanes;
+};
+
+// Fill `above` with the number of eigenvalues above each shift: the number of positive pivots of T - shift (Sylvester's
+// law of inertia). The counts are exact for a matrix that differs from T by O(eps ||T||) in each entry (Demmel, Dhillon
+// and Ren 1995).
+void count_above(const Form& t, const Shifts& s) {
+    double *above = s.above, *inverse = s.inverse;
+    const double *shift = s.shift, tiny = t.tiny;
+    for (Index j = 0; j < s.lanes; ++j) inverse[j] = above[j] = 0.0;
+    for (Index i = 0; i < t.n; ++i) {
+        const double a = t.diagonal[i], b = t.squares[i];
+        for (Index j = 0; j < s.lanes; ++j) {
+            double pivot = (a - shift[j]) - b * inverse[j];
+            pivot = fabs(pivot) > tiny ? pivot : -tiny;
+            inverse[j] = 1.0 / pivot;
+            above[j] += pivot > 0.0 ? 1.0 : 0.0;
+        }
+    }
+}
+
+// Do the same; fill s1 and s2 with the sums of 1/(shift - lambda) and of its square. Up to sign, these are (log p)' and
+// (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second derivatives of each
+// pivot along.
+void sums_of_powers(const Form& t, const Shifts& s) {
+    double *__restrict inverse = s.inverse, *__restrict first = s.first, *__restrict second = s.second;
+    double *__restrict s1 = s.s1, *__restrict s2 = s.s2, *__restrict above = s.above;
+    const double *__restrict shift = s.shift, tiny = t.tiny;
+    for (Index j = 0; j < s.lanes; ++j) inverse[j] = first[j] = second[j] = s1[j] = s2[j] = above[j] = 0.0;
+    for (Index i = 0; i < t.n; ++i) {
+        const double a = t.diagonal[i], b = t.squares[i];
+        for (Index j = 0; j < s.lanes; ++j) {
+            const double old = inverse[j];
+            double pivot = (a - shift[j]) - b * old;
+            pivot = fabs(pivot) > tiny ? pivot : -tiny;
+            const double now = 1.0 / pivot, ratio = first[j] * old, share = b * old;
+            inverse[j] = now;
+            second[j] = share * (second[j] * old - 2.0 * ratio * ratio);
+            first[j] = share * ratio - 1.0;
+            const double next = first[j] * now;
+            s1[j] += next;
+            s2[j] += next * next - second[j] * now;
+            above[j] += pivot > 0.0 ? 1.0 : 0.0;
+        }
+    }
+}
+
+// Narrow the intervals by the counts at the shifts; return how many eigenvalues are above the last interval's lower end.
+Index narrow(const Shifts& s, Index above_last) {
+    for (Index j = 0; j < s.lanes; ++j) {
+        const double x = s.shift[j];
+        const Index c = static_cast<Index>(s.above[j]);
+        if (c >= s.count && x > s.low[s.count - 1]) above_last = c;
+        for (Index i = 0; i < (c < s.count ? c : s.count); ++i) s.low[i] = larger(s.low[i], x);
+        for (Index i = c; i < s.count; ++i) s.high[i] = smaller(s.high[i], x);
+    }
+    return above_last;
+}
+
+// Place new shifts inside the intervals; return whether every interval holds one eigenvalue.
+bool place_shifts(const Shifts& s, Index above_last) {
+    bool isolated = true;
+    for (Index j = 0; j < s.count;) {
+        Index end = j + 1;
+        while (end < s.count && s.high[end] == s.high[j]) ++end;
+        isolated = isolated && (end < s.count ? end : above_last) == j + 1;
+        // The last interval may hold more eigenvalues than wanted and gets all remaining shifts.
+        const Index shifts = end < s.count ? end - j : s.lanes - j;
+        const double step = (s.high[j] - s.low[j]) / (static_cast<double>(shifts) + 1.0);
+        for (Index i = 0; i < shifts; ++i) s.shift[j + i] = s.high[j] - step * (static_cast<double>(i) + 1.0);
+        j = end;
+    }
+    return isolated;
+}
+
+// Take one step of Laguerre's iteration for every eigenvalue, safeguarded by its interval; return the largest step.
+double laguerre_step(const Form& t, const Shifts& s) {
+    const double n = static_cast<double>(t.n);
+    double largest = 0.0;
+    for (Index j = 0; j < s.count; ++j) {
+        const double x = s.shift[j], s1 = s.s1[j], s2 = s.s2[j];
+        const bool below = s.above[j] <= static_cast<double>(j);
+        (below ? s.high[j] : s.low[j]) = x;
+        const double root = sqrt(larger((n - 1.0) * (n * s2 - s1 * s1), 0.0));
+        double y = x - n / (below ? s1 + root : s1 - root);
+        if (!(s.low[j] <= y && y <= s.high[j])) y = 0.5 * (s.low[j] + s.high[j]);  // also for NaN
+        s.shift[j] = y;
+        largest = larger(largest, fabs(y - x));
+    }
+    return largest;
+}
+
+// Bisection with many shifts at once isolates every eigenvalue in its own interval. Laguerre's iteration then converges
+// with third order (Li and Zeng 1994). The error is O(n eps ||T||). Costs O(n k) flops per sweep for k eigenvalues.
+bool largest_values(Matrix<const double> form, double* values, Index count, double* scratch) {
+    const Index n = form.cols, lanes = (count + VALUE_LANES - 1) / VALUE_LANES * VALUE_LANES;
+    const double *diagonal = form[0], *off = form[1];
+    double *squares = scratch, *w = scratch + n, top = 0.0;
+    const Shifts s{w, w + lanes, w + 2 * lanes, w + 3 * lanes, w + 4 * lanes, w + 5 * lanes, w + 6 * lanes,
+                   w + 7 * lanes, w + 8 * lanes, count, lanes};
+    squares[0] = 0.0;
+    for (Index i = 0; i < n; ++i) {
+        double bound = diagonal[i] + (i > 0 ? fabs(off[i - 1]) : 0.0);
+        if (i < n - 1) {
+            squares[i + 1] = off[i] * off[i];
+            bound += fabs(off[i]);
+        }
+        top = larger(top, bound);
+    }
+    const Form t{diagonal, squares, n, EPS * top};
+    double x = top;
+    const double factor = exp2(-GRID / static_cast<double>(lanes));
+    for (Index j = 0; j < lanes; ++j) {
+        x *= factor;
+        s.low[j] = -static_cast<double>(n) * t.tiny;
+        s.high[j] = (1.0 + static_cast<double>(n) * EPS) * top;
+        s.shift[j] = x;
+    }
+    bool isolated = false;
+    Index above_last = n;
+    for (int sweep = 0; sweep < ISOLATING && !isolated; ++sweep) {
+        count_above(t, s);
+        above_last = narrow(s, above_last);
+        isolated = place_shifts(s, above_last);
+    }
+    for (int sweep = 0; isolated && sweep < REFINING; ++sweep) {
+        sums_of_powers(t, s);
+        if (laguerre_step(t, s) <= 4.0 * t.tiny) {
+            for (Index j = 0; j < count; ++j) values[j] = s.shift[j];
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------------- eigenvectors
+
+// The factors of T - shift for all shifts: L D L' from the top and U D U' from the bottom, joined at the row `twist`
+// where the twisted pivot gamma is smallest.
+struct Twisted {
+    Matrix<double> below, above, pivot;
+    double *up, *twist, *gamma, *squares;
+};
+
+void factor(Matrix<const double> form, const double* shifts, const Twisted& f) {
+    const Index n = form.cols, k = f.pivot.cols;
+    const double *a = form[0], *b = form[1];
+    for (Index j = 0; j < k; ++j) {
+        f.pivot(0, j) = a[0] - shifts[j];
+        f.squares[j] = 0.0;
+    }
+    for (Index i = 0; i < n - 1; ++i) {
+        double *__restrict below = f.below[i], *__restrict next = f.pivot[i + 1];
+        const double *__restrict pivot = f.pivot[i], c = b[i], a1 = a[i + 1];
+        for (Index j = 0; j < k; ++j) {
+            const double d = fabs(pivot[j]) > TINY ? pivot[j] : TINY;
+            below[j] = c / d;
+            next[j] = (a1 - shifts[j]) - c * below[j];
+        }
+    }
+    double *__restrict up = f.up, *__restrict gamma = f.gamma, *__restrict twist = f.twist;
+    for (Index j = 0; j < k; ++j) {
+        up[j] = a[n - 1] - shifts[j];
+        gamma[j] = fabs(f.pivot(n - 1, j));
+        twist[j] = static_cast<double>(n - 1);
+    }
+    for (Index i = n - 2; i >= 0; --i) {
+        double* __restrict above = f.above[i];
+        const double *__restrict pivot = f.pivot[i], c = b[i], here = static_cast<double>(i), ai = a[i];
+        for (Index j = 0; j < k; ++j) {
+            const double d = fabs(up[j]) > TINY ? up[j] : TINY;
+            above[j] = c / d;
+            up[j] = (ai - shifts[j]) - c * above[j];
+            const double candidate = fabs(pivot[j] - c * above[j]);
+            const bool better = candidate < gamma[j];
+            twist[j] = better ? here : twist[j];
+            gamma[j] = better ? candidate : gamma[j];
+        }
+    }
+}
+
+// Fill z: 1 in the twist's row, and by substitution elsewhere. Tiny entries are set to 0, because arithmetic on
+// subnormal numbers is slow.
+void substitute(const Twisted& f, Matrix<double> z) {
+    const Index n = z.rows, k = z.cols;
+    const double* twist = f.twist;
+    for (Index j = 0; j < k; ++j) z(n - 1, j) = twist[j] == static_cast<double>(n - 1) ? 1.0 : 0.0;
+    for (Index i = n - 2; i >= 0; --i) {
+        const double *__restrict below = f.below[i], *__restrict next = z[i + 1], here = static_cast<double>(i);
+        double* __restrict row = z[i];
+        for (Index j = 0; j < k; ++j) {
+            double entry = -below[j] * next[j];
+            entry = fabs(entry) > TINY ? entry : 0.0;
+            row[j] = twist[j] == here ? 1.0 : (twist[j] > here ? entry : 0.0);
+        }
+    }
+    for (Index i = 0; i < n - 1; ++i) {
+        const double *__restrict above = f.above[i], *__restrict row = z[i], here = static_cast<double>(i);
+        double* __restrict next = z[i + 1];
+        for (Index j = 0; j < k; ++j) {
+            double entry = -above[j] * row[j];
+            entry = fabs(entry) > TINY ? entry : 0.0;
+            next[j] = twist[j] <= here ? entry : next[j];
+        }
+    }
+}
+
+// gamma is the only nonzero entry of T z - shift z before scaling (Dhillon and Parlett 2004). O(n) flops per vector.
+double vectors(Matrix<const double> form, const double* values, Matrix<double> z, double* scratch) {
+    const Index n = z.rows, k = z.cols;
+    double* rest = scratch + 3 * n * k;
+    const Twisted f{{scratch, n, k}, {scratch + n * k, n, k}, {scratch + 2 * n * k, n, k},
+                    rest, rest + k, rest + 2 * k, rest + 3 * k};
+    factor(form, values, f);
+    substitute(f, z);
+    for (Index i = 0; i < n; ++i) {
+        const double* row = z[i];
+        for (Index j = 0; j < k; ++j) f.squares[j] += row[j] * row[j];
+    }
+    double residual = 0.0;
+    for (Index j = 0; j < k; ++j) {
+        f.squares[j] = 1.0 / sqrt(f.squares[j]);
+        const double mine = f.gamma[j] * f.squares[j];
+        residual = mine <= residual ? residual : mine;  // keeps NaN
+    }
+    for (Index i = 0; i < n; ++i) {
+        double* row = z[i];
+        for (Index j = 0; j < k; ++j) row[j] *= f.squares[j];
+    }
+    return residual;
+}
+
+// Apply the reflections that `reduce` left in `a` and `form`, in reverse order: 2 n^2 k flops.
+void back_transform(Matrix<const double> a, Matrix<const double> form, Matrix<double> z, double* scratch) {
+    const Index n = z.rows, k = z.cols;
+    double* __restrict total = scratch;
+    for (Index i = n - 2; i >= 0; --i) {
+        const double* v = a[i] + i + 1;
+        const Index size = n - 1 - i;
+        for (Index j = 0; j < k; ++j) total[j] = 0.0;
+        for (Index l = 0; l + 1 < size; l += 2) {
+            const double *one = z[i + 1 + l], *two = z[i + 2 + l], x = v[l], y = v[l + 1];
+            for (Index j = 0; j < k; ++j) total[j] += x * one[j] + y * two[j];
+        }
+        if (size % 2 == 1) add_multiple(total, z[n - 1], v[size - 1], k);
+        for (Index j = 0; j < k; ++j) total[j] *= form(2, i);
+        for (Index l = 0; l < size; ++l) add_multiple(z[i + 1 + l], total, -v[l], k);
+    }
+}
+
+}  // namespace
+
+extern const Tridiagonal tridiagonal{reduce, largest_values, vectors, back_transform};
+
+}  // namespace robustfd::RFD_LEVEL
