@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from robustfd._core import implicit_steps
 
-from robustfd._compile import entry
-from robustfd.online import hessian_choice, lanes, low_rank, untuned_reading
+from robustfd.online import hessian_choice, low_rank, untuned_reading
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import as_rows
 from robustfd.online.untuned import UntunedState
@@ -158,9 +158,6 @@ def test_the_step_is_near_the_root_and_never_too_long(z, a):
     s, expected = float(arrays[3][0]), ref.root(z, a)
     assert 0 < s <= expected * (1 + 5e-3) + 1e-6
     assert s > 0.85 * expected - 1e-6
-
-
-implicit_steps = entry(lanes.implicit_steps)
 
 
 def test_no_step_overshoots():

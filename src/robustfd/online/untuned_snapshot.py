@@ -167,7 +167,6 @@ def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, 
         state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
     require_targets([*state.kept, *state.aside], 0 if state.loss is not None else max(outputs, 2))
     parts.close()
-    state.allocate_work()
     return state
 
 
