@@ -196,6 +196,7 @@ void bind_untuned(nb::module_& m) {
         const Index n = static_cast<Index>(z.shape(0));
         require(z.shape(0) == length.shape(0) && z.shape(0) == chance.shape(0) && z.shape(0) == step.shape(0),
                 "the lengths differ");
+        require(n % 8 == 0, "the lengths must be multiples of 8");
         untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), n);
     }, "z"_a.noconvert(), "length"_a.noconvert(), "chance"_a.noconvert(), "step"_a.noconvert(),
        "Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)).");

@@ -167,7 +167,7 @@ struct UntunedLoops {
                     Index* which, double* parts);
     // Set S and P of features from their statistics.
     void (*first_scales)(Experts& experts, const Index* which, Index count);
-    // The step of a single expert with the logistic loss, for tests.
+    // The steps of experts with the logistic loss (hot/sigmoid.hpp), for tests; n is a multiple of eight.
     void (*implicit_steps)(const float* z, const float* length, float* chance, float* step, Index n);
 };
 

@@ -38,14 +38,15 @@ inline void softmax_of_experts(const Work& work, Index outputs, Index n) {
     }
     for (Index c = 0; c < outputs; ++c) {
         const double* __restrict margin = work.margin + c * n;
-        float* __restrict chance = work.softmax + c * n;
+        float *__restrict chance = work.softmax + c * n, *__restrict below = work.z;  // free until the steps
+        for (Index k = 0; k < n; ++k) below[k] = static_cast<float>(margin[k] - top[k]);
+        exp_all(below, n);
         for (Index k = 0; k < n; ++k) {
-            const float p = exp_of_negative(static_cast<float>(margin[k] - top[k]));
-            chance[k] = p;
-            total[k] += static_cast<double>(p);
+            chance[k] = below[k];
+            total[k] += static_cast<double>(below[k]);
         }
     }
-    float* __restrict inverse = work.z;  // free until the steps
+    float* __restrict inverse = work.z;
     for (Index k = 0; k < n; ++k) inverse[k] = static_cast<float>(1.0 / total[k]);
     for (Index c = 0; c < outputs; ++c) {
         float* __restrict chance = work.softmax + c * n;
@@ -74,9 +75,12 @@ inline void compare_forms(Experts& e, const Work& work, Index y, double power) {
 // Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest.
 inline void follow_class(const Follow& follow, double p, double others, double sign, double power) {
     const double base = p - follow.sum() - others;
+    float chance[LANES] = {};
+    for (Index e = 0; e < FOLLOWERS; ++e) chance[e] = static_cast<float>(sign * (base + follow.intercept[e]));
+    store<float>(sigmoid(load(chance)), chance);
     double total = 0.0;
     for (Index e = 0; e < FOLLOWERS; ++e) {
-        const double good = static_cast<double>(sigmoid32(static_cast<float>(sign * (base + follow.intercept[e]))));
+        const double good = static_cast<double>(chance[e]);
         follow.intercept[e] += FOLLOW[e] * sign * smaller(power, 1.0) * (1.0 - good);
         follow.share[e] *= power == 1.0 ? good : pow(good, power);
         total += follow.share[e];
@@ -112,7 +116,7 @@ inline double learn_output(Experts& e, const Work& work, const ClassRow& row, In
         for (Index k = 0; k < n; ++k) z[k] = static_cast<float>(sign * margin[k]);
         q = sigmoid(output);
     }
-    implicit_steps(z, work.length, work.chance32, work.step32, n);
+    implicit_steps(z, work.length, work.chance32, work.step32, padded(n));
     const double times = sign * row.weight;
     for (Index k = 0; k < n; ++k) step[k] = static_cast<double>(work.step32[k]) * times * rate[k];
     follow_class(follow_of(e, c), output, others, sign, row.power);

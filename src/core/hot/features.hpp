@@ -15,9 +15,8 @@
 // half a standard deviation away; the intercepts of the experts compensate for the move.
 #pragma once
 
-#include <math.h>
-
 #include "experts.hpp"
+#include "lanes.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
@@ -29,10 +28,6 @@ constexpr double WINDOW = 1000.0;      // rows over which the moving mean square
 constexpr double MOVE = 0.5;           // the centre moves when the recent mean is this many standard deviations away
 constexpr double CUT = 4.0;            // deviations above this many standard deviations are clipped before averaging
 constexpr double UNIT = 4.0;           // a larger change of S^2 is a change of unit
-
-inline double larger(double a, double b) { return a > b ? a : b; }
-inline double smaller(double a, double b) { return a < b ? a : b; }
-inline double clipped(double x, double low, double high) { return smaller(larger(x, low), high); }
 
 // S^2 of a feature from its statistics.
 inline double scale_square(const Feature& f, const Totals& totals) {

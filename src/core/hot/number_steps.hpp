@@ -125,8 +125,9 @@ inline void share_numbers(Experts& e, const Work& work, const NumberRow& row) {
     const Index n = e.experts(), count = e.plain_experts();
     double *chance = work.chance, least = INFINITY;
     for (Index k = 0; k < n; ++k) least = smaller(least, chance[k]);
-    for (Index k = 0; k < n; ++k)
-        chance[k] = static_cast<double>(exp_of_negative(static_cast<float>(row.power * (least - chance[k]))));
+    for (Index k = 0; k < n; ++k) work.z[k] = static_cast<float>(row.power * (least - chance[k]));
+    exp_all(work.z, n);
+    for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(work.z[k]);
     const double p = work.output[0];
     if (n > count) {
         const double plain = row.range.clip(dot(e.plain.data(), work.margin, count) + follow_of(e, 0).sum());
