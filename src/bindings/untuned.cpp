@@ -86,9 +86,9 @@ class Untuned {
         require(0 <= first && first <= last && last <= rows.count, "the rows are out of range");
         require(length(y) == rows.count && length(weight) == rows.count, "y or weight has another length than the rows");
         nb::gil_scoped_release unlocked;
-        rows.check(experts.features());
+        rows.check(experts.features(), first, last);
         if (!experts.targets[0].numbers) check_classes(y.data(), first, last);
-        reserve(rows.longest());
+        reserve(rows.longest(first, last));
         return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(), margins.data(),
                                      update_stats);
     }
@@ -97,8 +97,8 @@ class Untuned {
         const RowsFromPython given = rows_from(x);
         check(given.rows, margins);
         nb::gil_scoped_release unlocked;
-        given.rows.check(experts.features());
-        const Scratch own(experts, given.rows.longest());
+        given.rows.check(experts.features(), 0, given.rows.count);
+        const Scratch own(experts, given.rows.longest(0, given.rows.count));
         untuned_loops().read(experts, own.work, given.rows, margins.data());
     }
 
@@ -113,8 +113,8 @@ class Untuned {
                     static_cast<Index>(effects.shape(2)) == experts.outputs() && parts.shape(1) == effects.shape(2),
                 "effects has another shape");
         nb::gil_scoped_release unlocked;
-        rows.check(experts.features());
-        const Scratch own(experts, rows.longest());
+        rows.check(experts.features(), 0, rows.count);
+        const Scratch own(experts, rows.longest(0, rows.count));
         untuned_loops().explain(experts, own.work, rows, effects.data(), indptr.data(), which.data(), parts.data());
     }
 

@@ -92,24 +92,22 @@ void Experts::renew_exact(double faded) {
     std::fill(block.begin(), block.end(), 0.0);
 }
 
-Index Rows::longest() const {
+Index Rows::longest(Index first, Index last) const {
     if (!indptr) return width;
     Index most = 0;
-    for (Index i = 0; i < count; ++i) most = std::max(most, indptr[i + 1] - indptr[i]);
+    for (Index i = first; i < last; ++i) most = std::max(most, indptr[i + 1] - indptr[i]);
     return most;
 }
 
-void Rows::check(Index features) const {
-    if (!indptr) {
-        require(width <= features, "the rows have more features than the model");
-        return;
-    }
-    bool ordered = true;
-    for (Index i = 0; i < count; ++i) ordered &= indptr[i] <= indptr[i + 1];
-    require(ordered, "indptr does not ascend");
-    std::uint32_t largest = 0;  // negative indices become huge
-    for (Index k = indptr[0]; k < indptr[count]; ++k) largest = std::max(largest, static_cast<std::uint32_t>(indices[k]));
-    require(indptr[0] == indptr[count] || static_cast<Index>(largest) < features, "an index is out of range");
+void Rows::check(Index features, Index first, Index last) const {
+    if (!indptr) return require(width <= features, "the rows have more features than the model");
+    Index descents = 0;
+    for (Index i = first; i < last; ++i) descents |= indptr[i + 1] - indptr[i];
+    require(descents >= 0, "indptr does not ascend");
+    const std::int32_t most = static_cast<std::int32_t>(std::min<Index>(features, INT32_MAX) - 1);
+    std::int32_t outside = 0;  // negative if an index is negative or above `most`
+    for (Index k = indptr[first]; k < indptr[last]; ++k) outside |= indices[k] | (most - (indices[k] & INT32_MAX));
+    require(outside >= 0, "an index is out of range");
 }
 
 namespace {

@@ -121,8 +121,9 @@ struct Rows {
     const Index* indptr = nullptr;
     Index count = 0, width = 0;
 
-    Index longest() const;                       // the largest number of entries of a row
-    void check(Index features) const;            // throws std::invalid_argument unless all indices are in range
+    Index longest(Index first, Index last) const;  // the largest number of entries of rows first to last - 1
+    // Throw std::invalid_argument unless the indices of rows first to last - 1 are in range.
+    void check(Index features, Index first, Index last) const;
 };
 
 // Scratch memory of a row. Experts are numbered as in the mixture.

@@ -32,6 +32,7 @@ class UntunedState(ExpertState):
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step."""
+        y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64)
         if len(y) <= FIRST:  # few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off
             self._learn_all(plain_rows(x), y, weight, margins)
             return
