@@ -49,6 +49,8 @@ inline void require(bool holds, const char* message) {
 void ensure_blas();  // loads scipy's BLAS and LAPACK on first use
 
 void bind_linalg(nb::module_& m);
+void bind_lock(nb::module_& m);
+void bind_one_row(nb::module_& m);
 void bind_paper(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_untuned(nb::module_& m);

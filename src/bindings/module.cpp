@@ -37,7 +37,9 @@ NB_MODULE(_core, m) {
     m.def("level", [] { return std::string(name_of(level())); }, "Return the level of x86-64 in use.");
     m.def("use_level", use_level_named, nb::arg("name"), "Use a level of x86-64, for tests.");
     bind_linalg(m);
+    bind_lock(m);
     bind_paper(m);
     bind_text(m);
     bind_untuned(m);
+    bind_one_row(m);
 }

@@ -1,34 +1,44 @@
-"""One thread at a time inside a model: every public method and property acquires the lock of its object.
+"""Threads that share a model: many may read it at the same time, or one may change it.
 
-Classes inherit this from `Guarded`, so a new method cannot forget it. Different objects have different locks, and
-compiled loops release Python's global lock, so different models run in parallel.
+Every public method and property takes the lock of its object. Classes inherit this from `Guarded`, so a new method
+cannot forget it. Different objects have different locks, and the core releases Python's global lock, so different
+models run in parallel. Threads enter in the order in which they come. A fork waits for the threads that change a model.
 """
 
 import copy
 import functools
 import inspect
-import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+from robustfd._core import Lock
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 SPECIAL = ("__getstate__",)  # used by pickle, copy and joblib
 
 
-def guarded(method: Method) -> Method:
-    """Return the method wrapped so that it holds the lock of its object while it runs."""
+def guarded(method: Method, *, shared: bool = False) -> Method:
+    """Return the method wrapped so that it holds the lock of its object while it runs, with other readers or alone."""
 
     @functools.wraps(method)
     def locked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         lock = self._lock
-        lock.acquire()  # takes half the time of `with`
+        if shared:
+            lock.acquire_shared()
+        else:
+            lock.acquire()
         try:
             return method(self, *args, **kwargs)
         finally:
             lock.release()
 
     return guards_itself(locked)  # type: ignore[return-value]
+
+
+def shared_guard(method: Method) -> Method:
+    """Return the method wrapped so that it holds the lock together with other readers."""
+    return guarded(method, shared=True)
 
 
 def guards_itself(method: Method) -> Method:
@@ -59,13 +69,14 @@ class _Locked:
 
 
 class Guarded(_Locked):
-    """An object that several threads may use: its methods run one at a time."""
+    """An object that several threads may use."""
 
     __slots__ = ()  # scikit-learn refuses to pickle classes with slots
+    _readers: ClassVar[frozenset[str]] = frozenset()  # methods and properties that change nothing; threads share them
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
-        self._lock = threading.RLock()  # reentrant, because public methods call each other
+        self._lock = Lock()  # reentrant, because public methods call each other
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -74,18 +85,22 @@ class Guarded(_Locked):
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # otherwise it would be that of __new__
         for name in dir(cls):
             if name in SPECIAL or not name.startswith("_"):
-                found = inspect.getattr_static(cls, name)
+                found, shared = inspect.getattr_static(cls, name), name in cls._readers
                 if inspect.isfunction(found) and not hasattr(found, "_guarded"):
-                    setattr(cls, name, guarded(found))
+                    setattr(cls, name, guarded(found, shared=shared))
                 elif isinstance(found, property) and found.fget and not hasattr(found.fget, "_guarded"):
-                    setattr(cls, name, property(guarded(found.fget), found.fset, found.fdel, found.__doc__))
+                    get = guarded(found.fget, shared=shared)
+                    setattr(cls, name, property(get, found.fset, found.fdel, found.__doc__))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
             object.__setattr__(self, name, value)
-        else:  # a parameter: wait until a running method has finished
-            with self._lock:
-                object.__setattr__(self, name, value)
+            return
+        self._lock.acquire()  # a parameter: wait until a running method has finished
+        try:
+            object.__setattr__(self, name, value)
+        finally:
+            self._lock.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import column_or_1d
 
-from robustfd._guard import guards_itself
+from robustfd._core import OneRow
+from robustfd._guard import guards_itself, shared_guard
 from robustfd._jobs import count_jobs, side_by_side
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
@@ -39,9 +40,38 @@ LEAST_WORK = 2**20  # entries times outputs per thread; with less, merging takes
 class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass=ABCMeta):
     """A linear model that learns from batches, from single rows, or from any mix of both.
 
-    Learning works on a copy that replaces the model at the end, so an error leaves the model unchanged. (The copy
-    shares the arrays that compiled loops write to, but all checks run before the loops.)
+    Learning works on a copy that replaces the model at the end, so an error leaves the model unchanged. The copy shares
+    the arrays that the core writes to; `_all_or_nothing` restores them after an error or an interrupt.
     """
+
+    _readers = frozenset(
+        [
+            "predict",
+            "predict_proba",
+            "predict_log_proba",
+            "decision_function",
+            "predict_one",
+            "predict_proba_one",
+            "score",
+            "contributions",
+            "coef_",
+            "intercept_",
+            "effects_",
+            "hessian_",
+            "sketch_size_",
+            "singular_values_",
+            "drift_",
+            "missing_columns_",
+            "share_",
+            "vocabulary_",
+            "n_samples_seen_",
+            "progressive_",
+            "progressive_loss_",
+            "progressive_error_",
+            "get_params",
+            "__getstate__",
+        ]
+    )
 
     # Learned attributes, in addition to those whose names end in "_".
     _learned: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
@@ -75,6 +105,10 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     @abstractmethod
     def _margins(self, x: Any) -> Floats:
         """Return the margins (n, outputs) of rows."""
+
+    def _quick_rows(self) -> OneRow | None:
+        """Return what learns and reads the next dicts without a detour through Python, or None."""
+        return None
 
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
         """Return a context in which an error while learning rows leaves the model unchanged."""
@@ -165,6 +199,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         """Return a shallow copy that shares all attributes with this model."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
+        new.__dict__.pop("_quick", None)
         return new
 
     def _parameters(self) -> dict[str, Any]:
@@ -259,15 +294,17 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         self
             The fitted estimator.
         """
-        lock = self._lock
-        lock.acquire()  # twice as fast as `with`
+        quick = self.__dict__.get("_quick")
+        if quick is not None and quick.learn(x, y, sample_weight):
+            return self
+        self._lock.acquire()
         before, learned = self.__dict__.copy(), False
         try:
             learned = self._learn_one(x, y, sample_weight)
         finally:
-            if not learned:
-                self.__dict__ = before
-            lock.release()
+            self.__dict__ = self.__dict__ if learned else before
+            self.__dict__["_quick"] = self._quick_rows() if learned else None
+            self._lock.release()
         return self
 
     def _learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
@@ -362,6 +399,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         """Return a single row in the form that `_learn_rows` and `_margins` expect."""
         return sp.csr_array((values, indices, np.array([0, len(indices)])), shape=(1, width))
 
+    @shared_guard
     def _margins_of_one(self, x: Any) -> Floats:
         """Return the margins (outputs,) of one row. Unknown features are ignored."""
         kind = self._kind_of(x)
@@ -374,8 +412,15 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
 
     # -- predictions and attributes
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):  # a parameter: the next call must check it
+            self.__dict__.pop("_quick", None)
+
     def __getstate__(self) -> dict[str, Any]:
-        return copy.deepcopy(super().__getstate__())  # learning may write to the arrays before they are pickled
+        state = super().__getstate__()
+        state.pop("_quick", None)
+        return copy.deepcopy(state)  # learning may write to the arrays before they are pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({name: writable(value) for name, value in state.items()})

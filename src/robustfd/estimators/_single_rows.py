@@ -1,6 +1,5 @@
 """Parsing of single rows: dicts, (indices, values) pairs and one-dimensional arrays."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -22,42 +21,6 @@ class SingleRow(NamedTuple):
     indices: NDArray[np.int32]
     indptr: NDArray[np.int64]
     shape: tuple[int, int]
-
-
-class Names(NamedTuple):
-    """Cached column indices of the names in a dict. Most dicts of a stream have the same names in the same order."""
-
-    names: tuple[Any, ...]
-    order: NDArray[np.int64] | None  # permutation that sorts the values by index; None if they are sorted
-    indices: NDArray[np.int32]
-    indptr: NDArray[np.int64]
-
-    def row_of(self, x: Mapping[Any, Any], width: int, largest: float) -> SingleRow | None:
-        """Return the row of a dict, or None if its names differ, a value is not a number, or the norm is too large."""
-        if tuple(x) != self.names:
-            return None
-        numbers = list(x.values())
-        try:
-            length = math.hypot(*numbers)
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if not length < largest:  # also true for NaN
-            return None
-        values = np.array(numbers, np.float64)
-        if values.ndim != 1:
-            return None
-        if self.order is not None:
-            values = values[self.order]
-        return SingleRow(values, self.indices, self.indptr, (1, width))
-
-
-def names_of(x: Mapping[Any, Any], known: Mapping[Any, int]) -> Names | None:
-    """Return the column indices of the names in a dict, or None if a name is unknown."""
-    places = [known.get(name, -1) for name in x]
-    if not places or min(places) < 0:
-        return None
-    order, indices, indptr = np.argsort(places), np.sort(np.array(places, np.int32)), np.array([0, len(places)])
-    return Names(tuple(x), None if places == sorted(places) else order, indices, indptr)
 
 
 def kind_of(x: Any) -> Kind:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from robustfd._guard import guards_itself
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.online import progress
 
@@ -103,9 +104,14 @@ class OnlineClassifier(OnlineEstimator):
         classes = getattr(self, "classes_", None)
         before = getattr(self, "_places", None)
         if before is None or before[0] is not classes:
-            places = {} if classes is None else {label: index for index, label in enumerate(classes.tolist())}
-            self._places = before = (classes, places)
+            labels = [] if classes is None else classes.tolist()
+            self._places = before = (classes, {label: index for index, label in enumerate(labels)}, labels)
         return before[1]
+
+    def _labels(self) -> list[Any]:
+        """Return `classes_` as a list."""
+        self._class_places()
+        return self._places[2]
 
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the indices of labels in `classes_`."""
@@ -145,11 +151,15 @@ class OnlineClassifier(OnlineEstimator):
             return (margins[:, 0] > 0).astype(np.int64) if len(self.classes_) > 1 else np.zeros(len(margins), np.int64)
         return np.asarray(margins.argmax(axis=1))
 
+    @guards_itself
     def predict_one(self, x: Any) -> Any:
         """Return the predicted class of one row in any format of `learn_one`, or None before the first row."""
+        quick = self.__dict__.get("_quick")
+        if quick is not None and (margin := quick.read(x)) is not None:
+            return self._labels()[margin > 0]
         if not self.__sklearn_is_fitted__():
             return None
-        margins, labels = self._margins_of_one(x).tolist(), list(self._class_places())
+        margins, labels = self._margins_of_one(x).tolist(), self._labels()
         if len(margins) > 1:
             return labels[margins.index(max(margins))]
         return labels[int(margins[0] > 0 and len(labels) > 1)]
@@ -223,8 +233,12 @@ class OnlineRegressor(OnlineEstimator):
         """Return the predicted target of each row."""
         return self._checked_margins(X)[:, 0]
 
+    @guards_itself
     def predict_one(self, x: Any) -> float:
         """Return the predicted target of one row in any format of `learn_one`, or 0.0 before the first row."""
+        quick = self.__dict__.get("_quick")
+        if quick is not None and (predicted := quick.read(x)) is not None:
+            return predicted
         if not self.__sklearn_is_fitted__():
             return 0.0
         return float(self._margins_of_one(x)[0])

@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, plain
+from robustfd._core import Judge, OneRow
 from robustfd._validation import check_choice, check_integer
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
-from robustfd.estimators._single_rows import IS_MISSING, Names, SingleRow, names_of
+from robustfd.estimators._single_rows import IS_MISSING, SingleRow
 from robustfd.online import first_edition, plots, untuned_merging, untuned_reading
+from robustfd.online.hessian_choice import next_event
 from robustfd.online.mixture import NumberLoss
-from robustfd.online.rows import LARGEST, CsrRows, as_rows
+from robustfd.online.rows import CsrRows, as_rows
 from robustfd.online.snapshot import Parts
-from robustfd.online.untuned import UntunedState
+from robustfd.online.untuned import UntunedState, is_whole
 from robustfd.online.untuned_growth import SPARE
 from robustfd.online.untuned_merging import with_features_at
 
@@ -35,7 +37,6 @@ class UntunedEstimator(OnlineEstimator):
         "_calibration",
         "_missing",
         "_common_names",
-        "_names",
         "_encoder",
     )
     _takes_missing = _takes_tables = True
@@ -45,7 +46,6 @@ class UntunedEstimator(OnlineEstimator):
     random_state: Any
     _model: UntunedState
     _common_names: set[Any]  # names of numeric features that most dicts have
-    _names: Names | None  # names of the last dict, if all are known and none is missing
     _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
 
@@ -82,12 +82,7 @@ class UntunedEstimator(OnlineEstimator):
     def _row_of(self, x: Any, kind: Any, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
         if kind != "dicts":
             return super()._row_of(x, kind, known_only=known_only)
-        before = getattr(self, "_names", None)
-        if before is not None and (row := before.row_of(x, self.n_features_in_, LARGEST)) is not None:
-            return row, {}
         absent = getattr(self, "_common_names", set()) - x.keys()
-        if not absent and self._kind == "dicts":
-            self._names = names_of(x, self._vocabulary)
         return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 
     def _update_common_names(self) -> None:
@@ -97,7 +92,21 @@ class UntunedEstimator(OnlineEstimator):
             often = self._model.experts.features.table["count"][1:] > USUAL * rows
             names = [name for name, j in self._vocabulary.items() if often[j]]
             self._common_names = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
-            self._names = None  # the last dict may lack one of these features
+
+    def _quick_rows(self) -> OneRow | None:
+        """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
+        model = self._model
+        if self._kind != "dicts" or model.seen < model.first or model.outputs > 1 or not is_whole(model.share):
+            return None
+        if (judged := self._judge()) is None:
+            return None
+        until = min(next_event(model), 1 << model.seen.bit_length())  # at powers of two, common names are updated
+        usual = np.array(sorted(self._vocabulary[name] for name in self._common_names), np.int32)
+        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, usual, until)
+
+    @abstractmethod
+    def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
+        """Return the places of two labels (None for regression), the loss and its level; None if rows are not simple."""
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
         return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))

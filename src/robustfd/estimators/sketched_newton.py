@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_class_weight
 
 from robustfd._container import Document, Tensors
+from robustfd._core import Judge
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
 from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progressive_losses, sharpened
@@ -141,6 +142,10 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         else:
             each = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
         return weight * each[y]
+
+    def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
+        simple = len(self.classes_) == 2 and self.class_weight is None
+        return (self._class_places(), Judge.classes, 0.0) if simple else None
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
@@ -312,6 +317,10 @@ class SketchedNewtonRegressor(RegressorMixin, UntunedEstimator, OnlineRegressor)
         if self.loss == "poisson" and (least := y.min(initial=0.0)) < 0:
             raise ValueError(f"y contains {least:g}, but loss='poisson' is for targets of at least 0.")
         return y
+
+    def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
+        kinds = {"absolute": Judge.absolute, "quantile": Judge.pinball, "poisson": Judge.poisson}
+        return None, kinds.get(self.loss, Judge.squared), float(self.quantile)
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         self._begin_model(d, 1)

@@ -90,7 +90,7 @@ class ExpertState:
         """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
         self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
         self.first = FIRST  # number of first rows, which are learned again; 0 if a file lacks them
-        self.seen = self.entries = 0  # number of rows, and the largest number of entries of a row
+        self.entries = 0  # the largest number of entries of a row
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, unscaled
         self.aside: list[tuple[Any, Floats, Floats]] = []  # rows to learn from when all parts are merged
         self.form: Form = "diagonal"
@@ -99,7 +99,7 @@ class ExpertState:
         self.renewed_at = 0
         self.gain = 0.0
         self.core = Untuned()
-        self._experts: Experts | None = None
+        self._experts: Experts | None = None  # views of the arrays of the core
         self.experts = self.fresh_experts(feature_stats.start(d, prior=share * self.prior(), by_density=loss is None))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
 
@@ -136,6 +136,15 @@ class ExpertState:
         if self.outputs == 1:
             return RATES, LINEAR
         return RATES[:, FEW], LINEAR[:, FEW]
+
+    @property
+    def seen(self) -> int:
+        """The number of rows so far."""
+        return self.core.seen
+
+    @seen.setter
+    def seen(self, rows: int) -> None:
+        self.core.seen = rows
 
     @property
     def experts(self) -> Experts:

@@ -1,0 +1,240 @@
+// Single rows as dicts, without a detour through Python: names to columns, a step of the untuned learner, its loss.
+//
+// Anything unusual (a new name, a missing value, an unknown label, an event that is due, a busy model) is refused, and
+// the caller takes the ordinary path, which handles it or raises an error.
+#include <cmath>
+
+#include "convert.hpp"
+#include "model_lock.hpp"
+#include "learning.hpp"
+#include "progress.hpp"
+#include "untuned.hpp"
+
+namespace robustfd {
+
+namespace {
+
+constexpr double LARGEST = 1e150;  // squares of larger numbers can overflow
+
+// The columns of the names in a dict. Most dicts of a stream have the same names in the same order, so the columns of the
+// last dict are kept, with references to its names.
+class Names {
+  public:
+    explicit Names(nb::dict vocabulary) : vocabulary_(std::move(vocabulary)) {}
+
+    std::vector<std::int32_t> columns;  // of the last row, ascending
+    std::vector<double> values;
+
+    // Convert a dict; return whether that was possible. Unknown names are refused, or ignored if `known_only`.
+    bool convert(nb::handle x, bool known_only) {
+        columns.clear();
+        values.clear();
+        PyObject *key = nullptr, *value = nullptr;
+        Py_ssize_t at = 0;
+        std::size_t place = 0;
+        while (PyDict_Next(x.ptr(), &at, &key, &value)) {
+            // Other names may run Python code when they are compared, which may let another thread use this object.
+            if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return false;
+            double number = 1.0;
+            Index column = -1;
+            if (PyUnicode_Check(value)) {
+                column = column_of_text(key, value);
+            } else {
+                if (!read_number(value, number)) return false;
+                column = column_of(key, place);
+            }
+            ++place;
+            if (column < 0) {
+                if (!known_only) return false;
+                continue;
+            }
+            columns.push_back(static_cast<std::int32_t>(column));
+            values.push_back(number);
+        }
+        return sort();
+    }
+
+  private:
+    static bool read_number(PyObject* value, double& number) {
+        if (PyFloat_Check(value)) {
+            number = PyFloat_AsDouble(value);
+        } else if (PyLong_Check(value)) {
+            number = PyLong_AsDouble(value);
+            if (number == -1.0 && PyErr_Occurred()) return PyErr_Clear(), false;
+        } else {
+            return false;
+        }
+        return std::abs(number) <= LARGEST;  // false for NaN, which is a missing value
+    }
+
+    // The column of a name, or -1; `place` is its place in the dict.
+    Index column_of(PyObject* key, std::size_t place) {
+        if (place < last_.size() && last_[place].name.ptr() == key) return last_[place].column;
+        const Index column = look_up(vocabulary_.ptr(), key);
+        if (column >= 0) {
+            if (place >= last_.size()) last_.resize(place + 1, Last{nb::object(), -1});
+            last_[place] = {nb::borrow(key), column};
+        }
+        return column;
+    }
+
+    // The column of the feature "name=value", or -1.
+    Index column_of_text(PyObject* key, PyObject* value) {
+        PyObject* known = PyDict_GetItemWithError(texts_.ptr(), key);
+        if (!known) {
+            if (PyErr_Occurred()) throw nb::python_error();
+            texts_[nb::handle(key)] = nb::dict();
+            known = PyDict_GetItemWithError(texts_.ptr(), key);
+        }
+        Index column = look_up(known, value);
+        if (column >= 0) return column;
+        const nb::object name = nb::steal(PyUnicode_FromFormat("%S=%U", key, value));
+        if (!name.is_valid()) throw nb::python_error();
+        column = look_up(vocabulary_.ptr(), name.ptr());
+        if (column >= 0) nb::borrow<nb::dict>(known)[nb::handle(value)] = nb::int_(column);
+        return column;
+    }
+
+    static Index look_up(PyObject* names, PyObject* key) {
+        PyObject* found = PyDict_GetItemWithError(names, key);
+        if (!found) {
+            if (PyErr_Occurred()) throw nb::python_error();
+            return -1;
+        }
+        return PyLong_AsLongLong(found);
+    }
+
+    // Sort the entries by column; return false if a column occurs twice.
+    bool sort() {
+        for (std::size_t i = 1; i < columns.size(); ++i)
+            for (std::size_t k = i; k > 0 && columns[k] <= columns[k - 1]; --k) {
+                if (columns[k] == columns[k - 1]) return false;
+                std::swap(columns[k], columns[k - 1]);
+                std::swap(values[k], values[k - 1]);
+            }
+        return true;
+    }
+
+    struct Last {
+        nb::object name;
+        Index column;
+    };
+    nb::dict vocabulary_, texts_;
+    std::vector<Last> last_;
+};
+
+enum class Judge { classes, squared, absolute, pinball, poisson };  // which loss `progressive_loss_` averages
+
+class OneRow {
+  public:
+    OneRow(nb::object model, nb::object lock, nb::dict vocabulary, nb::object labels, Judge judge, double level,
+           nb::object progress, const In1<std::int32_t>& usual, Index until)
+        : model_object_(std::move(model)), lock_object_(std::move(lock)), progress_object_(std::move(progress)),
+          model_(nb::cast<Untuned&>(model_object_)), lock_(nb::cast<ModelLock&>(lock_object_).lock()),
+          progress_(table_of(nb::cast<Out2<double>>(progress_object_))), labels_(std::move(labels)),
+          names_(std::move(vocabulary)), judge_(judge), level_(level), until_(until) {
+        usual_.assign(usual.data(), usual.data() + usual.size());
+    }
+
+    // Learn a row before row number `until`; return whether that was possible.
+    bool learn(nb::handle x, nb::handle y, nb::handle weight) {
+        double target = 0.0, w = 1.0;
+        if (model_.seen + 1 >= until_ || !PyDict_CheckExact(x.ptr()) || !read_target(y, target)) return false;
+        if (!PyFloat_CheckExact(weight.ptr())) return false;
+        w = PyFloat_AsDouble(weight.ptr());
+        if (!(w > 0.0 && w < INFINITY) || !names_.convert(x, false) || !has_usual() || !fits()) return false;
+        if (!lock_.try_enter(Lock::Use::write)) return false;
+        const Leave leave{lock_};
+        if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
+        const double p = model_.learn_one(names_.columns, names_.values, target, w)[0];
+        const bool wrong = judge_ == Judge::classes && (p > 0.0) != (target > 0.0);
+        RFD_LEVEL::tally(progress_, loss(target, p), judge_ == Judge::classes ? (wrong ? 1.0 : 0.0) : NAN, w);
+        return true;
+    }
+
+    // Return the prediction of a row, or None if the ordinary path must make it.
+    nb::object read(nb::handle x) {
+        if (!PyDict_CheckExact(x.ptr()) || !names_.convert(x, true) || !has_usual() || !fits()) return nb::none();
+        if (!lock_.try_enter(Lock::Use::read)) return nb::none();
+        const Leave leave{lock_};
+        double p = 0.0;
+        model_.read_one(names_.columns, names_.values, &p);
+        return std::isfinite(p) ? nb::float_(p) : nb::none();
+    }
+
+  private:
+    struct Leave {
+        Lock& lock;
+        ~Leave() { lock.leave(); }
+    };
+
+    bool read_target(nb::handle y, double& target) const {
+        if (judge_ != Judge::classes) {
+            if (!PyFloat_Check(y.ptr()) && !PyLong_Check(y.ptr())) return false;
+            target = PyFloat_AsDouble(y.ptr());
+            if (target == -1.0 && PyErr_Occurred()) return PyErr_Clear(), false;
+            return std::abs(target) <= LARGEST && !(judge_ == Judge::poisson && target < 0.0);
+        }
+        PyObject* place = PyDict_GetItemWithError(labels_.ptr(), y.ptr());
+        if (!place) return PyErr_Clear(), false;
+        target = static_cast<double>(PyLong_AsLong(place));
+        return true;
+    }
+
+    // Whether the row has all features that most rows have; the others count as missing.
+    bool has_usual() const {
+        std::size_t found = 0;
+        for (std::int32_t column : names_.columns) found += found < usual_.size() && usual_[found] == column;
+        return found == usual_.size();
+    }
+    bool fits() const {
+        return names_.columns.empty() || names_.columns.back() < model_.experts.features();
+    }
+
+    double loss(double y, double p) const {
+        const double off = y - p;
+        switch (judge_) {
+            case Judge::classes: {
+                const double z = y > 0.0 ? p : -p;
+                return std::log1p(std::exp(-std::abs(z))) - std::min(z, 0.0);
+            }
+            case Judge::absolute: return std::abs(off);
+            case Judge::pinball: return off * (level_ - (off < 0.0 ? 1.0 : 0.0));
+            case Judge::poisson: return 2.0 * ((y > 0.0 ? y * std::log(y) - y * std::log(p) : 0.0) - off);
+            default: return off * off;
+        }
+    }
+
+    nb::object model_object_, lock_object_, progress_object_;
+    Untuned& model_;
+    Lock& lock_;
+    Progress* progress_;
+    nb::object labels_;
+    Names names_;
+    Judge judge_;
+    double level_;
+    std::vector<std::int32_t> usual_;  // ascending
+    Index until_;
+};
+
+}  // namespace
+
+void bind_one_row(nb::module_& m) {
+    using namespace nb::literals;
+    nb::enum_<Judge>(m, "Judge", "Which loss `progressive_loss_` averages.")
+        .value("classes", Judge::classes)
+        .value("squared", Judge::squared)
+        .value("absolute", Judge::absolute)
+        .value("pinball", Judge::pinball)
+        .value("poisson", Judge::poisson);
+    nb::class_<OneRow>(m, "OneRow", "Learns and predicts single dicts of a fitted model.")
+        .def(nb::init<nb::object, nb::object, nb::dict, nb::object, Judge, double, nb::object, const In1<std::int32_t>&,
+                      Index>(),
+             "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a,
+             "usual"_a.noconvert(), "until"_a)
+        .def("learn", &OneRow::learn, "x"_a, "y"_a, "weight"_a, "Learn a dict; return whether that was possible.")
+        .def("read", &OneRow::read, "x"_a, nb::sig("def read(self, x: object) -> float | None"),
+             "Return the prediction of a dict, or None if the ordinary path must make it.");
+}
+
+}  // namespace robustfd
