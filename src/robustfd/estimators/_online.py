@@ -44,34 +44,14 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     the arrays that the core writes to; `_all_or_nothing` restores them after an error or an interrupt.
     """
 
-    _readers = frozenset(
-        [
-            "predict",
-            "predict_proba",
-            "predict_log_proba",
-            "decision_function",
-            "predict_one",
-            "predict_proba_one",
-            "score",
-            "contributions",
-            "coef_",
-            "intercept_",
-            "effects_",
-            "hessian_",
-            "sketch_size_",
-            "singular_values_",
-            "drift_",
-            "missing_columns_",
-            "share_",
-            "vocabulary_",
-            "n_samples_seen_",
-            "progressive_",
-            "progressive_loss_",
-            "progressive_error_",
-            "get_params",
-            "__getstate__",
-        ]
-    )
+    # fmt: off
+    _readers: ClassVar[frozenset[str]] = frozenset({
+        "predict", "predict_proba", "predict_log_proba", "decision_function", "predict_one", "predict_proba_one", "score",
+        "contributions", "coef_", "intercept_", "effects_", "hessian_", "sketch_size_", "singular_values_", "drift_",
+        "missing_columns_", "share_", "vocabulary_", "n_samples_seen_", "progressive_", "progressive_loss_",
+        "progressive_error_", "get_params", "__getstate__",
+    })
+    # fmt: on
 
     # Learned attributes, in addition to those whose names end in "_".
     _learned: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")

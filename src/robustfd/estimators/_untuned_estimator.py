@@ -1,6 +1,7 @@
 """Base class of the classifier and the regressor without tuning parameters."""
 
 import numbers
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -106,7 +107,7 @@ class UntunedEstimator(OnlineEstimator):
 
     @abstractmethod
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
-        """Return the places of two labels (None for regression), the loss and its level; None if rows are not simple."""
+        """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
         return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))

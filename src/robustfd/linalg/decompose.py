@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from robustfd.linalg import unlocked
+from robustfd.linalg import products
 from robustfd.linalg.eigen import largest_eigenpairs
 from robustfd.linalg.rules import gram_noise, shrink, svd_noise
 
@@ -57,7 +57,7 @@ class SmallShrink:
 def stack_gram(lam: Floats, xb: Floats, xx: Floats, s: float, t: Floats) -> Floats:
     """Return the lower triangle of the Gram matrix of [s B; diag(t) X] from lam, X B' and X X'."""
     r, size = len(lam), len(lam) + len(xx)
-    gram = np.zeros((size, size), order="F")  # so that LAPACK needs no copy
+    gram = np.zeros((size, size))
     gram[np.arange(r), np.arange(r)] = s * s * lam
     gram[r:, :r], gram[r:, r:] = xb, xx
     if s < 1.0 or t.min() < 1.0:
@@ -73,7 +73,7 @@ def shrink_gram(gram: Floats, m: int, j: int, rank: int) -> SmallShrink:
     matrix determines lambda_m accurately enough.
     """
     lam, q = largest_eigenpairs(gram, min(m - 1, len(gram)))
-    kept, delta = shrink(lam, m, j, noise=gram_noise.py_func(len(gram), lam[0]))
+    kept, delta = shrink(lam, m, j, noise=gram_noise(len(gram), lam[0]))
     r = len(kept)
     weights = np.sqrt(kept / lam[:r])[:, None] * q[:, :r].T
     resolved = bool(lam[min(m, rank) - 1] >= RESOLVED * lam[0])
@@ -121,7 +121,7 @@ def _by_columns(b: Floats, lam: Floats, x: Floats, m: int, j: int, s: float, t: 
 def shrink_columns(b: Floats, product: Floats, m: int, j: int, *, s: float, size: int) -> tuple[Shrunk, bool]:
     """Return the shrink step of [s B; X], which has `size` rows, given product = X'X, and whether it is resolved."""
     values, v = largest_eigenpairs(s * s * (b.T @ b) + product, min(m - 1, len(product)))
-    kept, delta = shrink(values, m, j, noise=gram_noise.py_func(size, values[0]))
+    kept, delta = shrink(values, m, j, noise=gram_noise(size, values[0]))
     rows = np.sqrt(kept)[:, None] * v[:, : len(kept)].T
     resolved = bool(values[min(m, len(values)) - 1] >= RESOLVED * values[0])
     return Shrunk(rows, kept, delta), resolved
@@ -176,7 +176,7 @@ def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
     if len(wx) == 0:
         return np.zeros((0, x.shape[1]))
     out = np.empty((len(wx), x.shape[1]))
-    unlocked.add_product(out, wx, x, keep=0.0)
+    products.add_product(out, wx, x, keep=0.0)
     if len(b):
-        unlocked.add_product(out, wb, b)
+        products.add_product(out, wb, b)
     return out

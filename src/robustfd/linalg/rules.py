@@ -7,18 +7,15 @@ reduces by delta = lambda_m, counted from the smallest of them:
 - PFD: j = max(1, floor(beta m)) (Desai et al. 2016),
 - greedy, also known as iSVD: j = 1, so only lambda_m itself is removed (Luo et al. 2019, Alg. 8).
 
-This module also defines the rounding error thresholds, for sketches and online learners. Learners call the compiled
-functions. Sketches call them as plain Python, because the lists are short and compiling would take longer.
+This module also defines the rounding error thresholds of sketches.
 """
 
 import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._compile import loops
-from robustfd.linalg.tridiagonal import EPS
+from robustfd import _core
+from robustfd.linalg.eigen import EPS
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +31,8 @@ def shrunk_count(m: int, beta: float) -> int:
 def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
     """Return (kept, delta): at most m - 1 positive squared singular values, and the amount that was subtracted.
 
+    A delta up to `noise` is rounding error and is set to exactly zero.
+
     Parameters
     ----------
     lam : squared singular values of the buffer, descending.
@@ -41,32 +40,10 @@ def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
     j : number of values, of the m largest, that are reduced by delta.
     noise : values up to this threshold are rounding error.
     """
-    kept = [0.0] * (m - 1)
-    delta = shrink_values.py_func(lam.tolist(), m, j, noise, noise, kept)
-    found = np.array(kept)
-    return found[: np.count_nonzero(found)], delta  # values descend, so zeros come last
+    kept, delta = _core.shrink_values(np.ascontiguousarray(lam, np.float64), m, j, noise)
+    return kept, delta
 
 
-@loops
-def shrink_values(lam: Any, m: int, j: int, noise: float, least: float, kept: Any) -> float:
-    """Fill `kept` (m - 1) with the reduced values, descending, and return delta.
-
-    A delta up to `noise` is rounding error and is set to exactly zero: added to alpha, it would make a singular Hessian
-    look invertible. Values up to `least` are set to zero.
-    """
-    delta = lam[m - 1] if len(lam) >= m else 0.0
-    if delta <= noise:
-        delta = 0.0
-    for i in range(m - 1):
-        value = 0.0
-        if i < len(lam) and lam[i] > least:
-            # Floored at 0: the difference of equal numbers can be slightly negative, and square roots follow.
-            value = max(lam[i] - delta, 0.0) if i >= m - j else lam[i]
-        kept[i] = value
-    return delta
-
-
-@loops
 def gram_noise(size: int, largest: float) -> float:
     """Return the threshold below which eigenvalues of the Gram matrix of `size` rows are rounding error."""
     return 4.0 * EPS * max(size, LEAST_ROWS) * largest
