@@ -1,10 +1,13 @@
 // Bindings of the untuned learner.
+#include <nanobind/stl/optional.h>
+
 #include "untuned.hpp"
 
 namespace robustfd {
 
 void bind_untuned(nb::module_& m) {
     using namespace nb::literals;
+    nb::class_<Kept>(m, "Kept", "What rows may change in an untuned learner.");
     m.attr("INTERCEPT") = INTERCEPT;
     m.attr("GAMMA") = GAMMA;
     m.attr("WINDOWS") = WINDOWS;
@@ -25,6 +28,13 @@ void bind_untuned(nb::module_& m) {
         .def("read", &Untuned::read, "x"_a, "margins"_a.noconvert(), "Fill the predictions of rows.")
         .def("explain", &Untuned::explain, "x"_a, "effects"_a.noconvert(), "indptr"_a.noconvert(), "which"_a.noconvert(),
              "parts"_a.noconvert(), "List the contributions of features to predictions.")
+        .def("keep", [](Untuned& self, Index rows, std::optional<In1<std::int32_t>> features) {
+            Span<const std::int32_t> some;
+            if (features) some = {features->data(), features->size()};
+            return Kept(self.experts, rows, some, !features);
+        }, "rows"_a, "features"_a.none(), "Return what `undo` needs to forget rows with these features, None for all.")
+        .def("undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
+             "Restore the state at the time of `keep`.")
         .def("first_scales", &Untuned::first_scales, "which"_a.noconvert(), "Set the scales of features.")
         .def("renew_exact", &Untuned::renew_exact, "faded"_a, "Update the exact Hessian.")
         .def("__deepcopy__", [](const Untuned& self, nb::handle) {

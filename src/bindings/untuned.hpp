@@ -63,7 +63,7 @@ class Untuned {
 
     // Replace some arrays. If they do not fit the others, nothing changes.
     void replace(const nb::dict& given) {
-        Experts before = shallow();
+        Experts before = experts.shared();
         std::size_t used = 0;
         try {
             experts.visit([&](const char* name, auto& array) {
@@ -157,17 +157,6 @@ class Untuned {
         return prediction_.data();
     }
 
-    // The experts with the same arrays, not copies.
-    Experts shallow() {
-        Experts same;
-        experts.visit([&](const char* name, auto& array) {
-            same.visit([&](const char* other, auto& place) {
-                if constexpr (std::is_same_v<decltype(array), decltype(place)>)
-                    if (std::strcmp(name, other) == 0) place = array.shared();
-            });
-        });
-        return same;
-    }
     void check(const Rows& rows, const Out2<double>& margins) const {
         require(length(margins) == rows.count && static_cast<Index>(margins.shape(1)) == experts.outputs(),
                 "margins has another shape than the rows and outputs");

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "cholesky.hpp"
 
@@ -90,6 +92,57 @@ void Experts::renew_exact(double faded) {
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);
+}
+
+Experts Experts::shared() {
+    Experts same;
+    visit([&](const char* name, auto& array) {
+        same.visit([&](const char* other, auto& place) {
+            if constexpr (std::is_same_v<decltype(array), decltype(place)>)
+                if (std::strcmp(name, other) == 0) place = array.shared();
+        });
+    });
+    return same;
+}
+
+Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every) : same_(e.shared()) {
+    // The fade is multiplied into all features when it becomes tiny.
+    every_ = every || e.totals[0].fade * std::pow(GAMMA, static_cast<double>(rows)) < 1e-190;
+    Experts others = e.shared();
+    if (!every_) {
+        others.table = {};
+        others.weights = {};
+        std::vector<bool> listed(static_cast<std::size_t>(e.table.size()));
+        const auto list = [&](Index j) {
+            if (j >= e.table.size() || listed[static_cast<std::size_t>(j)]) return;  // a new one, or known
+            listed[static_cast<std::size_t>(j)] = true;
+            features_.push_back(j);
+        };
+        list(0);  // the intercept
+        for (std::int32_t j : features) list(static_cast<Index>(j) + 1);
+        for (Index j : Span<Index>(e.centred)) list(j);  // these change with every row
+        const Index width = e.weights.shape(1);
+        for (Index j : features_) {
+            table_.push_back(e.table[j]);
+            weights_.insert(weights_.end(), e.weights.data() + j * width, e.weights.data() + (j + 1) * width);
+        }
+    }
+    copies_ = others;  // deep copies
+}
+
+void Kept::restore(Experts& e) const {
+    e = const_cast<Experts&>(same_).shared();
+    const_cast<Experts&>(copies_).visit([&](const char* name, auto& copy) {
+        e.visit([&](const char* other, auto& array) {
+            if constexpr (std::is_same_v<decltype(copy), decltype(array)>)
+                if (std::strcmp(name, other) == 0 && copy.size() == array.size()) std::copy(copy.begin(), copy.end(), array.begin());
+        });
+    });
+    const Index width = e.weights.shape(1);
+    for (std::size_t k = 0; k < table_.size(); ++k) {
+        e.table[features_[k]] = table_[k];
+        std::copy_n(weights_.data() + static_cast<Index>(k) * width, width, e.weights.data() + features_[k] * width);
+    }
 }
 
 Index Rows::longest(Index first, Index last) const {

@@ -12,6 +12,8 @@
 // depend on the batch size. docs/online-mathematics.md has the formulas.
 #pragma once
 
+#include <vector>
+
 #include "array.hpp"
 #include "level.hpp"
 
@@ -110,8 +112,25 @@ struct Experts {
     bool has_sketch() const { return diagonal.size() > 0; }
     bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // the sketch must shrink before a row
 
+    Experts shared();    // the same arrays, not copies
     void check() const;  // throws std::invalid_argument unless all shapes fit each other and all indices are in range
     void renew_exact(double faded);  // see experts.cpp
+};
+
+// What rows may change in the experts, to restore it after an error. The statistics and diagonal weights of many features
+// are large, so only those of the features that the rows have are copied.
+class Kept {
+  public:
+    // Keep all that `rows` rows with these features (all features if `every`) may change.
+    Kept(Experts& experts, Index rows, Span<const std::int32_t> features, bool every);
+    void restore(Experts& experts) const;
+
+  private:
+    Experts same_, copies_;  // the arrays themselves, and copies of all but the table and the diagonal weights
+    std::vector<Index> features_;
+    std::vector<Feature> table_;
+    std::vector<float> weights_;
+    bool every_;
 };
 
 // Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null.

@@ -3,6 +3,7 @@
 import numbers
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -139,6 +140,23 @@ class UntunedEstimator(OnlineEstimator):
                 self._missing = [*self._missing, *columns]
                 self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
             begin = row
+
+    @contextmanager
+    def _all_or_nothing(self, x: Any) -> Iterator[None]:
+        model, features = self._model, None
+        if model.seen == 0:  # after an error, nobody uses a new model
+            yield
+            return
+        if isinstance(x, SingleRow) or sp.issparse(x):
+            features = x.indices.astype(np.int32, copy=False)
+            if self._kind == "rows":  # indicators of missing values may appear
+                features = np.append(features, np.arange(x.shape[1], model.d, dtype=np.int32))
+        kept = model.keep(x.shape[0], features)
+        try:
+            yield
+        except BaseException:  # also an interrupt
+            model.undo(kept)
+            raise
 
     def _margins(self, x: Any) -> Floats:
         if isinstance(x, SingleRow):

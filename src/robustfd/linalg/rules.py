@@ -11,6 +11,7 @@ This module also defines the rounding error thresholds of sketches.
 """
 
 import math
+
 import numpy as np
 from numpy.typing import NDArray
 

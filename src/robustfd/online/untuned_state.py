@@ -158,6 +158,18 @@ class ExpertState:
         self.core.replace(changed_arrays(self._experts, new))
         self._experts = None
 
+    def keep(self, rows: int, features: NDArray[np.int32] | None) -> Any:
+        """Return what `undo` needs to forget the next rows, which have these features (None for all)."""
+        numbers = vars(self) | {"kept": list(self.kept), "aside": list(self.aside)}
+        return numbers, self.seen, self.core.keep(rows, features)
+
+    def undo(self, kept: Any) -> None:
+        """Restore the state at the time of `keep`."""
+        numbers, seen, arrays = kept
+        self.core.undo(arrays)
+        self.__dict__.update(numbers)
+        self.seen, self._experts = seen, None
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_experts": None}  # a copy has its own arrays
 
