@@ -1,10 +1,12 @@
-// Bindings of the parsers of text.
+// Bindings of the parsers of text, and of the hashing of names.
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "categories.hpp"
 #include "convert.hpp"
 #include "libsvm.hpp"
 #include "vw.hpp"
@@ -49,6 +51,116 @@ nb::list bad_lines(const std::vector<BadLine>& bad) {
     nb::list found;
     for (const BadLine& line : bad) found.append(nb::make_tuple(line.begin, line.line, line.problem));
     return found;
+}
+
+void require_bits(int bits) { require(0 <= bits && bits <= 30, "bits must be from 0 to 30"); }
+
+std::uint32_t hash_of(nb::handle source, std::uint32_t seed) {
+    const Bytes bytes(source);
+    return murmur3(bytes.text().data(), bytes.text().data() + bytes.text().size(), seed);
+}
+
+std::pair<Index, int> column_of(nb::handle source, int bits, std::uint32_t seed) {
+    require_bits(bits);
+    const Bytes bytes(source);
+    const HashedName hashed = hash_name(bytes.text().data(), bytes.text().data() + bytes.text().size(), bits, seed);
+    return {hashed.column, static_cast<int>(hashed.sign)};
+}
+
+Results columns_of_values(nb::handle prefix, nb::handle source, const In1<Index>& ends, int bits) {
+    require_bits(bits);
+    const Bytes name(prefix), bytes(source);
+    const Span<const Index> places(ends.data(), ends.size());
+    require(!places.empty() && places.front() >= 0 && std::is_sorted(places.begin(), places.end()) &&
+            static_cast<std::size_t>(places.back()) <= bytes.text().size(), "ends must ascend within the text");
+    std::vector<Index> columns(places.size() - 1);
+    std::vector<double> signs(places.size() - 1);
+    {
+        nb::gil_scoped_release unlocked;
+        hash_values(name.text(), bytes.text().data(), places, bits, columns.data(), signs.data());
+    }
+    return nb::make_tuple(numpy_array(std::move(columns)), numpy_array(std::move(signs)));
+}
+
+Results rows_of_table(const In2<double>& numbers, const In2<Index>& codes, const In1<Index>& bases,
+                      const In1<Index>& columns, const In1<double>& signs) {
+    const Matrix<const Index> chosen = matrix(codes);
+    require(numbers.shape(0) == codes.shape(1) && bases.shape(0) == codes.shape(0) + 1 &&
+            columns.shape(0) == signs.shape(0), "the shapes do not match");
+    for (Index t = 0; t < chosen.rows; ++t) {
+        const Index first = bases.data()[t], size = bases.data()[t + 1] - first;
+        require(first >= 0 && first + size <= length(columns), "bases must be places in columns");
+        for (Index i = 0; i < chosen.cols; ++i) require(chosen(t, i) < size, "a code is too large");
+    }
+    SparseRows rows(0);
+    {
+        nb::gil_scoped_release unlocked;
+        rows = table_rows(matrix(numbers), {chosen, bases.data(), columns.data(), signs.data()});
+    }
+    return csr_arrays(rows);
+}
+
+// Add a feature to a row: a number under a name, or the feature "name=value" with the value 1.
+void add_feature(nb::handle name, nb::handle value, int bits, SparseRows& rows) {
+    nb::object held = nb::borrow(name);
+    double number = 1.0;
+    if (nb::isinstance<nb::str>(value)) {
+        held = nb::steal(PyUnicode_FromFormat("%S=%U", name.ptr(), value.ptr()));
+        if (!held.is_valid()) throw nb::python_error();
+    } else {
+        number = PyFloat_AsDouble(value.ptr());
+        if (number == -1.0 && PyErr_Occurred()) throw nb::python_error();
+    }
+    if (number == 0.0) return;
+    Py_ssize_t size = 0;
+    const char* letters = nullptr;
+    if (nb::isinstance<nb::str>(held)) {
+        letters = PyUnicode_AsUTF8AndSize(held.ptr(), &size);
+        if (!letters) throw nb::python_error();
+    } else {
+        if (!nb::isinstance<nb::bytes>(held)) throw nb::type_error("feature names must be strings");
+        letters = nb::borrow<nb::bytes>(held).c_str();
+        size = static_cast<Py_ssize_t>(nb::borrow<nb::bytes>(held).size());
+    }
+    const Letter* begin = reinterpret_cast<const Letter*>(letters);
+    const HashedName hashed = hash_name(begin, begin + size, bits);
+    rows.add(hashed.column, hashed.sign * number);
+}
+
+// Add the features of a mapping, or of pairs, to a row. Return what is wrong with it, if anything.
+std::string add_features(nb::handle row, int bits, SparseRows& rows) {
+    try {
+        const nb::object items = nb::hasattr(row, "items") ? row.attr("items")() : nb::borrow(row);
+        for (nb::handle item : items) {
+            const nb::object pair = nb::steal(PySequence_Tuple(item.ptr()));
+            if (!pair.is_valid()) throw nb::python_error();
+            if (nb::len(pair) != 2) throw nb::value_error("features must be pairs of a name and a value");
+            add_feature(pair[0], pair[1], bits, rows);
+        }
+        return "";
+    } catch (nb::python_error& error) {
+        if (!error.matches(PyExc_Exception)) throw;
+        return nb::str(error.value()).c_str();
+    } catch (nb::builtin_exception& error) {
+        return error.what();
+    }
+}
+
+Results rows_of_dicts(const nb::typed<nb::list, nb::any>& dicts, int bits) {
+    require_bits(bits);
+    SparseRows rows(16 * dicts.size());
+    nb::list bad;
+    Index k = 0;
+    for (nb::handle row : dicts) {
+        if (const std::string problem = add_features(row, bits, rows); !problem.empty()) {
+            bad.append(nb::make_tuple(k, problem));
+            rows.drop_row();
+        }
+        rows.settle();
+        rows.end_row();
+        ++k;
+    }
+    return nb::make_tuple(csr_arrays(rows), bad);
 }
 
 ParseOptions options_of(bool labelled, Index first, Index width, int bits, bool drop) {
@@ -100,6 +212,20 @@ Results vw_rows(nb::handle source, bool labelled, Index first, Index width, int 
                           parsed.dropped, weights, numpy_array(std::move(parsed.tags), {rows, 2}), parts);
 }
 
+void bind_hashing(nb::module_& m) {
+    using namespace nb::literals;
+    m.def("murmur3", hash_of, "text"_a, "seed"_a = 0, "Return MurmurHash3 of bytes, from 0 to 2^32 - 1.");
+    m.def("hash_name", column_of, "name"_a, "bits"_a, "seed"_a = 0,
+          "Return the column, below 2^bits, and the sign that FeatureHasher gives to a name.");
+    m.def("hash_values", columns_of_values, "prefix"_a, "text"_a, "ends"_a.noconvert(), "bits"_a,
+          "Return the columns and signs of the names prefix + text[ends[k]:ends[k + 1]].");
+    m.def("hash_rows", rows_of_dicts, "rows"_a, "bits"_a,
+          "Return CSR arrays of dicts, as FeatureHasher makes them, and the numbers and problems of bad ones.");
+    m.def("table_rows", rows_of_table, "numbers"_a.noconvert(), "codes"_a.noconvert(), "bases"_a.noconvert(),
+          "columns"_a.noconvert(), "signs"_a.noconvert(),
+          "Return CSR arrays of numbers and of values codes[t, i], whose columns and signs start at bases[t].");
+}
+
 void bind_problems(nb::module_& m) {
     nb::enum_<Problem>(m, "Problem", "Why a line is not a row.")
         .value("NO_LABEL", Problem::no_label)
@@ -121,6 +247,7 @@ void bind_problems(nb::module_& m) {
 void bind_text(nb::module_& m) {
     using namespace nb::literals;
     bind_problems(m);
+    bind_hashing(m);
     m.def("count_lines", lines_of, "text"_a, "Return the number of line feeds.");
     m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
           "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");

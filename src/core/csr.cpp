@@ -37,6 +37,16 @@ void sort_many(std::int32_t* columns, double* values, std::size_t n) {
     }
 }
 
+// Sort entries by column.
+void sort_row(std::int32_t* columns, double* values, std::size_t n) {
+    std::int32_t *const end = columns + n, *const sorted = std::is_sorted_until(columns, end);
+    if (sorted == end) return;
+    // Entries that are at most as large as all that are out of order stay where they are.
+    const std::int32_t least = *std::min_element(sorted, end);
+    const auto first = static_cast<std::size_t>(std::upper_bound(columns, sorted, least) - columns);
+    (n - first <= FEW ? sort_few : sort_many)(columns + first, values + first, n - first);
+}
+
 }  // namespace
 
 bool SparseRows::settle() {
@@ -44,7 +54,7 @@ bool SparseRows::settle() {
     std::int32_t* column = columns_ + start();
     double* value = values_ + start();
     const std::size_t n = entries_ - start();
-    (n <= FEW ? sort_few : sort_many)(column, value, n);
+    sort_row(column, value, n);
     std::size_t last = 0;
     bool finite = true;
     for (std::size_t k = 1; k < n; ++k) {

@@ -1,9 +1,14 @@
 """The parsers of the core, called directly: what they return, and what they refuse."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.utils import murmurhash3_32
 
 from robustfd import _core
 
@@ -66,3 +71,71 @@ def test_a_scan_finds_as_many_labels_as_asked_for():
 def test_lines_are_counted(text, times):
     assert _core.count_lines(text * times) == (text * times).count(b"\n")
     assert _core.count_lines(memoryview(text)[3:]) == text[3:].count(b"\n")
+
+
+@given(st.binary(max_size=20), st.integers(0, 2**32 - 1), st.integers(1, 30))
+def test_hashes_are_those_of_scikit_learn(name, seed, bits):
+    assert _core.murmur3(name, seed) == murmurhash3_32(name, seed=seed, positive=True)
+    h = murmurhash3_32(name, seed=seed)
+    assert _core.hash_name(name, bits, seed) == (abs(h) % 2**bits, 1 if h >= 0 else -1)
+
+
+VALUES = st.floats() | st.integers(-9, 9) | st.booleans() | st.text(max_size=3) | st.just(np.float32(0.5))
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["a", "b"])
+
+
+@given(st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=6), st.integers(1, 20))
+def test_dicts_become_the_rows_of_scikit_learn(rows, bits):
+    arrays, bad = _core.hash_rows(rows, bits)
+    want = FeatureHasher(2**bits).transform(rows)
+    assert bad == []
+    for array, other in zip(arrays, (want.data, want.indices, want.indptr)):
+        np.testing.assert_allclose(array, other)
+
+
+def test_what_else_may_be_in_dicts():
+    rows = [{b"x": 1}, {3: "a"}, {"d": Decimal(2)}, [("x", 1.0)], {1: 0}]
+    assert _core.hash_rows(rows, 10)[1] == []
+    rows = [{"a": 1, "b": [2]}, {3: 1.0}, 5, {"\ud800": 1}, {"a": 10**400}, [("x",)], {"a": None}, {"a": 2}]
+    (values, _, starts), bad = _core.hash_rows(rows, 10)
+    assert [k for k, _ in bad] == [0, 1, 2, 3, 4, 5, 6]
+    assert abs(values).tolist() == [2.0] and starts.tolist() == [0] * 8 + [1]
+
+
+def test_an_interrupt_in_a_dict_is_not_a_bad_row():
+    class Stop:
+        def __float__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _core.hash_rows([{"a": Stop()}], 10)
+
+
+@pytest.mark.parametrize("ends", [[], [0, 9], [-1, 2], [2, 1]])
+def test_values_beyond_their_text_are_refused(ends):
+    with pytest.raises(ValueError, match="within the text"):
+        _core.hash_values(b"a=", b"abc", np.array(ends, np.int64), 5)
+
+
+@given(st.data(), st.integers(0, 6), st.integers(0, 4), st.integers(0, 4))
+def test_rows_of_numbers_and_values(data, n, width, texts):
+    numbers = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=n * width, max_size=n * width)), float)
+    codes = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=n * texts, max_size=n * texts)), np.int64)
+    places = np.array(data.draw(st.lists(st.integers(0, 9), min_size=3 * texts, max_size=3 * texts)), np.int64)
+    numbers, codes, bases = numbers.reshape(n, width), codes.reshape(texts, n), 3 * np.arange(texts + 1)
+    signs = np.where(places % 2, 1.0, -1.0)
+    x = sp.csr_matrix(_core.table_rows(numbers, codes, bases, places, signs), shape=(n, 10))
+    want = np.zeros((n, 10))
+    want[:, :width] = numbers
+    for t, i in np.argwhere(codes >= 0):
+        want[i, places[3 * t + codes[t, i]]] += signs[3 * t + codes[t, i]]
+    np.testing.assert_array_equal(x.toarray(), want)
+    assert x.has_canonical_format
+
+
+def test_codes_without_a_column_are_refused():
+    numbers, bases, places = np.zeros((2, 1)), np.array([0, 3]), np.zeros(3, np.int64)
+    for codes, last in ([0, 3], 3), ([0, 1], 4), ([0], 3):
+        bases[1] = last
+        with pytest.raises(ValueError, match="code|bases|shapes"):
+            _core.table_rows(numbers, np.array([codes]), bases, places, np.ones(3))

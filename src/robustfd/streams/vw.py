@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import murmurhash3_32
 
-from robustfd._core import Problem, parse_vw
+from robustfd._core import Problem, murmur3, parse_vw
 from robustfd.streams._base import Block, Position, Survey
 from robustfd.streams._indexed import IndexedTextStream, Parsed, Settings
 from robustfd.streams._inputs import Input
@@ -110,4 +109,4 @@ def _group(name: str) -> tuple[int, int]:
     encoded = name.encode()
     if len(encoded) < 2:
         return encoded[0] if encoded else 32, -1
-    return encoded[0], murmurhash3_32(encoded, positive=True)
+    return encoded[0], murmur3(encoded)
