@@ -1,6 +1,8 @@
 // Bindings of the parsers of text, and of the hashing of names.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -8,6 +10,8 @@
 
 #include "categories.hpp"
 #include "convert.hpp"
+#include "crossing.hpp"
+#include "csv.hpp"
 #include "libsvm.hpp"
 #include "vw.hpp"
 
@@ -41,10 +45,16 @@ nb::tuple csr_arrays(SparseRows& rows) {
                           Result<std::int32_t>(columns, {rows.entries()}, owner), numpy_array(std::move(rows.starts)));
 }
 
-std::size_t lines_of(nb::handle source) {
+Letter letter_of(int code) {
+    require(0 <= code && code < 256, "a letter must be a byte");
+    return static_cast<Letter>(code);
+}
+
+std::size_t count_of(nb::handle source, int letter) {
     const Bytes bytes(source);
+    const Letter wanted = letter_of(letter);
     nb::gil_scoped_release unlocked;
-    return count_lines(bytes.text());
+    return count_letter(bytes.text(), wanted);
 }
 
 nb::list bad_lines(const std::vector<BadLine>& bad) {
@@ -212,6 +222,89 @@ Results vw_rows(nb::handle source, bool labelled, Index first, Index width, int 
                           parsed.dropped, weights, numpy_array(std::move(parsed.tags), {rows, 2}), parts);
 }
 
+// An array with a row for each record: its start, its end, the lines before it and the number of its fields.
+Result<Index> records_of(nb::handle source, int delimiter, std::size_t most) {
+    const Bytes bytes(source);
+    const Letter separator = letter_of(delimiter);
+    std::vector<Index> numbers;
+    {
+        nb::gil_scoped_release unlocked;
+        for (const Record& record : find_records(bytes.text(), separator, most))
+            numbers.insert(numbers.end(), {record.begin, record.end, record.line, record.fields});
+    }
+    const std::size_t count = numbers.size() / 4;
+    return numpy_array(std::move(numbers), {count, 4});
+}
+
+Index end_of_records(nb::handle source, int delimiter) {
+    const Bytes bytes(source);
+    const Letter separator = letter_of(delimiter);
+    nb::gil_scoped_release unlocked;
+    return last_record_end(bytes.text(), separator);
+}
+
+std::optional<nb::bytes> some_fields(nb::handle source, int delimiter, const In1<bool>& keep, int between) {
+    const Bytes bytes(source);
+    const Letter separator = letter_of(delimiter), other = letter_of(between);
+    std::optional<std::vector<Letter>> copy;
+    {
+        nb::gil_scoped_release unlocked;
+        copy = copy_fields(bytes.text(), separator, {keep.data(), keep.size()}, other);
+    }
+    if (!copy) return std::nullopt;
+    return nb::bytes(copy->data(), copy->size());
+}
+
+// The arrays of a CSR matrix of scipy, as arguments: row pointers, columns and values.
+using CsrArrays = std::tuple<In1<std::int32_t>, In1<std::int32_t>, In1<double>>;
+
+Factors factors_of(const CsrArrays& arrays, std::size_t rows, Index columns) {
+    const auto& [starts, places, values] = arrays;
+    const std::int32_t *first = starts.data(), *last = first + starts.size();
+    require(starts.size() == rows + 1 && *first >= 0 && std::is_sorted(first, last) &&
+            static_cast<std::size_t>(last[-1]) <= places.size() && places.size() == values.size(),
+            "row pointers must ascend within the entries");
+    require(std::all_of(places.data(), places.data() + places.size(),
+                        [columns](std::int32_t place) { return 0 <= place && place < columns; }),
+            "there is a column beyond the last");
+    return {first, places.data(), values.data()};
+}
+
+// Two groups of features, the ranks of their columns, the size of the second group, and the first column of products.
+using PairArrays = std::tuple<CsrArrays, CsrArrays, bool, In2<std::int32_t>, std::int32_t, std::int32_t>;
+
+Results rows_with_products(const CsrArrays& x, Index columns, const std::vector<PairArrays>& pairs, int bits) {
+    require_bits(bits);
+    require(std::get<0>(x).size() > 0, "there are no row pointers");
+    const std::size_t rows = std::get<0>(x).size() - 1;
+    const Factors features = factors_of(x, rows, columns);
+    std::vector<Products> products;
+    for (const auto& [left, right, same, ranks, many, first] : pairs) {
+        const Matrix<const std::int32_t> rank = matrix(ranks);
+        require(rank.rows == 2 && (many == 0 || rank.cols >= columns), "each column must have two ranks");
+        products.push_back({factors_of(left, rows, columns), factors_of(right, rows, columns), same, rank[0], rank[1],
+                            many, first, bits});
+    }
+    SparseRows result(0);
+    {
+        nb::gil_scoped_release unlocked;
+        result = cross(features, static_cast<Index>(rows), products);
+    }
+    return csr_arrays(result);
+}
+
+void bind_records(nb::module_& m) {
+    using namespace nb::literals;
+    m.def("find_records", records_of, "text"_a, "delimiter"_a, "most"_a,
+          "Return start, end, line and number of fields of the first records of CSV text.");
+    m.def("last_record_end", end_of_records, "text"_a, "delimiter"_a,
+          "Return the end of the last record that ends with a line feed, 0 if there is none.");
+    m.def("copy_fields", some_fields, "text"_a, "delimiter"_a, "keep"_a.noconvert(), "between"_a,
+          "Return some fields of all records; None if a record has too few or too many.");
+    m.def("cross", rows_with_products, "x"_a, "columns"_a, "pairs"_a, "bits"_a,
+          "Return CSR arrays of x with the products of pairs of groups as further columns.");
+}
+
 void bind_hashing(nb::module_& m) {
     using namespace nb::literals;
     m.def("murmur3", hash_of, "text"_a, "seed"_a = 0, "Return MurmurHash3 of bytes, from 0 to 2^32 - 1.");
@@ -248,7 +341,8 @@ void bind_text(nb::module_& m) {
     using namespace nb::literals;
     bind_problems(m);
     bind_hashing(m);
-    m.def("count_lines", lines_of, "text"_a, "Return the number of line feeds.");
+    bind_records(m);
+    m.def("count_letter", count_of, "text"_a, "letter"_a, "Return how often a byte occurs, faster than bytes.count.");
     m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
           "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");
     m.def("scan_libsvm", libsvm_scan, "text"_a, "labelled"_a, "named"_a, "most"_a,

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <stdexcept>
 
 namespace robustfd {
 
@@ -71,8 +69,6 @@ bool SparseRows::settle() {
 }
 
 void SparseRows::end_row() {
-    if (entries_ > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-        throw std::length_error("a block has too many entries for 32-bit indices");
     starts.push_back(static_cast<std::int32_t>(entries_));
     last_ = -1;
     sorted_ = true;
@@ -95,6 +91,11 @@ void SparseRows::make_room(std::size_t room) {
     values_ = values;
     columns_ = columns;
     room_ = room;
+}
+
+void SparseRows::grow() {
+    if (room_ == MOST_ENTRIES) throw std::bad_alloc();
+    make_room(std::min(2 * room_ + 16, MOST_ENTRIES));
 }
 
 }  // namespace robustfd

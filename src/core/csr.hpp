@@ -8,6 +8,8 @@
 
 namespace robustfd {
 
+constexpr std::size_t MOST_ENTRIES = (std::size_t{1} << 31) - 1;  // what 32-bit row pointers can address
+
 // A matrix in CSR form, whose rows have ascending columns. Entries of the next row may be added in any order, and
 // several for one column. settle() puts them in order.
 //
@@ -15,10 +17,10 @@ namespace robustfd {
 // gets new ones, unless they are few and of about the same size, and new memory takes as long as parsing.
 class SparseRows {
   public:
-    explicit SparseRows(std::size_t room) { make_room(room); }
+    explicit SparseRows(std::size_t room) { make_room(room < MOST_ENTRIES ? room : MOST_ENTRIES); }
 
     void add(Index column, double value) {
-        if (entries_ == room_) make_room(2 * room_ + 16);
+        if (entries_ == room_) grow();
         columns_[entries_] = static_cast<std::int32_t>(column);
         values_[entries_++] = value;
         sorted_ &= column > last_;
@@ -39,6 +41,7 @@ class SparseRows {
 
   private:
     void make_room(std::size_t room);
+    void grow();
     std::size_t start() const { return static_cast<std::size_t>(starts.back()); }
 
     struct Free {

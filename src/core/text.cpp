@@ -8,7 +8,7 @@ namespace {
 
 // The number of letters for which a condition holds. Counts of a byte each fit into vectors, so this is ten times as
 // fast as std::count_if.
-template <class Condition> std::size_t count_letters(Text text, Condition holds) {
+template <class Condition> std::size_t count_if(Text text, Condition holds) {
     constexpr std::size_t lanes = 32, most = 255;
     const Letter* p = text.data();
     std::size_t left = text.size(), total = 0;
@@ -29,11 +29,11 @@ void require_lines(Text text) {
 }
 
 std::size_t most_entries(Text text, Letter mark) {
-    return 1 + count_letters(text, [mark](Letter c) { return (c <= ' ') | (c == mark); });
+    return 1 + count_if(text, [mark](Letter c) { return (c <= ' ') | (c == mark); });
 }
 
-std::size_t count_lines(Text text) {
-    return count_letters(text, [](Letter c) { return c == '\n'; });
+std::size_t count_letter(Text text, Letter letter) {
+    return count_if(text, [letter](Letter c) { return c == letter; });
 }
 
 bool end_line(Parsed& parsed, BadLine line, Index dropped_before) {

@@ -42,7 +42,7 @@ struct Parsed {
 
 void require_lines(Text text);  // throws unless the text ends with a line feed, before which all loops stop
 
-std::size_t count_lines(Text text);
+std::size_t count_letter(Text text, Letter letter);
 
 // A close upper bound of the number of entries: the number of bytes that can end one.
 std::size_t most_entries(Text text, Letter mark);

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from robustfd._core import count_lines
+from robustfd._core import count_letter
 from robustfd.streams._base import Position
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input, is_damage
@@ -43,7 +43,7 @@ def chunks(inputs: Sequence[Input], start: Position, size: int, cut: Cut = last_
                 begin = len(MARK) if offset == 0 and text[:3] == MARK else 0
                 offset += end - added
                 view = memoryview(text)[begin:end]
-                lines = count_lines(view)
+                lines = count_letter(view, ord("\n"))
                 yield Chunk(k, view, line, lines, offset, stored + inputs[k].stored_position())
                 view.release()
                 line += lines
