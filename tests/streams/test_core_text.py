@@ -1,5 +1,7 @@
 """The parsers of the core, called directly: what they return, and what they refuse."""
 
+import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -68,9 +70,9 @@ def test_a_scan_finds_as_many_labels_as_asked_for():
 
 
 @given(st.binary(max_size=200), st.integers(1, 200))
-def test_lines_are_counted(text, times):
-    assert _core.count_lines(text * times) == (text * times).count(b"\n")
-    assert _core.count_lines(memoryview(text)[3:]) == text[3:].count(b"\n")
+def test_letters_are_counted(text, times):
+    assert _core.count_letter(text * times, 10) == (text * times).count(b"\n")
+    assert _core.count_letter(memoryview(text)[3:], 255) == text[3:].count(b"\xff")
 
 
 @given(st.binary(max_size=20), st.integers(0, 2**32 - 1), st.integers(1, 30))
@@ -139,3 +141,54 @@ def test_codes_without_a_column_are_refused():
         bases[1] = last
         with pytest.raises(ValueError, match="code|bases|shapes"):
             _core.table_rows(numbers, np.array([codes]), bases, places, np.ones(3))
+
+
+def csr(rows, columns=9):
+    x = sp.csr_matrix(np.array(rows, float))
+    x.resize(len(rows), columns)
+    return x.indptr, x.indices, x.data
+
+
+def test_products_that_do_not_fit_are_refused():
+    x, ranks = csr([[1, 2], [0, 3]]), np.zeros((2, 9), np.int32)
+    assert _core.cross(x, 9, [(x, x, True, ranks[:, :0].copy(), 0, 9)], 5)[2].tolist() == [0, 5, 7]
+    assert _core.cross(x, 9, [], 5)[0].tolist() == [1, 2, 3]
+    for bad in (
+        (csr([[1, 2]]), x, False, ranks, 1, 9),
+        ((x[0][::-1].copy(), *x[1:]), x, False, ranks, 1, 9),
+        ((x[0] + np.int32(1), *x[1:]), x, False, ranks, 1, 9),
+        ((x[0], x[1] + np.int32(8), x[2]), x, False, ranks, 1, 9),
+        (x, x, False, ranks[:, :5].copy(), 1, 9),
+    ):
+        with pytest.raises(ValueError, match="row pointers|beyond|ranks"):
+            _core.cross(x, 9, [bad], 5)
+
+
+@given(st.text(st.sampled_from('a1,"\n\r'), max_size=40))
+def test_records_are_those_between_line_ends_outside_of_quotes(text):
+    data = text.encode()
+    found = _core.find_records(data, 44, 1000)
+    end = _core.last_record_end(data, 44)
+    assert found[:, :2].tolist() == sorted(found[:, :2].tolist()) and 0 <= end <= len(data)
+    for begin, stop, line, fields in found.tolist():
+        assert data.count(b"\n", 0, begin) == line
+        if fields > 0:
+            keep = np.ones(fields, bool)
+            record = data[begin:stop]
+            assert _core.copy_fields(record, 44, keep, 44) in (record + b"\n", None)
+            if b'"' not in record:
+                assert fields == record.count(b",") + 1
+                assert _core.copy_fields(record, 44, keep, 10) == record.replace(b",", b"\n") + b"\n"
+
+
+def test_reading_needs_neither_scikit_learn_nor_scipy_until_there_are_rows(tmp_path):
+    (tmp_path / "rows.svm").write_text("1 1:2\n")
+    code = """
+import sys
+from robustfd.streams import open_stream
+stream = open_stream(sys.argv[1])
+assert not {"sklearn", "scipy", "numba", "pyarrow"} & set(sys.modules)
+assert next(iter(stream)).X.nnz == 1
+assert "sklearn" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path / "rows.svm"], check=True)
