@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 
 def check_integer(name: str, value: Any, minimum: int) -> int:
@@ -50,6 +48,8 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     if not reset and type(x) is np.ndarray and x.dtype in (np.float32, np.float64) and x.ndim == 2:  # noqa: SIM102
         if x.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_"):
             return x
+    from sklearn.utils.validation import validate_data  # takes a second, which streams do not need
+
     x = validate_data(
         estimator,
         x,
@@ -59,7 +59,7 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
         ensure_all_finite=False,  # checked block by block when rows enter the sketch
         ensure_min_samples=int(reset),
     )
-    if not sp.issparse(x):
+    if isinstance(x, np.ndarray):
         return x if x.dtype in (np.float32, np.float64) or x.dtype.kind in "biu" else x.astype(np.float64)
     if x.dtype not in (np.float32, np.float64):
         x = x.astype(np.float64)

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from robustfd.streams._checksum import Checksum
 from robustfd.streams._errors import StreamError
@@ -24,9 +23,10 @@ def about_row(name: str, first: int, row: int, reason: str) -> tuple[int, str]:
 def finite_rows(x: Any, y: Any) -> Any:
     """Return a mask of the rows whose features and labels are finite; None if all are."""
     labels = y is not None and y.dtype.kind == "f" and not np.isfinite(y).all()
-    if np.isfinite(x.data if sp.issparse(x) else x).all() and not labels:
+    dense = isinstance(x, np.ndarray)
+    if np.isfinite(x if dense else x.data).all() and not labels:
         return None
-    if sp.issparse(x):
+    if not dense:
         keep = np.ones(x.shape[0], bool)
         keep[np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data)), side="right") - 1] = False
     else:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd._compile import compiled
-from robustfd.streams._hash import column_and_sign
+from robustfd._core import hash_values
 from robustfd.streams._layout import DATE, NUMBER, TEXT, TIME
 from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
@@ -129,15 +128,11 @@ def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
     """Return the columns, below 2^bits, and the signs that `FeatureHasher` gives to the values of a named column."""
     values = values.cast(pa.large_binary())
     _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1] if len(values) else _NONE
-    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    prefix = np.frombuffer(f"{name}=".encode(), np.uint8)
-    columns, signs = np.empty(len(values), np.int64), np.empty(len(values))
-    _hash_all(prefix, text, ends, bits, columns, signs)
+    ends = np.zeros(1, np.int64)
+    if len(values):
+        ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    columns, signs = hash_values(f"{name}=".encode(), b"" if data is None else data, ends, bits)
     return columns, signs
-
-
-_NONE = np.zeros(1, np.int64)
 
 
 def _supported(array: Any) -> Any:
@@ -167,50 +162,3 @@ def cast_valid(values: Any, type_: Any) -> Any:
             return pa.nulls(1, type_)
         half = len(values) // 2
         return pa.concat_arrays([cast_valid(part, type_) for part in (values[:half], values[half:])])
-
-
-@compiled
-def _hash_all(prefix: Any, text: Any, ends: Any, bits: int, columns: Any, signs: Any) -> None:
-    """Compute the columns and signs of the names prefix + text[ends[k]:ends[k + 1]]."""
-    p, longest = len(prefix), 0
-    for k in range(len(columns)):
-        longest = max(longest, ends[k + 1] - ends[k])
-    name = np.empty(p + longest, np.uint8)
-    name[:p] = prefix
-    for k in range(len(columns)):
-        size = ends[k + 1] - ends[k]
-        name[p : p + size] = text[ends[k] : ends[k + 1]]
-        columns[k], signs[k] = column_and_sign(name, 0, p + size, bits)
-
-
-@compiled
-def sparse_rows(
-    numbers: Any, codes: Any, bases: Any, columns: Any, signs: Any, starts: Any, places: Any, values: Any
-) -> int:
-    """Write the CSR entries of rows of numbers and text, sorted by column; return the number of entries.
-
-    The code c >= 0 of text column t stands for columns[bases[t] + c] and signs[bases[t] + c]; -1 has no entry. Entries
-    in the same column are added up.
-    """
-    k = 0
-    for i in range(numbers.shape[0]):
-        for j in range(numbers.shape[1]):
-            if numbers[i, j] != 0:
-                places[k], values[k] = j, numbers[i, j]
-                k += 1
-        first = k
-        for t in range(codes.shape[0]):
-            if codes[t, i] < 0:
-                continue
-            column, sign, at = columns[bases[t] + codes[t, i]], signs[bases[t] + codes[t, i]], k
-            while at > first and places[at - 1] > column:
-                at -= 1
-            if at > first and places[at - 1] == column:
-                values[at - 1] += sign
-                continue
-            for later in range(k, at, -1):
-                places[later], values[later] = places[later - 1], values[later - 1]
-            places[at], values[at] = column, sign
-            k += 1
-        starts[i + 1] = k
-    return k

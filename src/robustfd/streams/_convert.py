@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from robustfd._core import table_rows
 from robustfd.streams._base import Block, Position
 from robustfd.streams._columns import (
     as_codes,
@@ -14,7 +15,6 @@ from robustfd.streams._columns import (
     as_text,
     hashed,
     is_single,
-    sparse_rows,
     with_empty,
 )
 from robustfd.streams._layout import NUMBER, Layout
@@ -171,10 +171,8 @@ def _part(codes: Any, columns: Any, signs: Any, width: int) -> Any:
 
 def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:
     """Return rows of numbers and of text as a CSR matrix."""
-    n, most = numbers.shape[0], numbers.size + codes.size
-    starts, places, values = np.zeros(n + 1, np.int32), np.empty(most, np.int32), np.empty(most)
     bases = np.cumsum([0, *map(len, columns)])
-    end = sparse_rows(numbers, codes, bases, np.concatenate(columns), np.concatenate(signs), starts, places, values)
-    x = sp.csr_matrix((values[:end], places[:end], starts), shape=(n, width))
+    rows = table_rows(numbers, np.ascontiguousarray(codes), bases, np.concatenate(columns), np.concatenate(signs))
+    x = sp.csr_matrix(rows, shape=(len(numbers), width))
     x.has_canonical_format = True
     return x

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from robustfd._compile import compiled
+from robustfd._core import cross
 from robustfd.streams._errors import StreamError
 from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
 
 _BY_PARTS = ("vw", "jsonl", "python")  # formats with hashed names: blocks carry the entries of each group
-_PRIME = 16777619  # of the FNV hash, with which Vowpal Wabbit combines the columns of two factors
 
 
 def pair_of(text: str) -> tuple[str, str]:
@@ -85,31 +84,23 @@ class Crossing:
                 return f"{name(int(pair.columns[0][i]))}^{name(int(pair.columns[1][j]))}"
         return f"interaction {column - self._hashed}"
 
-    def products(self, parts: dict[str, Any]) -> Any:
-        """Return indptr, indices and data of the products, given the CSR matrix of each group."""
-        n = next(iter(parts.values())).shape[0]
-        counts = np.zeros((len(self.pairs) + 1, n), np.int64)
-        for k, pair in enumerate(self.pairs):
-            counts[k] = _count(parts[pair.left].indptr, parts[pair.right].indptr, pair.left == pair.right)
-        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts.sum(axis=0))))
-        starts, columns, values = ends[:-1].copy(), np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        for pair in self.pairs:
-            a, b = parts[pair.left], parts[pair.right]
-            ranks, many, first = self._ranks(pair)
-            _cross(
-                (a.indptr, a.indices, a.data), (b.indptr, b.indices, b.data), ranks, (many, first, self.bits),
-                pair.left == pair.right, starts, columns, values,
-            )  # fmt: skip
-        return ends, columns, values
+    def products(self, x: Any, parts: dict[str, Any]) -> Any:
+        """Return the arrays of the CSR matrix x with products as further columns; `parts` are the entries of groups."""
+        factors = {group: _arrays(part) for group, part in parts.items()}
+        pairs = [
+            (factors[pair.left], factors[pair.right], pair.left == pair.right, *self._ranks(pair))
+            for pair in self.pairs
+        ]
+        return cross(_arrays(x), self.n_features, pairs, self.bits)
 
     def _ranks(self, pair: Pair) -> tuple[Any, int, int]:
         """Return the rank of each column in its group, the size of the second group, and the first product column."""
         if pair.columns is None:
-            return np.empty((2, 0), np.int64), 0, self._hashed - self.n_features
-        ranks = np.zeros((2, self.n_features), np.int64)
+            return np.empty((2, 0), np.int32), 0, self._hashed
+        ranks = np.zeros((2, self.n_features), np.int32)
         for row, columns in zip(ranks, pair.columns):
             row[columns] = np.arange(len(columns))
-        return ranks, len(pair.columns[1]), pair.start - self.n_features
+        return ranks, len(pair.columns[1]), pair.start
 
 
 def crossing_of(
@@ -157,30 +148,8 @@ def _columns_of(groups: Sequence[str], n_features: int, name: Callable[[int], st
     return {group: np.array(columns) for group, columns in found.items()}
 
 
-@compiled
-def _count(left: Any, right: Any, same: bool) -> Any:
-    """Return the number of products of each row, from the row pointers of the two groups."""
-    counts = np.empty(len(left) - 1, np.int64)
-    for i in range(len(counts)):
-        a, b = np.int64(left[i + 1] - left[i]), np.int64(right[i + 1] - right[i])
-        counts[i] = a * (a + 1) // 2 if same else a * b
-    return counts
-
-
-@compiled
-def _cross(
-    one: Any, other: Any, ranks: Any, rule: Any, same: bool, starts: Any, columns: Any, values: Any
-) -> None:  # fmt: skip
-    """Write the products of rows from `starts` on and advance these; a group with itself has each pair once."""
-    (left, left_columns, left_values), (right, right_columns, right_values) = one, other
-    many, first, bits = rule
-    mask = (np.int64(1) << bits) - 1
-    for row in range(len(starts)):
-        k = starts[row]
-        for i in range(left[row], left[row + 1]):
-            for j in range(i if same else right[row], right[row + 1]):
-                a, b = np.int64(left_columns[i]), np.int64(right_columns[j])
-                columns[k] = first + (ranks[0, a] * many + ranks[1, b] if many else (a * _PRIME ^ b) & mask)
-                values[k] = left_values[i] * right_values[j]
-                k += 1
-        starts[row] = k
+def _arrays(x: Any) -> tuple[Any, Any, Any]:
+    """Return the arrays of a CSR matrix, in the types that the core reads."""
+    types = zip((x.indptr, x.indices, x.data), (np.int32, np.int32, np.float64))
+    starts, columns, values = (np.ascontiguousarray(each, type_) for each, type_ in types)
+    return starts, columns, values

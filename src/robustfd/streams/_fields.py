@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from robustfd._core import count_letter
 from robustfd.streams._columns import classify_fields, converted
-from robustfd.streams._records import BEGIN, END, FIELDS, blank, fields_of, last_end, records
+from robustfd.streams._records import BEGIN, END, FIELDS, blank, closed, fields_of, records
 from robustfd.streams._times import seen_type
 from robustfd.streams.pyarrow_modules import pa, pc, pcsv
 
@@ -29,8 +30,7 @@ class Fields:
         if blank(text):
             return {k: pa.array([], type_) for k, type_ in self.types.items()}, None, {}
         # pyarrow accepts text that ends inside a quote. That can happen only at the end of a file.
-        letters = np.frombuffer(text, np.uint8)
-        if np.count_nonzero(letters == 34) % 2 == 0 or last_end(letters, ord(self.delimiter)) == len(text):
+        if count_letter(text, ord('"')) % 2 == 0 or closed(text, self.delimiter):
             try:
                 return {k: _or_null(array) for k, array in self.read(text, self.types).items()}, None, {}
             except pa.ArrowInvalid:

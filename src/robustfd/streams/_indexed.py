@@ -6,11 +6,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
-import scipy.sparse as sp
-
-from robustfd.streams import _parse
-from robustfd.streams._base import Block, Position, Stream, Survey, finite_rows
+from robustfd._core import Problem
+from robustfd.streams._base import Block, Position, Stream, Survey
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
@@ -18,26 +15,34 @@ from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
 
 
 class Parsed(NamedTuple):
-    """The output of a compiled loop for a chunk; `heads` has HEAD numbers per row, the first one the label."""
+    """The rows of a chunk, as the core parses them."""
 
-    found: Any
-    heads: Any
-    ends: Any
-    columns: Any
-    values: Any
-    bad: Any
-    slow: Any
-    marks: Any = None  # for each entry, the bits of the groups it belongs to
+    rows: tuple[Any, Any, Any]  # the arrays of a CSR matrix
+    labels: Any
+    bad: list[tuple[int, int, Problem]]  # offset and number of a line, and why it is not a row
+    dropped: int  # entries without a column
+    weights: Any = None
+    tags: Any = None  # start and end of each tag in the text
+    parts: Sequence[tuple[Any, Any, Any]] = ()  # the entries of each group
+
+
+class Settings(NamedTuple):
+    """How the core parses a chunk."""
+
+    labelled: bool
+    first: int  # the smallest index
+    width: int  # -1: any
+    bits: int  # -1: features are not hashed
+    drop: bool
 
 
 class IndexedTextStream(Stream):
     """Rows of text as CSR matrices with n_features or 2^hash_bits columns."""
 
     KIND: ClassVar[str]
-    MARK: ClassVar[int]  # the byte that may end a number, in addition to blanks
-    HEAD: ClassVar[int] = 1  # numbers per row in `heads`
-    WRONG: ClassVar[dict[int, str]]
-    HARMLESS: ClassVar[tuple[int, ...]] = ()  # problems for which a line is skipped without an error
+    MARK: ClassVar[bytes]  # the byte that may end a number, in addition to blanks
+    WRONG: ClassVar[dict[Problem, str]]
+    HARMLESS: ClassVar[tuple[Problem, ...]] = ()  # problems for which a line is skipped without an error
 
     def __init__(
         self,
@@ -70,12 +75,8 @@ class IndexedTextStream(Stream):
         """Return whether lines must have labels; set `_labelled`, whether blocks have labels, from the first line."""
 
     @abstractmethod
-    def _is_row(self, line: bytes) -> bool:
-        """Return whether a valid line is a row."""
-
-    @abstractmethod
-    def _loop(self, text: Any, lines: int, settings: Any) -> Parsed:
-        """Run the compiled loop over a text."""
+    def _parsed(self, chunk: Chunk, settings: Settings) -> Parsed:
+        """Parse a chunk. Threads may call it at the same time."""
 
     def _find_width(self, zero_based: bool | None) -> None:
         """Read all rows once for the smallest and the largest index, and for a survey."""
@@ -99,15 +100,15 @@ class IndexedTextStream(Stream):
     def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
         rows, skipped, dropped = start.rows, start.skipped, start.dropped
         for chunk, parsed in self._parsed_chunks(start):
-            block, found = self._rows_of(chunk, parsed)
+            block = self._rows_of(chunk, parsed)
             rows += block.X.shape[0]
-            skipped += int(found[_parse.BAD])
-            dropped += int(found[_parse.DROPPED])
+            skipped += len(parsed.bad)
+            dropped += parsed.dropped
             line = chunk.first + chunk.lines
             yield block, Position(chunk.file, chunk.offset, line, rows, chunk.stored, skipped, dropped)
 
     def _parsed_chunks(self, start: Position) -> Iterator[tuple[Chunk, Parsed]]:
-        """Yield the chunks after a position in order, each with the output of the compiled loop."""
+        """Yield the chunks after a position in order, each with its rows."""
         source = chunks(self.inputs, start, self.block_bytes)
         if self.parse_threads == 1:
             for chunk in source:
@@ -140,86 +141,42 @@ class IndexedTextStream(Stream):
         if failure is not None:
             raise failure
 
-    def _settings(self, chunk: Chunk) -> Any:
-        """Return the settings of the compiled loop. Earlier chunks must have passed through here before."""
+    def _settings(self, chunk: Chunk) -> Settings:
+        """Return how to parse a chunk. Earlier chunks must have passed through here before."""
         bits = -1 if self._hash_bits is None else self._hash_bits
-        return np.array([self._has_labels(chunk), self._first, self._width, bits, self._drop], dtype=np.int64)
+        return Settings(self._has_labels(chunk), self._first, self._width, bits, self._drop)
 
-    def _parsed(self, chunk: Chunk, settings: Any) -> Parsed:
-        """Return the output of the compiled loop for a chunk. Threads may call it at the same time."""
-        return self._loop(np.frombuffer(chunk.text, np.uint8), chunk.lines, settings)
+    def _parse(self, chunk: Chunk) -> tuple[Block, Parsed]:
+        """Return the rows of a chunk, as a block and as the core parses them."""
+        parsed = self._parsed(chunk, self._settings(chunk))
+        return self._rows_of(chunk, parsed), parsed
 
-    def _parse(self, chunk: Chunk) -> tuple[Block, Any]:
-        """Return the rows of a chunk, and the counts of the compiled loop."""
-        return self._rows_of(chunk, self._parsed(chunk, self._settings(chunk)))
-
-    def _rows_of(self, chunk: Chunk, parsed: Parsed) -> tuple[Block, Any]:
-        """Return the rows of a chunk from the output of the compiled loop, and its counts."""
-        found, heads, values = parsed.found, parsed.heads, parsed.values
-        for begin, line, wrong in parsed.bad[: found[_parse.BAD]].tolist():
-            self._bad_line(chunk, line, wrong, begin)
-        for begin, entry in parsed.slow[: found[_parse.SLOW]].tolist():
-            number = float(self._token(chunk.text, begin))
-            if entry < 0:
-                heads[-1 - entry] = number
-            else:
-                values[entry] *= number
+    def _rows_of(self, chunk: Chunk, parsed: Parsed) -> Block:
+        """Return the block of a parsed chunk; report its bad lines."""
+        for begin, line, problem in parsed.bad:
+            self._bad_line(chunk, line, problem, begin)
         if self.seen_names is not None and self._hash_bits is not None:
-            self.seen_names.add_text(chunk.text, bytes([self.MARK]), self._hash_bits)
-        block = self._block(parsed, heads[: self.HEAD * int(found[_parse.ROWS])].reshape(-1, self.HEAD), chunk)
-        # Numbers with hundreds of digits may be infinite, and so may the sum of two values for one index.
-        keep = self._finite(block) if found[_parse.SLOW] or found[_parse.UNSORTED] else None
-        if keep is None:
-            return block, found
-        places = self._places(bytes(chunk.text), set(parsed.bad[: found[_parse.BAD], 1].tolist()))
-        for row in np.flatnonzero(~keep).tolist():
-            self._bad_line(chunk, places[row][0], _parse.NOT_FINITE, places[row][1])
-        found[_parse.BAD] += int((~keep).sum())
-        return block.take(keep), found
+            self.seen_names.add_text(chunk.text, self.MARK, self._hash_bits)
+        return self._block(parsed, chunk)
 
-    def _block(self, parsed: Parsed, heads: Any, chunk: Chunk) -> Block:
-        """Return the block of the parsed rows; `heads` has one row for each of them."""
-        labels = np.ascontiguousarray(heads[:, 0]) if self._labelled else None
-        return Block(self._matrix(parsed), labels)
+    def _block(self, parsed: Parsed, chunk: Chunk) -> Block:
+        """Return the block of the parsed rows."""
+        return Block(self._matrix(parsed.rows), parsed.labels if self._labelled else None)
 
-    def _matrix(self, parsed: Parsed) -> Any:
-        """Return the rows X."""
-        n, k = int(parsed.found[_parse.ROWS]), int(parsed.found[_parse.ENTRIES])
-        starts = np.concatenate((np.zeros(1, np.int32), parsed.ends[:n]))
-        width = self._width if self._width >= 0 else int(parsed.columns[:k].max(initial=0)) + 1
-        x = sp.csr_matrix((parsed.values[:k], parsed.columns[:k], starts), shape=(n, width))
-        if parsed.found[_parse.UNSORTED]:
-            x.sum_duplicates()
-        else:
-            x.has_canonical_format = True
+    def _matrix(self, rows: tuple[Any, Any, Any]) -> Any:
+        """Return rows as a CSR matrix."""
+        from scipy.sparse import csr_matrix
+
+        width = self._width if self._width >= 0 else int(rows[1].max(initial=0)) + 1
+        x = csr_matrix(rows, shape=(len(rows[2]) - 1, width))
+        x.has_canonical_format = True
         return x
 
-    def _finite(self, block: Block) -> Any:
-        """Return a mask of the rows that are finite; None if all are."""
-        return finite_rows(block.X, block.y)
-
-    def _bad_line(self, chunk: Chunk, line: int, wrong: int, begin: int) -> None:
+    def _bad_line(self, chunk: Chunk, line: int, problem: Problem, begin: int) -> None:
         """Raise, or record the message, about a line of a chunk."""
-        reason = self.WRONG[wrong].format(n_features=self.n_features if wrong == _parse.BEYOND_LAST else 0)
+        reason = self.WRONG[problem].format(n_features=self.n_features if problem == Problem.BEYOND_LAST else 0)
         where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
-        self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}", harmless=wrong in self.HARMLESS)
-
-    def _places(self, text: bytes, bad: set[int]) -> list[tuple[int, int]]:
-        """Return for each row of a text the number and the offset of its line, without bad lines."""
-        places, begin = [], 0
-        for number, line in enumerate(text.split(b"\n")):
-            if number not in bad and self._is_row(line):
-                places.append((number, begin))
-            begin += len(line) + 1
-        return places
-
-    def _token(self, text: memoryview, begin: int) -> bytes:
-        """Return the token that starts here and ends at a blank or a mark."""
-        for size in (64, 1024, len(text)):
-            token = bytes(text[begin : begin + size]).split(maxsplit=1)[0].split(bytes([self.MARK]))[0]
-            if len(token) < size:
-                break
-        return token
+        self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}", harmless=problem in self.HARMLESS)
 
 
 def read_layout(layout: dict[str, Any], kind: str) -> tuple[int | None, bool | None, int | None]:

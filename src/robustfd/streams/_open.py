@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from robustfd._validation import check_choice, check_integer
 from robustfd.streams._base import Position, Stream
+from robustfd.streams._crossing import pair_of, read_layout
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import undamaged
@@ -193,7 +194,7 @@ def open_stream(
         raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")
     if not pairs:
         return result
-    from robustfd.streams.interactions import InteractionStream  # imports compiled loops, which are rarely needed
+    from robustfd.streams.interactions import InteractionStream  # imports scipy
 
     return InteractionStream(result, pairs, bits)
 
@@ -205,8 +206,6 @@ def _interactions(
     within = layout is not None and layout.get("kind") == "interactions"
     if interactions is None and not within:
         return layout, [], None
-    from robustfd.streams._crossing import pair_of, read_layout
-
     if within and interactions is not None:
         raise ValueError("interactions cannot be combined with a layout that already defines them.")
     if layout is not None and within:

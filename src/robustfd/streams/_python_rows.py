@@ -4,7 +4,6 @@ import numbers
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from robustfd.streams._base import Block
 from robustfd.streams._errors import StreamError
@@ -30,7 +29,7 @@ def as_block(x: Any, y: Any, k: int) -> Block:
     """Return block k: X as an array of floats or a CSR matrix, y as an array."""
     name = f"Block {k} (from 0)"
     try:
-        x = x.tocsr() if sp.issparse(x) else np.asarray(x)
+        x = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
     except ValueError as error:
         raise StreamError(f"{name} is not an array of rows: {error}") from error
     if x.ndim != 2 or x.dtype.kind not in "biuf" or x.shape[1] < 1:
@@ -39,7 +38,7 @@ def as_block(x: Any, y: Any, k: int) -> Block:
             "A single row is x.reshape(1, -1). Tables with text or dates need TableEncoder.learn(table)."
         )
     x = as_floats(x)
-    if sp.issparse(x) and not x.has_canonical_format:
+    if not isinstance(x, np.ndarray) and not x.has_canonical_format:
         x = x.copy()  # do not sort the caller's matrix
         x.sum_duplicates()
     if y is not None:

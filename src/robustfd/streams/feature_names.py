@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from robustfd.streams._crossing import crossing_of, read_layout
 from robustfd.streams._errors import StreamError
 from robustfd.streams._layout import Layout, hashed_name
 from robustfd.streams.limits import MOST_COLUMNS
@@ -47,11 +48,6 @@ def namer(layout: dict[str, Any]) -> Callable[[int], str]:
         table = Layout.from_json(layout)
         return lambda column: table.feature_name(column, seen)
     if layout.get("kind") == "interactions":
-        from robustfd.streams._crossing import (
-            crossing_of,
-            read_layout,
-        )  # imports compiled loops, which are rarely needed
-
         base, pairs, bits = read_layout(layout)
         width = layout.get("n_features")
         if type(width) is not int or not 0 < width <= MOST_COLUMNS:

@@ -73,11 +73,8 @@ class InteractionStream(Stream):
                 ]
                 x = np.hstack([x, *(x[:, [a]] * x[:, [b]] for a, b in single)])
             else:
-                ends, columns, values = self.crossing.products(self._parts(block))
-                width = self.n_features - x.shape[1]
-                products = sp.csr_matrix((values, columns, ends), shape=(x.shape[0], width))
-                products.sum_duplicates()
-                x = sp.hstack([x, products], format="csr")
+                arrays = self.crossing.products(x, self._parts(block))
+                x = sp.csr_matrix(arrays, shape=(x.shape[0], self.n_features))
                 x.has_canonical_format = True
         return Block(x, block.y, block.weight, block.id)
 

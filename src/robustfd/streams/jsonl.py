@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.feature_extraction import FeatureHasher
 
 from robustfd.streams._base import Block, Position, Stream, finite_rows
 from robustfd.streams._errors import StreamError
@@ -64,7 +63,7 @@ class JsonlStream(Stream):
         self._columns, self._left_out = columns, drop
         self._skip_unlabelled = unlabelled == "skip"
         self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
-        self._hasher, self.n_features = FeatureHasher(2**self._bits), 2**self._bits
+        self.n_features = 2**self._bits
 
     def _first_row(self) -> dict[str, Any]:
         """Return the object in the first line; an empty one if the line is not an object."""
@@ -104,7 +103,7 @@ class JsonlStream(Stream):
                 wrong[k] = str(error)
             rows.append(row)
             roles.append(role)
-        x, bad = hashed_rows(self._hasher, rows)
+        x, bad = hashed_rows(rows, self._bits)
         if self.seen_names is not None:
             self.seen_names.add_dicts(rows, self._bits)
         wrong |= bad
@@ -148,7 +147,7 @@ class JsonlStream(Stream):
     def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
         """Return the entries of each group: those of a name and of its members."""
         return tuple(
-            hashed_rows(self._hasher, [{k: v for k, v in row.items() if within(k, group)} for row in rows])[0]
+            hashed_rows([{k: v for k, v in row.items() if within(k, group)} for row in rows], self._bits)[0]
             for group in self.groups
         )
 

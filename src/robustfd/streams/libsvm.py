@@ -1,13 +1,8 @@
 """LIBSVM text, one row per line: `label index:value index:value ...`."""
 
-from typing import Any
-
-import numpy as np
-
-from robustfd.streams import _parse, _scan
+from robustfd._core import Problem, parse_libsvm, scan_libsvm
 from robustfd.streams._base import Position, Survey
-from robustfd.streams._decimal import POWERS
-from robustfd.streams._indexed import IndexedTextStream, Parsed
+from robustfd.streams._indexed import IndexedTextStream, Parsed, Settings
 from robustfd.streams._text import Chunk, chunks
 from robustfd.streams.limits import MOST_LABELS
 
@@ -21,16 +16,16 @@ class LibsvmStream(IndexedTextStream):
     """
 
     KIND = "libsvm"
-    MARK = _parse.COMMENT
+    MARK = b"#"
     WRONG = {
-        _parse.NO_LABEL: "it should start with a label, a number",
-        _parse.NO_INDEX: "a feature should be index:value with a whole number as index; names of features need "
+        Problem.NO_LABEL: "it should start with a label, a number",
+        Problem.NO_INDEX: "a feature should be index:value with a whole number as index; names of features need "
         "hash_bits",
-        _parse.BELOW_FIRST: "there is an index 0, but indices start at 1 unless zero_based is true",
-        _parse.BEYOND_LAST: "there is an index above the last feature ({n_features} features)",
-        _parse.NO_VALUE: "the value of a feature should be a number",
-        _parse.NOT_FINITE: "a number is not finite",
-        _parse.TOO_LARGE: "there is an index above 2^31 - 1; use hash_bits to hash indices",
+        Problem.BELOW_FIRST: "there is an index 0, but indices start at 1 unless zero_based is true",
+        Problem.BEYOND_LAST: "there is an index above the last feature ({n_features} features)",
+        Problem.NO_VALUE: "the value of a feature should be a number",
+        Problem.NOT_FINITE: "a number is not finite",
+        Problem.TOO_LARGE: "there is an index above 2^31 - 1; use hash_bits to hash indices",
     }
 
     def _survey(self) -> Survey:
@@ -41,35 +36,32 @@ class LibsvmStream(IndexedTextStream):
 
         If bad lines are errors, a faster scan that does not parse values is enough: the pass over the rows finds them.
         """
-        survey, labels, found = Survey(), np.empty(MOST_LABELS + 1), np.array([0, 0, 1, 0], dtype=np.int64)
+        survey, least, largest = Survey(), 1, 0
         for chunk in chunks(self.inputs, Position(), self.block_bytes):
-            if self.on_error == "raise" and self._scan(chunk, labels, found):
-                continue
-            block, _ = self._parse(chunk)
-            survey.add(block)
-            if block.X.nnz:
-                found[_scan.LEAST] = min(found[_scan.LEAST], block.X.indices.min() + self._first)
-                found[_scan.LARGEST] = max(found[_scan.LARGEST], block.X.indices.max() + self._first)
-        survey.add_labels(int(found[_scan.ROWS]), labels[: found[_scan.LABELS]].tolist())
-        return survey, int(found[_scan.LEAST]), int(found[_scan.LARGEST])
+            found = self._scan(chunk, survey) if self.on_error == "raise" else None
+            if found is None:
+                block, _ = self._parse(chunk)
+                survey.add(block)
+                columns = block.X.indices + self._first
+                found = columns.min(initial=1), columns.max(initial=0)
+            least, largest = min(least, int(found[0])), max(largest, int(found[1]))
+        return survey, least, largest
 
-    def _scan(self, chunk: Chunk, labels: Any, found: Any) -> bool:
-        """Return whether the fast scan could read a chunk and all its indices are valid."""
-        labelled, named = self._has_labels(chunk), self._hash_bits is not None
-        plain = _scan.scan_rows(np.frombuffer(chunk.text, np.uint8), labelled, named, POWERS, labels, found)
-        above = self._width >= 0 and not self._drop and found[_scan.LARGEST] >= self._width + self._first
-        return bool(plain and not above and found[_scan.LEAST] >= self._first)
+    def _scan(self, chunk: Chunk, survey: Survey) -> tuple[int, int] | None:
+        """Add a chunk to a survey and return its smallest and largest index; None if the fast scan cannot read it."""
+        most = 0 if survey.labels is None else MOST_LABELS + 1
+        found = scan_libsvm(chunk.text, self._has_labels(chunk), self._hash_bits is not None, most)
+        if found is None:
+            return None
+        rows, labels, least, largest = found
+        above = self._width >= 0 and not self._drop and largest >= self._width + self._first
+        if above or least < self._first:
+            return None
+        survey.add_labels(rows, labels)
+        return least, largest
 
-    def _loop(self, text: Any, lines: int, settings: Any) -> Parsed:
-        most = len(text) // (4 if self._hash_bits is None else 2) + 1
-        labels, ends = np.empty(lines + 1), np.empty(lines, np.int32)
-        columns, values = np.empty(most, np.int32), np.empty(most)
-        bad, slow = np.empty((lines, 3), np.int64), np.empty((len(text) // _parse.LEAST_LONG + 1, 2), np.int64)
-        found = _parse.parse_rows(text, settings, POWERS, labels, ends, columns, values, bad, slow)
-        return Parsed(found, labels, ends, columns, values, bad, slow)
-
-    def _is_row(self, line: bytes) -> bool:
-        return line.lstrip(b" \t\r")[:1] not in (b"", b"#")
+    def _parsed(self, chunk: Chunk, settings: Settings) -> Parsed:
+        return Parsed(*parse_libsvm(chunk.text, *settings))
 
     def _has_labels(self, chunk: Chunk) -> bool:
         if self._labelled is None:

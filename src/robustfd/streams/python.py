@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_extraction import FeatureHasher
 
+from robustfd._core import hash_rows
 from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
 from robustfd.streams._errors import StreamError
 from robustfd.streams._python_rows import as_block, as_labels, as_pair
@@ -46,13 +46,13 @@ class PythonStream(Stream):
         first = list(zip(range(1), items))
         self._require_rows(len(first), 0)
         self._once_only = chain((item for _, item in first), items)
-        self._hasher: FeatureHasher | None = None
+        self._bits: int | None = None
         width, bits = (None, None) if layout is None else _read_layout(layout)
         if isinstance(as_pair(first[0][1])[0], Mapping):
             bits = (DEFAULT_BITS if hash_bits is None else hash_bits) if layout is None else bits
             if bits is None:
                 raise StreamError(f"The layout {layout!r:.100} is for blocks, and these are rows as dicts.")
-            self._hasher, self.n_features = FeatureHasher(2**bits), 2**bits
+            self._bits, self.n_features = bits, 2**bits
         else:
             if hash_bits is not None or bits is not None:
                 raise ValueError(f"hash_bits={hash_bits or bits} is for rows as dicts, and these are blocks.")
@@ -66,8 +66,8 @@ class PythonStream(Stream):
     @property
     def layout(self) -> dict[str, Any]:
         """The number of columns, and whether names are hashed into them."""
-        if self._hasher is not None:
-            return {"kind": "python", "hash_bits": self.n_features.bit_length() - 1}
+        if self._bits is not None:
+            return {"kind": "python", "hash_bits": self._bits}
         return {"kind": "python", "n_features": self.n_features}
 
     def _require_rereading(self) -> None:
@@ -83,7 +83,7 @@ class PythonStream(Stream):
         items = iter(self._source) if self.can_be_reread else self._once_only
         at, rows, skipped = 0, start.rows, start.skipped
         labelled: bool | None = None
-        for where, size, block, bad in self._hashed(items) if self._hasher is not None else self._given(items):
+        for where, size, block, bad in self._given(items) if self._bits is None else self._hashed(items, self._bits):
             begin, at = max(start.offset - at, 0), at + size
             if begin >= size:
                 continue
@@ -118,7 +118,7 @@ class PythonStream(Stream):
                 raise StreamError(f"Block {k} (from 0) has {width} columns, expected {self.n_features}.")
             yield (f"Block {k} (from 0)", 0), n, block, {}
 
-    def _hashed(self, items: Iterable[Any]) -> Iterator[_Found]:
+    def _hashed(self, items: Iterable[Any], bits: int) -> Iterator[_Found]:
         """Yield blocks of rows given as dicts."""
         pairs: list[tuple[Any, Any]] = []
         entries = first = 0
@@ -128,34 +128,26 @@ class PythonStream(Stream):
                 entries += 1 + (len(pairs[-1][0]) if isinstance(pairs[-1][0], Mapping) else 0)
             if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
                 rows = [row if self._missing == "error" else _filled(row) for row, _ in pairs]
-                x, bad = hashed_rows(self._hasher, rows)
+                x, bad = hashed_rows(rows, bits)
                 y = as_labels([label for _, label in pairs], bad)
-                yield (self._names(), first), len(pairs), Block(x, y, parts=self._parts(rows, bad)), bad
+                yield (self._names(), first), len(pairs), Block(x, y, parts=self._parts(rows, bad, bits)), bad
                 first, entries, pairs = first + len(pairs), 0, []
 
-    def _parts(self, rows: list[Any], bad: dict[int, str]) -> tuple[Any, ...]:
+    def _parts(self, rows: list[Any], bad: dict[int, str], bits: int) -> tuple[Any, ...]:
         """Return the entries of each group. A group is a name."""
         rows = [{} if k in bad else row for k, row in enumerate(rows)]
         return tuple(
-            hashed_rows(self._hasher, [{group: row[group]} if group in row else {} for row in rows])[0]
-            for group in self.groups
+            hashed_rows([{group: row[group]} if group in row else {} for row in rows], bits)[0] for group in self.groups
         )
 
 
-def hashed_rows(hasher: Any, rows: list[Any]) -> tuple[Any, dict[int, str]]:
-    """Return the rows that a `FeatureHasher` makes of dicts, and the problems of bad rows."""
-    bad: dict[int, str] = {}
-    if not rows:  # which FeatureHasher rejects
-        return sp.csr_matrix((0, hasher.n_features)), bad
-    try:
-        return hasher.transform(rows), bad
-    except (TypeError, ValueError, AttributeError):
-        for k, row in enumerate(rows):
-            try:
-                hasher.transform([row])
-            except (TypeError, ValueError, AttributeError) as error:
-                bad[k] = f"it should be a dict of numbers and strings by name ({error}): {row!r:.80}"
-        return hasher.transform([{} if k in bad else row for k, row in enumerate(rows)]), bad
+def hashed_rows(rows: list[Any], bits: int) -> tuple[Any, dict[int, str]]:
+    """Return dicts as hashed rows, like those of scikit-learn's `FeatureHasher`, and the problems of bad ones."""
+    arrays, bad = hash_rows(rows, bits)
+    x = sp.csr_matrix(arrays, shape=(len(rows), 2**bits))
+    x.has_canonical_format = True
+    what = "it should be a dict of numbers and strings by name"
+    return x, {k: f"{what} ({problem}): {rows[k]!r:.80}" for k, problem in bad}
 
 
 def _filled(row: Any) -> Any:

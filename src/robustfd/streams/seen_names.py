@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import murmurhash3_32
+
+from robustfd._core import hash_name, murmur3
 
 MOST_NAMES = 1 << 16
 WHOLE = 4 << 20  # bytes of text that are searched completely
@@ -53,7 +54,7 @@ class SeenNames:
             if self.full:
                 return
             for name in row.keys() - self._known:
-                self._add(name, hash_of(name.encode("utf-8", "surrogatepass"), bits), name)
+                self._add(name, hash_name(name.encode("utf-8", "surrogatepass"), bits), name)
 
     def add_text(self, text: Any, mark: bytes, bits: int) -> None:
         """Record the names in lines of Vowpal Wabbit's text if the mark is |, else in lines of LIBSVM's."""
@@ -73,17 +74,11 @@ class SeenNames:
             self.names.setdefault(found[0], SeenName(shown, found[1]))
 
 
-def hash_of(name: bytes, bits: int, seed: int = 0) -> tuple[int, int]:
-    """Return the number and the sign that `FeatureHasher` gives to a name."""
-    h = int(murmurhash3_32(name, seed=seed))
-    return abs(h) % 2**bits, 1 if h >= 0 else -1
-
-
 def column_of(space: bytes, name: bytes, bits: int) -> tuple[int, int] | None:
-    """Return the number and the sign of a feature in text, as in the compiled loops; None without a name."""
-    seed = murmurhash3_32(space, positive=True) if space else 0
+    """Return the number and the sign of a feature in text, as the core reads it; None without a name."""
+    seed = murmur3(space) if space else 0
     if not name.isdigit():
-        return hash_of(name, bits, seed) if name else None
+        return hash_name(name, bits, seed) if name else None
     return ((seed + int(name)) & (2**bits - 1), 1) if len(name) <= LONGEST_INDEX else None
 
 

@@ -5,13 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.utils import murmurhash3_32
 
-from robustfd.streams import _parse, _parse_vw
-from robustfd.streams._base import Block, Position, Survey, finite_rows
-from robustfd.streams._decimal import POWERS
-from robustfd.streams._indexed import IndexedTextStream, Parsed
+from robustfd._core import Problem, murmur3, parse_vw
+from robustfd.streams._base import Block, Position, Survey
+from robustfd.streams._indexed import IndexedTextStream, Parsed, Settings
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks
 from robustfd.streams.limits import DEFAULT_BITS
@@ -42,25 +39,24 @@ class VwStream(IndexedTextStream):
     """
 
     KIND = "vw"
-    MARK = _parse.BAR
-    HEAD = _parse_vw.HEAD
+    MARK = b"|"
     WRONG = {
-        _parse.NO_LABEL: "before | there should be a label, its importance (both numbers) and a tag, or nothing",
-        _parse.NO_INDEX: "a feature should be name:value or name, and a number without a namespace if names are not "
+        Problem.NO_LABEL: "before | there should be a label, its importance (both numbers) and a tag, or nothing",
+        Problem.NO_INDEX: "a feature should be name:value or name, and a number without a namespace if names are not "
         "hashed (hash_bits)",
-        _parse.BELOW_FIRST: "there is a feature 0, but numbers start at 1 unless zero_based is true",
-        _parse.BEYOND_LAST: "there is a number above the last feature ({n_features} features)",
-        _parse.NO_VALUE: "the value of a feature, or the weight of a namespace, should be a number",
-        _parse.NOT_FINITE: "a number is not finite",
-        _parse.TOO_LARGE: "there is a number above 2^31 - 1; use hash_bits to hash numbers",
-        _parse_vw.NO_BAR: "there is no | before the features",
-        _parse_vw.BAD_WEIGHT: "the importance, the second number, is below 0",
-        _parse_vw.HAS_BASE: "the third number, the base prediction, must be 0",
-        _parse_vw.NO_SPACE: "| should be followed by a blank, or by the name of a namespace",
-        _parse_vw.UNLABELLED: "it has no label (the word next to | is a tag)",
+        Problem.BELOW_FIRST: "there is a feature 0, but numbers start at 1 unless zero_based is true",
+        Problem.BEYOND_LAST: "there is a number above the last feature ({n_features} features)",
+        Problem.NO_VALUE: "the value of a feature, or the weight of a namespace, should be a number",
+        Problem.NOT_FINITE: "a number is not finite",
+        Problem.TOO_LARGE: "there is a number above 2^31 - 1; use hash_bits to hash numbers",
+        Problem.NO_BAR: "there is no | before the features",
+        Problem.BAD_WEIGHT: "the importance, the second number, is below 0",
+        Problem.HAS_BASE: "the third number, the base prediction, must be 0",
+        Problem.NO_SPACE: "| should be followed by a blank, or by the name of a namespace",
+        Problem.UNLABELLED: "it has no label (the word next to | is a tag)",
     }
 
-    HARMLESS = (_parse_vw.UNLABELLED,)
+    HARMLESS = (Problem.UNLABELLED,)
 
     def __init__(self, inputs: Sequence[Input], *, unlabelled: Literal["keep", "skip"] = "keep", **options: Any):
         self._labels_needed = unlabelled == "skip"
@@ -78,54 +74,25 @@ class VwStream(IndexedTextStream):
     def _survey_indices(self) -> tuple[Survey | None, int, int]:
         survey, least, largest = Survey(), 1, 0
         for chunk in chunks(self.inputs, Position(), self.block_bytes):
-            block, found = self._parse(chunk)
-            if found[_parse.DROPPED]:
+            block, parsed = self._parse(chunk)
+            if parsed.dropped:
                 return None, 0, 0
             survey.add(block)
             if block.X.nnz:
                 least, largest = min(least, block.X.indices.min()), max(largest, block.X.indices.max())
         return survey, int(least), int(largest)
 
-    def _loop(self, text: Any, lines: int, settings: Any) -> Parsed:
-        most = len(text) // 2 + 1
-        heads, ends = np.empty(self.HEAD * (lines + 1)), np.empty(lines, np.int32)
-        columns, values = np.empty(most, np.int32), np.empty(most)
-        # A long weight of a namespace counts once for each of its features.
-        bad, slow = np.empty((lines, 3), np.int64), np.empty((2 * (most + lines), 2), np.int64)
-        groups = np.array([_group(name) for name in self.groups], np.int64).reshape(-1, 2)
-        marks = np.empty(most if self.groups else 0, np.uint64)
-        rows, left = (ends, columns, values), (bad, slow)
-        found = _parse_vw.parse_vw_rows(text, settings, POWERS, heads, rows, left, (groups, marks))
-        return Parsed(found, heads, ends, columns, values, bad, slow, marks)
+    def _parsed(self, chunk: Chunk, settings: Settings) -> Parsed:
+        return Parsed(*parse_vw(chunk.text, *settings, [_group(name) for name in self.groups]))
 
-    def _block(self, parsed: Parsed, heads: Any, chunk: Chunk) -> Block:
-        parts = tuple(self._part(parsed, g) for g in range(len(self.groups)))  # before the entries are sorted
-        y = np.ascontiguousarray(heads[:, 0]) if self._labelled else None
-        weight = None if (heads[:, 1] == 1).all() else np.ascontiguousarray(heads[:, 1])
+    def _block(self, parsed: Parsed, chunk: Chunk) -> Block:
         tag = None
         if self.wants_ids and self._tagged:
-            places = heads[:, 2:].astype(np.int64).tolist()
+            places = parsed.tags.tolist()
             tags = [bytes(chunk.text[begin:end]).decode("utf-8", "backslashreplace") for begin, end in places]
             tag = np.array(tags, dtype=object)
-        return Block(self._matrix(parsed), y, weight, tag, parts)
-
-    def _part(self, parsed: Parsed, group: int) -> Any:
-        """Return the entries of a group as rows."""
-        n, k = int(parsed.found[_parse.ROWS]), int(parsed.found[_parse.ENTRIES])
-        chosen = (parsed.marks[:k] >> np.uint64(group)) & np.uint64(1) == 1
-        before = np.concatenate((np.zeros(1, np.int32), np.cumsum(chosen, dtype=np.int32)))
-        starts = before[np.concatenate((np.zeros(1, np.int32), parsed.ends[:n]))]
-        x = sp.csr_matrix((parsed.values[:k][chosen], parsed.columns[:k][chosen], starts), shape=(n, self._width))
-        x.sum_duplicates()
-        return x
-
-    def _finite(self, block: Block) -> Any:
-        """Return a mask of rows that are finite, None if all are. A label may be NaN, for a missing one."""
-        y = None if block.y is None else np.where(np.isnan(block.y), 0.0, block.y)
-        keep = finite_rows(block.X, y)
-        if block.weight is None or np.isfinite(block.weight).all():
-            return keep
-        return np.isfinite(block.weight) & (True if keep is None else keep)
+        y = parsed.labels if self._labelled else None
+        return Block(self._matrix(parsed.rows), y, parsed.weights, tag, tuple(map(self._matrix, parsed.parts)))
 
     def _has_labels(self, chunk: Chunk) -> bool:
         """Return whether lines need a label. The first line decides whether blocks have labels and tags."""
@@ -136,13 +103,10 @@ class VwStream(IndexedTextStream):
                 self._labelled, self._tagged = self._labels_needed or head[0] != b"", head[1] != b""
         return self._labels_needed
 
-    def _is_row(self, line: bytes) -> bool:
-        return line.strip(b" \t\r") != b""
-
 
 def _group(name: str) -> tuple[int, int]:
     """Return the first letter and the hash of a namespace; a single letter stands for all that start with it."""
     encoded = name.encode()
     if len(encoded) < 2:
         return encoded[0] if encoded else 32, -1
-    return encoded[0], murmurhash3_32(encoded, positive=True)
+    return encoded[0], murmur3(encoded)
