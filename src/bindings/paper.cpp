@@ -60,22 +60,25 @@ void bind_progress(nb::module_& m) {
        "Add rows with these losses; `wrong` is 1 for an error and 0 otherwise.");
 }
 
-// Fill the dense array `out` with sparse rows, starting at row `first`.
-void scatter_rows(nb::handle x, Index first, const Out2<double>& out) {
+// Fill the dense array `out` with sparse rows.
+void scatter_rows(nb::handle x, const Out2<double>& out) {
     const RowsArgument argument(x, static_cast<Index>(out.shape(1)));
     const Rows& rows = argument.rows();
-    const Index n = length(out), d = rows.d;
-    require(rows.sparse() && 0 <= first && first + n <= rows.count, "there are not so many sparse rows");
+    require(rows.sparse() && rows.count == length(out), "there must be a sparse row for each row of the array");
     nb::gil_scoped_release unlocked;
-    std::fill_n(out.data(), n * d, 0.0);
-    for (Index i = 0; i < n; ++i)
-        for (Index e = rows.indptr[first + i]; e < rows.indptr[first + i + 1]; ++e)
-            out.data()[i * d + rows.indices[e]] += rows.data[e];
+    std::fill_n(out.data(), rows.count * rows.d, 0.0);
+    for (Index i = 0; i < rows.count; ++i)
+        for (Index e = rows.indptr[i]; e < rows.indptr[i + 1]; ++e)
+            out.data()[i * rows.d + rows.indices[e]] += rows.data[e];
 }
 
-const double* numbers_of(const std::optional<In2<double>>& normal, Index rows) {
-    require(!normal || length(*normal) >= rows, "there are too few random numbers");
-    return normal ? normal->data() : nullptr;
+// The random numbers of RP-SON, m for each row.
+const double* numbers_of(Learner& learner, const std::optional<In2<double>>& normal, Index rows) {
+    const auto* random = dynamic_cast<const RandomProjection*>(&learner);
+    if (!random) return nullptr;
+    require(normal && length(*normal) == rows && static_cast<Index>(normal->shape(1)) == random->m,
+            "RP-SON needs random numbers for each row");
+    return normal->data();
 }
 
 Index learn(Learner& learner, nb::handle x, const In1<double>& y, const In1<double>& weight, const Out1<double>& margins,
@@ -85,7 +88,7 @@ Index learn(Learner& learner, nb::handle x, const In1<double>& y, const In1<doub
     require(length(y) == rows.count && length(weight) == rows.count && length(margins) == rows.count,
             "there must be a label, a weight and a margin for each row");
     const Batch batch{y.data(), weight.data(), margins.data(), progress ? table_of(*progress) : nullptr};
-    const double* numbers = numbers_of(normal, rows.count);
+    const double* numbers = numbers_of(learner, normal, rows.count);
     nb::gil_scoped_release unlocked;
     return learner.learn(rows, batch, numbers);
 }
@@ -97,7 +100,7 @@ bool learn_a_few(Learner& learner, const In2<double>& x, const In1<double>& y, c
     require(n <= FEW && static_cast<Index>(x.shape(1)) == d && length(y) == n && length(margins) == n,
             "the rows have another shape than the model, or are too many");
     const Batch batch{y.data(), ONES, margins.data(), table_of(progress)};
-    const double* numbers = numbers_of(normal, n);
+    const double* numbers = numbers_of(learner, normal, n);
     nb::gil_scoped_release unlocked;
     return learn_few(learner, {x.data(), nullptr, nullptr, n, d}, batch, numbers);
 }
@@ -140,6 +143,7 @@ void bind_models(nb::module_& m) {
     bind_model<GradientDescent>(m, "GradientDescent", "Online gradient descent.")
         .def(nb::init<const PaperSettings&, Index>(), "settings"_a, "d"_a);
     bind_model<RandomProjection>(m, "RandomProjection", "RP-SON.")
+        .def_ro("m", &RandomProjection::m, "Number of rows of the sketch.")
         .def(nb::init<const PaperSettings&, Index, Index>(), "settings"_a, "d"_a, "m"_a);
     bind_model<Oja>(m, "Oja", "Oja-SON. The caller fills the array `yt` with orthonormal columns.")
         .def(nb::init<const PaperSettings&, Index, Index>(), "settings"_a, "d"_a, "m"_a);
@@ -160,10 +164,10 @@ void bind_models(nb::module_& m) {
 void bind_paper(nb::module_& m) {
     bind_losses(m);
     bind_progress(m);
-    m.def("scatter_rows", scatter_rows, "x"_a, "first"_a, "out"_a.noconvert(),
-          "Fill the dense array `out` with sparse rows, starting at row `first`.");
+    m.def("scatter_rows", scatter_rows, "x"_a, "out"_a.noconvert(), "Fill the dense array `out` with sparse rows.");
     bind_learner(m);
     bind_models(m);
+    bind_newton(m);
 }
 
 }  // namespace robustfd

@@ -25,7 +25,6 @@ std::vector<Part> RandomProjection::parts() {
 }
 
 Learned RandomProjection::learn_rows(const Rows& rows, const Batch& batch, const double* normal) {
-    if (!normal) throw std::invalid_argument("RP-SON needs random numbers");
     const ProjectionModel model{settings, seen, *this, v_.data(), {bt_.data(), d, m}, c_.data(), {gram_.data(), m, m},
                                 scratch_.data()};
     return random_basis().projection(model, rows, batch, normal);
