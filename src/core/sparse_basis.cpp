@@ -242,9 +242,11 @@ void SparseBasis::commit() {
 }
 
 void SparseBasis::store_all() {
-    if (!kept_.active) return;
+    if (!kept_.active || kept_.whole) return;
+    const auto before = std::make_shared<SparseBasis>(*this);
+    before->rollback();
     kept_ = {};
-    kept_.whole = std::make_shared<const SparseBasis>(*this);
+    kept_.whole = before;
     kept_.active = kept_.has_coefficients = kept_.has_run = kept_.has_all = true;
 }
 

@@ -49,8 +49,8 @@ def rows_in(form: str, X: Array) -> Any:
 
 def run(core: Any, X: Array, y: Array, form: str, weight: Array | None, batch: int, normal: Any = None) -> Array:
     """Let a learner of the compiled core learn in batches, and return the margins."""
-    weight, margins = np.ones(len(X)) if weight is None else weight, np.zeros(len(X))
-    for i in range(0, len(X), batch):
+    weight, margins = np.ones(len(y)) if weight is None else weight, np.zeros(len(y))
+    for i in range(0, len(y), batch):
         j = slice(i, i + batch)
         more = () if normal is None else (normal[j],)
         assert core.learn(rows_in(form, X[j]), y[j], weight[j], margins[j], None, *more) == len(y[j])
