@@ -7,11 +7,21 @@ ARGS ?=
 SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD := build/editable
+PIP = $(BIN)/python -m pip --disable-pip-version-check -qq install
+
+# The compiler of the core: CXX if it is set, else the first that PATH has.
+COMPILER := $(shell command -v "$${CXX:-c++}" || command -v g++ || command -v clang++)
+export CXX := $(if $(COMPILER),$(COMPILER),$(abspath $(BIN))/zig-c++)
+export PATH := $(abspath $(BIN)):$(PATH)
 
 # Tests run in several processes with one BLAS thread each. Benchmarks use the default number of threads.
 test test-all: export OPENBLAS_NUM_THREADS ?= 1
 test test-all: export OMP_NUM_THREADS ?= 1
 test test-all: export MKL_NUM_THREADS ?= 1
+
+# Tests start many processes. Only `build` checks whether the core must be rebuilt.
+test test-all: export SKBUILD_EDITABLE_SKIP := $(abspath $(BUILD))
 
 # The directory of real data sets. Without it, the tests that need them are skipped.
 ifndef ROBUSTFD_DATA
@@ -23,7 +33,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-all check bench fuzz docs docs-test pictures clean
+.PHONY: help demo build test test-all check bench fuzz docs docs-test pictures clean
 
 help:
 	@echo "make demo       draw a sketch with its certificate and a learner next to its peers (demo.png)"
@@ -40,10 +50,14 @@ help:
 demo: $(VENV)/.stamp-plot
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(VENV)/.stamp-test
+# Rebuild what has changed in the core.
+build: $(VENV)/.stamp-test
+	@env -u SKBUILD_EDITABLE_SKIP $(BIN)/python -c "import robustfd._core"
+
+test: build
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not browser" $(ARGS)
 
-test-all: $(VENV)/.stamp-test
+test-all: build
 	@$(BIN)/python -m pytest -n 2 -m "not browser" $(ARGS)
 
 check: $(VENV)/.stamp-dev
@@ -76,10 +90,22 @@ clean:
 	rm -rf $(VENV) build dist demo.png .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks examples fuzz -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# One stamp file per extra of pyproject.toml, rebuilt when that file changes.
-$(VENV)/.stamp-%: pyproject.toml | $(VENV)/pyvenv.cfg
-	@echo "setting up $(VENV) for robustfd[$*] ..."
-	@$(BIN)/python -m pip --disable-pip-version-check -qq install -e ".[$*]"
+# One stamp file per extra of pyproject.toml, rebuilt when that file changes. The package is installed in editable form:
+# importing it rebuilds the parts of the core whose sources have changed.
+$(VENV)/.stamp-%: pyproject.toml CMakeLists.txt | $(VENV)/.stamp-compiler
+	@echo "setting up $(VENV) for robustfd[$*], which compiles its core ..."
+	@$(PIP) --no-build-isolation -Cbuild-dir=$(BUILD) -Ceditable.rebuild=true -Ceditable.verbose=false -e ".[$*]"
+	@touch $@
+
+# The build tools come from PyPI. Without a C++ compiler on PATH, so does the compiler (ziglang).
+$(VENV)/.stamp-compiler: | $(VENV)/pyvenv.cfg
+	@$(PIP) "scikit-build-core>=0.11" "nanobind>=2.10" "cmake>=3.26,<4.4" ninja
+ifeq ($(COMPILER),)
+	@echo "no C++ compiler found: using ziglang from PyPI ..."
+	@$(PIP) ziglang || { echo "robustfd needs a C++20 compiler: install g++ or clang++ (Debian: apt install g++)."; exit 1; }
+	@printf '#!/bin/sh\nexec "%s" -m ziglang c++ "$$@"\n' "$(abspath $(BIN))/python" > $(BIN)/zig-c++
+	@chmod +x $(BIN)/zig-c++
+endif
 	@touch $@
 
 $(VENV)/pyvenv.cfg:

@@ -51,5 +51,6 @@ void ensure_blas();  // loads scipy's BLAS and LAPACK on first use
 void bind_linalg(nb::module_& m);
 void bind_paper(nb::module_& m);
 void bind_text(nb::module_& m);
+void bind_untuned(nb::module_& m);
 
 }  // namespace robustfd

@@ -39,4 +39,5 @@ NB_MODULE(_core, m) {
     bind_linalg(m);
     bind_paper(m);
     bind_text(m);
+    bind_untuned(m);
 }

@@ -1,10 +1,12 @@
 // Views of arrays, and arrays that the core owns.
 #pragma once
 
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -35,19 +37,17 @@ template <class T> struct Matrix {
     }
 };
 
-// An owned array of zeros, aligned to a cache line. Large arrays take no memory until they are written to.
+// An owned array of zeros with up to three dimensions, aligned to a cache line. Large arrays take no memory until they are
+// written to. Copying copies the numbers. `memory` shares them, for views that may outlive the array.
 template <class T> class Array {
   public:
     Array() = default;
-    explicit Array(Index size) : size_(size) {
-        constexpr std::size_t line = 64;
-        const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T) + line;
-        raw_.reset(static_cast<std::byte*>(std::calloc(bytes, 1)));
-        if (!raw_) throw std::bad_alloc();
-        const auto address = reinterpret_cast<std::uintptr_t>(raw_.get());
-        data_ = reinterpret_cast<T*>((address + line - 1) / line * line);
+    explicit Array(Index rows) : Array(Shape{rows, 1, 1}, 1) {}
+    Array(Index rows, Index cols) : Array(Shape{rows, cols, 1}, 2) {}
+    Array(Index planes, Index rows, Index cols) : Array(Shape{planes, rows, cols}, 3) {}
+    Array(const Array& other) : Array(other.shape_, other.dims_) {
+        if (size()) std::memcpy(data_, other.data_, static_cast<std::size_t>(size()) * sizeof(T));
     }
-    Array(const Array& other) : Array(other.size_) { copy_from(other.data_); }
     Array(Array&& other) noexcept { swap(other); }
     Array& operator=(Array other) noexcept {
         swap(other);
@@ -55,30 +55,49 @@ template <class T> class Array {
     }
 
     T* data() const { return data_; }
-    Index size() const { return size_; }
+    int dims() const { return dims_; }
+    Index shape(int axis) const { return shape_[static_cast<std::size_t>(axis)]; }
+    Index size() const { return shape_[0] * shape_[1] * shape_[2]; }
+    const std::shared_ptr<void>& memory() const { return memory_; }
+    Array shared() const {  // the same numbers, not a copy
+        Array same;
+        same.memory_ = memory_, same.data_ = data_, same.shape_ = shape_, same.dims_ = dims_;
+        return same;
+    }
+
     T& operator[](Index i) const {
-        assert(0 <= i && i < size_);
+        assert(0 <= i && i < size());
         return data_[i];
     }
     T* begin() const { return data_; }
-    T* end() const { return data_ + size_; }
-    operator Span<T>() const { return {data_, static_cast<std::size_t>(size_)}; }
+    T* end() const { return data_ + size(); }
+    Matrix<T> matrix() const { return {data_, shape_[0], shape_[1]}; }
+    Matrix<T> plane(Index i) const {  // of an array with three dimensions
+        assert(0 <= i && i < shape_[0]);
+        return {data_ + i * shape_[1] * shape_[2], shape_[1], shape_[2]};
+    }
+    operator Span<T>() const { return {data_, static_cast<std::size_t>(size())}; }
 
   private:
-    struct Free {
-        void operator()(std::byte* memory) const { std::free(memory); }
-    };
-    void copy_from(const T* source) {
-        for (Index i = 0; i < size_; ++i) data_[i] = source[i];
+    using Shape = std::array<Index, 3>;
+    static constexpr std::size_t LINE = 64;
+
+    Array(const Shape& shape, int dims) : shape_(shape), dims_(dims) {
+        memory_.reset(std::calloc(static_cast<std::size_t>(size()) * sizeof(T) + LINE, 1), [](void* p) { std::free(p); });
+        if (!memory_) throw std::bad_alloc();
+        const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
+        data_ = reinterpret_cast<T*>((address + LINE - 1) / LINE * LINE);
     }
     void swap(Array& other) noexcept {
-        std::swap(raw_, other.raw_);
+        std::swap(memory_, other.memory_);
         std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
+        std::swap(shape_, other.shape_);
+        std::swap(dims_, other.dims_);
     }
-    std::unique_ptr<std::byte, Free> raw_;
+    std::shared_ptr<void> memory_;
     T* data_ = nullptr;
-    Index size_ = 0;
+    Shape shape_{0, 1, 1};
+    int dims_ = 1;
 };
 
 }  // namespace robustfd

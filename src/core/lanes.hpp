@@ -2,6 +2,9 @@
 // level include this header (level.hpp). Sums run in a fixed order, so all levels give the same bits.
 #pragma once
 
+#include <math.h>
+#include <string.h>
+
 #include "array.hpp"
 #include "level.hpp"
 
@@ -25,9 +28,18 @@ constexpr Index LANES = 8;  // numbers in a vector
 constexpr Index padded(Index n) { return (n + LANES - 1) / LANES * LANES; }
 
 #ifdef RFD_STD_SIMD
-template <class T> using Lanes = std::experimental::fixed_size_simd<T, 8>;
-template <class T> RFD_INLINE Lanes<T> load(const T* from) { return {from, std::experimental::element_aligned}; }
-template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) { x.copy_to(to, std::experimental::element_aligned); }
+namespace simd = std::experimental;
+template <class T> using Lanes = simd::fixed_size_simd<T, 8>;
+template <class T> RFD_INLINE Lanes<T> load(const T* from) { return {from, simd::element_aligned}; }
+template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) { x.copy_to(to, simd::element_aligned); }
+template <class M, class V> RFD_INLINE V choose(const M& mask, const V& yes, V no) {
+    where(mask, no) = yes;
+    return no;
+}
+RFD_INLINE Lanes<float> absolute(const Lanes<float>& x) { return simd::abs(x); }
+RFD_INLINE Lanes<float> root(const Lanes<float>& x) { return simd::sqrt(x); }
+RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) { return simd::static_simd_cast<Lanes<std::int32_t>>(x); }
+RFD_INLINE Lanes<float> as_floats(const Lanes<std::int32_t>& x) { return simd::static_simd_cast<Lanes<float>>(x); }
 #else
 template <class T> struct Lanes {
     T v[8];
@@ -36,25 +48,73 @@ template <class T> struct Lanes {
         for (T& each : v) each = x;
     }
     T operator[](int k) const { return v[k]; }
-    Lanes& operator+=(const Lanes& y) {
-        for (int k = 0; k < 8; ++k) v[k] += y.v[k];
-        return *this;
-    }
-    friend Lanes operator+(Lanes x, const Lanes& y) { return x += y; }
-    friend Lanes operator*(Lanes x, const Lanes& y) {
-        for (int k = 0; k < 8; ++k) x.v[k] *= y.v[k];
-        return x;
-    }
+    Lanes& operator+=(const Lanes& y) { return *this = *this + y; }
+    Lanes& operator-=(const Lanes& y) { return *this = *this - y; }
 };
+// A function of each lane; the compiler may turn the loop into vector instructions.
+template <class R, class F> RFD_INLINE R by_lane(F f) {
+    R result;
+    for (int k = 0; k < 8; ++k) result.v[k] = f(k);
+    return result;
+}
+template <class T> Lanes<T> operator+(const Lanes<T>& x, const Lanes<T>& y) {
+    return by_lane<Lanes<T>>([&](int k) { return x.v[k] + y.v[k]; });
+}
+template <class T> Lanes<T> operator-(const Lanes<T>& x, const Lanes<T>& y) {
+    return by_lane<Lanes<T>>([&](int k) { return x.v[k] - y.v[k]; });
+}
+template <class T> Lanes<T> operator*(const Lanes<T>& x, const Lanes<T>& y) {
+    return by_lane<Lanes<T>>([&](int k) { return x.v[k] * y.v[k]; });
+}
+template <class T> Lanes<T> operator/(const Lanes<T>& x, const Lanes<T>& y) {
+    return by_lane<Lanes<T>>([&](int k) { return x.v[k] / y.v[k]; });
+}
+template <class T> Lanes<T> operator-(const Lanes<T>& x) {
+    return by_lane<Lanes<T>>([&](int k) { return -x.v[k]; });
+}
+template <class T> Lanes<bool> operator>(const Lanes<T>& x, const Lanes<T>& y) {
+    return by_lane<Lanes<bool>>([&](int k) { return x.v[k] > y.v[k]; });
+}
 template <class T> RFD_INLINE Lanes<T> load(const T* from) {
-    Lanes<T> x;
-    for (int k = 0; k < 8; ++k) x.v[k] = from[k];
-    return x;
+    return by_lane<Lanes<T>>([&](int k) { return from[k]; });
 }
 template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) {
     for (int k = 0; k < 8; ++k) to[k] = x.v[k];
 }
+template <class V> RFD_INLINE V choose(const Lanes<bool>& mask, const V& yes, const V& no) {
+    return by_lane<V>([&](int k) { return mask.v[k] ? yes.v[k] : no.v[k]; });
+}
+RFD_INLINE Lanes<float> absolute(const Lanes<float>& x) {
+    return by_lane<Lanes<float>>([&](int k) { return fabsf(x.v[k]); });
+}
+RFD_INLINE Lanes<float> root(const Lanes<float>& x) {
+    return by_lane<Lanes<float>>([&](int k) { return sqrtf(x.v[k]); });
+}
+RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) {
+    return by_lane<Lanes<std::int32_t>>([&](int k) { return static_cast<std::int32_t>(x.v[k]); });
+}
+RFD_INLINE Lanes<float> as_floats(const Lanes<std::int32_t>& x) {
+    return by_lane<Lanes<float>>([&](int k) { return static_cast<float>(x.v[k]); });
+}
 #endif
+
+// The same bits as numbers of the other type.
+template <class To, class From> RFD_INLINE Lanes<To> same_bits(const Lanes<From>& x) {
+    From from[8];
+    To to[8];
+    store(x, from);
+    memcpy(to, from, sizeof(to));
+    return load(to);
+}
+RFD_INLINE Lanes<float> float_of_bits(const Lanes<std::int32_t>& x) { return same_bits<float>(x); }
+RFD_INLINE Lanes<std::int32_t> bits_of(const Lanes<float>& x) { return same_bits<std::int32_t>(x); }
+
+// The larger and the smaller of two numbers in each lane; y if one of them is NaN.
+template <class V> RFD_INLINE V larger(const V& x, const V& y) { return choose(x > y, x, y); }
+template <class V> RFD_INLINE V smaller(const V& x, const V& y) { return choose(y > x, x, y); }
+RFD_INLINE double larger(double x, double y) { return x > y ? x : y; }
+RFD_INLINE double smaller(double x, double y) { return x < y ? x : y; }
+RFD_INLINE double clipped(double x, double low, double high) { return smaller(larger(x, low), high); }
 
 // The sum of the eight numbers, added in halves.
 template <class T> RFD_INLINE T sum(const Lanes<T>& x) {

@@ -1,7 +1,5 @@
 #include "tridiagonal.hpp"
 
-#include <math.h>
-
 #include "lanes.hpp"
 
 namespace robustfd::RFD_LEVEL {
@@ -11,9 +9,6 @@ namespace {
 constexpr double TINY = 1e-200;              // replaces a zero pivot; the matrix has norm about 1
 constexpr int ISOLATING = 16, REFINING = 24; // maximum numbers of bisection sweeps and of Laguerre sweeps
 constexpr double GRID = 12.0;                // the first shifts are a geometric sequence over this many factors of two
-
-double larger(double a, double b) { return a > b ? a : b; }
-double smaller(double a, double b) { return a < b ? a : b; }
 
 // ------------------------------------------------------------------------------------------------- reduction
 

@@ -132,7 +132,7 @@ class UntunedEstimator(OnlineEstimator):
 
     def _margins(self, x: Any) -> Floats:
         if isinstance(x, SingleRow):
-            return self._model.margins(CsrRows(*x[:3]), 1, alone=True)  # the caller holds the lock
+            return self._model.margins(CsrRows(*x[:3]), 1)
         margins = np.empty((x.shape[0], self._model.outputs))
         for part, rows in blocks(x, sparse=sp.issparse(x)):
             rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)

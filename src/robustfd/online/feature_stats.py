@@ -1,18 +1,6 @@
 """Statistics of each feature: how often it occurs, its centre, its scale and its curvature so far.
 
-Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is rarely zero in the first rows is
-centred. A missing value, NaN, counts as the mean. The experts learn from scaled values: with z = x - centre for a
-centred feature and z = x otherwise, they see zeta = z / S. With V the moving mean square of z and rho = count / rows
-the density,
-
-    S^2 = V for a centred feature, else g (V/g)^min(1, 2 rho), g the geometric mean of V over all non-zeros
-    prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
-
-or, for regression, P = 16 a0 if not centred. S and P are updated when a feature has occurred 4, 16, 64, ... times, and
-when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the unit of
-the feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved: the effect of
-z stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated and when that mean
-is half a standard deviation away; the intercepts of the experts compensate for the move.
+The core updates them (src/core/hot/features.hpp). This module computes those of the first rows.
 """
 
 import math
@@ -21,19 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._compile import entry, loops
+from robustfd._core import ROUND_OFF
 from robustfd.online.rows import CsrRows
 
 Floats = NDArray[np.float64]
 
-RAREST = 1.0 / 64.0  # lower densities count as this
-SPARSE = 16.0  # factor of the prior of a feature that is not centred, in regression
 CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
-ROUND_OFF = 1e-9  # largest relative difference between the values of a constant column and their mean
-WINDOW = 1000.0  # rows over which the moving mean square and the moving mean average
-MOVE = 0.5  # the centre moves when the mean over recent rows is this many standard deviations away
-CUT = 4.0  # deviations above this many standard deviations are clipped before they update the mean
-UNIT = 4.0  # a larger change of S^2 is a change of unit
 
 # One cache line each. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of the loss: over
 # all rows, and over recent rows, divided by `fade` in TOTALS. `number` is 1, 2, ... for a centred feature, else 0.
@@ -65,31 +46,22 @@ class Features(NamedTuple):
 
 def start(d: int, *, prior: float, by_density: bool) -> Features:
     """Return the statistics of d features before the first row."""
-    table, totals = aligned(d + 1, FEATURE), np.zeros(1, TOTALS)
+    table, totals = np.zeros(d + 1, FEATURE), np.zeros(1, TOTALS)
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0
     table["inverse"][0], table["prior"][0] = 1.0, prior
     return Features(table, totals, np.zeros(0, np.int64), np.zeros((2, 0)))
 
 
-def aligned(n: int, dtype: Any, width: int = 1) -> Any:
-    """Return zeros of shape (n,), or (n, width), aligned to a cache line."""
-    size = n * width * np.dtype(dtype).itemsize
-    memory = np.zeros(size + 64, np.uint8)
-    begin = -memory.ctypes.data % 64
-    array = memory[begin : begin + size].view(dtype)
-    return array if width == 1 else array.reshape(n, width)
-
-
 def with_features(features: Features, d: int) -> Features:
     """Return the statistics of d features, of which the new ones have none yet."""
-    table = aligned(d + 1, FEATURE)
+    table = np.zeros(d + 1, FEATURE)
     table[: len(features.table)] = features.table
     return features._replace(table=table)
 
 
 def learn_first(features: Features, x: Any, n: int) -> Features:
-    """Return the statistics of the first n rows x of the stream, sparse or dense.
+    """Return the statistics of the first n rows x of the stream, sparse or dense, without scales and priors.
 
     The values of centred features are clipped at ten robust standard deviations from the median. Missing values (NaN)
     are ignored.
@@ -112,9 +84,7 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
     entries = rows["count"].sum()
     totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
-    features = Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
-    first_scales(features, seen + 1)
-    return features
+    return Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
 
 
 def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:
@@ -170,88 +140,3 @@ def robust_cut(values: Floats) -> Floats:
     spread = 10.0 * 1.4826 * np.median(np.abs(values - median), axis=0)
     spread = np.where(spread > 0, spread, np.inf)  # a mostly constant column has no usable spread
     return np.clip(values, median - spread, median + spread)
-
-
-# ------------------------------------------------------------ compiled
-
-
-@loops
-def scale_square(row: Any, totals: Any) -> float:
-    """Return S^2 of a feature from its statistics."""
-    square = row["square"]
-    if row["number"] > 0 or totals["log_weight"] <= 0 or square <= 0:
-        return square
-    power = 2.0 * row["count"] / max(totals["rows"], 1.0)
-    if power >= 1.0:
-        return square
-    g = totals["logarithms"] / totals["log_weight"]
-    return math.exp(g + power * (math.log(square) - g) if power > 0.0 else g)
-
-
-@loops
-def prior_of(row: Any, totals: Any) -> float:
-    """Return P of a feature from its statistics."""
-    if row["number"] > 0:
-        return totals["prior"]
-    if totals["by_density"] == 0.0:
-        return SPARSE * totals["prior"]
-    return totals["prior"] * math.sqrt(max(min(row["count"] / max(totals["rows"], 1.0), 1.0), RAREST))
-
-
-@entry
-@loops
-def first_scales(features: Features, which: Any) -> None:
-    """Set S and P of features from their statistics."""
-    totals = features.totals[0]
-    for k in range(len(which)):
-        row = features.table[which[k]]
-        if row["square"] > 0:
-            row["inverse"] = 1.0 / math.sqrt(scale_square(row, totals))
-            row["prior"] = prior_of(row, totals)
-            row["reference"] = row["square"]
-
-
-@loops
-def init_feature(row: Any, totals: Any, square: float) -> None:
-    """Initialize a feature from the square of its first value, which `totals` do not include yet."""
-    row["square"] = row["reference"] = square
-    row["count"] = 0.0
-    row["inverse"] = 1.0 / math.sqrt(scale_square(row, totals))
-    row["prior"] = prior_of(row, totals)
-
-
-@loops
-def record_value(features: Features, row: Any, x: float) -> bool:
-    """Update the statistics of a known feature with a value; return whether its scale is due for an update."""
-    row["count"] += 1.0
-    count, square, number, off = row["count"], row["square"], row["number"], x
-    part = 1.0 / min(count, WINDOW)
-    if number > 0:
-        mean = features.centre[1]
-        off = x - mean[number - 1]
-        far = off * off > CUT * CUT * square
-        mean[number - 1] += part * (math.copysign(CUT * math.sqrt(square), off) if far else off)
-    new = min(square + (off * off - square) * part, 2.0 * square)
-    row["square"] = new
-    return (is_regular(count) or new > UNIT * row["reference"] or UNIT * new < row["reference"]) and new > 0.0
-
-
-@loops
-def is_regular(count: float) -> bool:
-    """Return whether a count is 4, 16, 64, ..."""
-    whole = int(count)
-    return whole & (whole - 1) == 0 and whole & 0x5555555555555554 != 0
-
-
-@loops
-def renew_scale(row: Any, totals: Any) -> float:
-    """Update S and P; return the factor of the feature's weights, which is 1 if its unit has changed."""
-    old, square = row["inverse"], scale_square(row, totals)
-    row["reference"], row["prior"] = row["square"], prior_of(row, totals)
-    row["inverse"] = 1.0 / math.sqrt(square)
-    change = square * old * old
-    if row["count"] > 4.0 and (change > UNIT or UNIT * change < 1.0):
-        return 1.0
-    row["slow"] /= change
-    row["fast"] /= change
-    return math.sqrt(change)

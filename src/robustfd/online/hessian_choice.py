@@ -6,8 +6,9 @@ The diagonal Hessian is always in use. A better one, exact or with a sketch, sta
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._core import GAMMA
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online import exact, experts, low_rank, mixture
+from robustfd.online import exact, low_rank, mixture
 from robustfd.online.untuned_state import FIRST, OFFER_EXACT, TWO_MEMORIES, ExpertState, Form
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,7 @@ def renew(state: ExpertState, rows: int) -> None:
     table, e = state.experts.features.table, state.experts
     with one_blas_thread():
         if state.form == "exact":
-            exact.renew(e.exact, table["prior"], experts.GAMMA ** (rows - state.renewed_at))
+            state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
         else:
             low_rank.renew(e.low_rank, table["prior"], table["slow"])
     soon = max(2 * (rows - state.renewed_at), FIRST)  # a new Hessian learns from its first rows soon
@@ -123,7 +124,6 @@ def _evaluate(state: ExpertState) -> None:
     if state.form == "diagonal":
         if _is_offered(state):
             set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
-            state.allocate_work()
             state.look_at = state.seen + FIRST_LOOK
     else:
         gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
@@ -132,7 +132,6 @@ def _evaluate(state: ExpertState) -> None:
             size = state.size
             set_form(state, "diagonal")
             state.size = size
-            state.allocate_work()
             state.look_at = AGAIN * state.seen
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
@@ -146,7 +145,6 @@ def grow(state: ExpertState, size: int) -> None:
     with one_blas_thread():
         low = low_rank.with_size(state.experts.low_rank, size)
     state.experts = state.experts._replace(low_rank=low)
-    state.allocate_work()
     renew(state, state.seen)
 
 

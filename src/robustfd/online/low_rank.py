@@ -6,29 +6,18 @@ B')^-1/2 B D^-1
 
     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
 
-A step moves the weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is stored as
-coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a
-random sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
+The steps are in the core (src/core/hot/hessians.hpp), and weights are w = a + U'b.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from robustfd._compile import loops
 from robustfd.linalg.decompose import shrink_stack
-from robustfd.online.diagonal import INTERCEPT
-from robustfd.online.feature_stats import Features
-from robustfd.online.lanes import add_multiple, sum_rows
-from robustfd.online.mixture import Mixture
-from robustfd.online.scratch import Row, Work, set_kappa
 
 Floats = NDArray[np.float64]
-
-ALL = 256  # all of the first rows up to this number are sketched, and about as many of each doubling after them
 
 
 class LowRank(NamedTuple):
@@ -142,99 +131,3 @@ def renew(low: LowRank, prior: Floats, squares: Floats) -> None:
     values, vectors = eigh(scaled @ b.T, check_finite=False)
     low.u[:] = 0.0
     low.u[:, :have] = scaled.T @ (vectors / np.sqrt(1.0 + np.maximum(values, 0.0)))
-
-
-@loops
-def is_sampled(row: int) -> int:
-    """Return the weight with which row number `row` (from 0) is sketched, or 0 if it is skipped."""
-    stride = row // ALL + 1
-    mixed = (row * 2654435761) & 0xFFFFFFFF
-    mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0xFFFFFFFF
-    return stride if (mixed ^ (mixed >> 13)) % stride == 0 else 0
-
-
-@loops
-def fill_margins(low: LowRank, features: Features, mix: Mixture, row: Row, work: Work) -> None:
-    """Fill the kappa and the margins of the experts with the sketch, and U x for both scalings of the row."""
-    u, count, after, rows = low.u, mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam)
-    along, sums, outputs, width, inside = work.direction[2], work.better[0], len(work.margin), low.weights.shape[1], 0.0
-    for e in range(row.size):
-        j, zeta = work.feature[e], work.value[e]
-        if zeta != 0.0:
-            if low.diagonal[j] == 0.0:  # the first occurrence of this feature
-                low.diagonal[j] = features.table[j]["prior"]
-            inside += zeta * zeta / low.diagonal[j]
-    sum_rows(along, u, rows, work.feature, work.value, row.size, rows)
-    sum_rows(sums, low.weights, width, work.feature, work.value, row.size, width)
-    intercept = INTERCEPT * INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0
-    norm, length = intercept + row.norm * row.norm * inside, intercept + row.length * row.length * inside
-    for i in range(rows):
-        work.direction[0, i] = INTERCEPT * u[0, i] + row.norm * along[i]
-        work.direction[1, i] = INTERCEPT * u[0, i] + row.length * along[i]
-        norm -= work.direction[0, i] * work.direction[0, i]
-        length -= work.direction[1, i] * work.direction[1, i]
-    set_kappa(mix, work, after, after + count, norm, length)
-    for c in range(outputs):
-        for k in range(count):
-            linear = mix.linear[after + k] > 0
-            p = (row.length if linear else row.norm) * sums[c * count + k]
-            p += INTERCEPT * low.weights[0, c * count + k]
-            direction = work.direction[1 if linear else 0]
-            for i in range(rows):
-                p += direction[i] * low.along[i, c * count + k]
-            work.margin[c, after + k] = p
-
-
-@loops
-def take_steps(low: LowRank, mix: Mixture, row: Row, work: Work, c2: float, number: int) -> None:
-    """Take the steps of the experts with the sketch, and buffer row `number` of curvature c2 if it is sampled."""
-    count, after, rows, outputs = mix.plain.shape[1] // 2, mix.plain.shape[1], len(low.lam), len(work.margin)
-    own, scaled, width = (
-        INTERCEPT / low.diagonal[0] if low.diagonal[0] > 0 else 0.0,
-        work.better[0],
-        low.weights.shape[1],
-    )
-    for c in range(outputs):
-        step = work.step[c, after:]
-        for k in range(count):
-            linear = mix.linear[after + k] > 0
-            scaled[c * count + k] = step[k] * (row.length if linear else row.norm)
-            low.weights[0, c * count + k] += own * step[k]
-            direction = work.direction[1 if linear else 0]
-            for i in range(rows):
-                low.along[i, c * count + k] -= step[k] * direction[i]
-    for e in range(row.size):
-        j, zeta = work.feature[e], work.value[e]
-        if zeta != 0.0 and low.diagonal[j] > 0.0:
-            add_multiple(low.weights, j * width, scaled, 0, zeta / low.diagonal[j], width)
-    times = is_sampled(number)
-    if times > 0 and c2 > 0.0:
-        target, x = low.buffer[low.filled[0]], math.sqrt(c2 * times)
-        low.filled[0] += 1
-        target[0] = INTERCEPT * x
-        for e in range(row.size):
-            target[work.feature[e]] = row.curve * x * work.value[e]
-
-
-@loops
-def rescale(low: LowRank, j: int, change: float) -> None:
-    """Multiply the weights of feature j by `change`, and divide its entries in the Hessian accordingly."""
-    low.diagonal[j] /= change * change
-    for i in range(len(low.lam)):
-        low.u[j, i] *= change
-        low.sketch[i, j] /= change
-    for i in range(low.filled[0]):
-        low.buffer[i, j] /= change
-    for k in range(low.weights.shape[1]):
-        low.weights[j, k] *= change
-
-
-@loops
-def move_centre(low: LowRank, mix: Mixture, j: int, norm: float, length: float) -> None:
-    """Add the weights of feature j to the intercepts, times `length` for linear experts and `norm` for others."""
-    count = mix.plain.shape[1] // 2
-    for i in range(low.weights.shape[1]):
-        w = low.weights[j, i]
-        for r in range(len(low.lam)):
-            w += low.u[j, r] * low.along[r, i]
-        low.weights[0, i] += (length if mix.linear[mix.plain.shape[1] + i % count] > 0 else norm) * w

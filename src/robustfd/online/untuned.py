@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._core import HEAVIEST
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import (
-    experts,
     feature_stats,
     hessian_choice,
     low_rank,
@@ -32,6 +32,7 @@ class UntunedState(ExpertState):
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step."""
+        y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64)
         if len(y) <= FIRST:  # few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off
             self._learn_all(plain_rows(x), y, weight, margins)
             return
@@ -83,28 +84,15 @@ class UntunedState(ExpertState):
         batch.margins[part] = untuned_reading.margins(self, rows, len(y))
         self.aside.append((rows, y, weight))
 
-    def _reserve_work(self, x: Any, part: slice) -> None:
-        """Enlarge the scratch memory if a row has more entries than any before."""
-        entries = most_entries(x, part)
-        if entries > self.entries:
-            self.entries = entries
-            self.allocate_work()
-
     def _learn(self, x: Any, batch: Batch, part: slice, update_stats: bool = True) -> None:
         """Learn from the rows between two events."""
         done, stop = part.start, part.stop
-        self._reserve_work(x, part)
+        self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
-            if self.form == "sketch" and self.experts.low_rank.filled[0] == len(self.experts.low_rank.buffer):
+            done = self.core.learn(x, batch.y, batch.weight, batch.margins, done, stop, update_stats)
+            if done < stop:
                 with one_blas_thread():
                     low_rank.shrink(self.experts.low_rank)
-            rest, some, these = slice(done, stop), x, batch
-            if stop - done < len(batch.y):
-                some = x._replace(indptr=x.indptr[done : stop + 1]) if isinstance(x, CsrRows) else x[rest]
-                these = Batch(*(each[rest] for each in batch))
-            learn = experts.learn_sparse if isinstance(x, CsrRows) else experts.learn_dense
-            shared, whole, low, work = self.pointers(sparse=isinstance(x, CsrRows))
-            done += learn(shared, None if self.loss is None else True, whole, low, work, some, these, update_stats)
 
     def _learn_again(self) -> None:
         """Start over with the statistics of all rows so far, and learn from these rows again."""
@@ -115,12 +103,14 @@ class UntunedState(ExpertState):
         weights[0] = 0.0
         fresh = self.fresh_experts(self.experts.features, self.experts.mix, weights)
         self.experts = fresh._replace(features=feature_stats.learn_first(fresh.features, x, n))
+        self.core.first_scales(
+            np.unique(x.indices).astype(np.int64) + 1 if isinstance(x, CsrRows) else np.arange(1, self.d + 1)
+        )
         if self.loss is not None:
             self._learn_targets(y, weight)
         self.form, self.size = "diagonal", 0
         if n == FIRST or self.d <= AT_ONCE:
             hessian_choice.begin_form(self, (len(x.data) if isinstance(x, CsrRows) else np.count_nonzero(x)) / n)
-        self.allocate_work()
         batch, done = Batch(y, weight, np.empty((n, self.outputs))), 0
         while done < n:
             stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
@@ -140,7 +130,7 @@ class UntunedState(ExpertState):
     def _learn_targets(self, y: Floats, weight: Floats) -> None:
         """Set the offset and unit of the targets from the first ones, with outliers clipped."""
         cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
-        weight = np.minimum(weight, experts.HEAVIEST)
+        weight = np.minimum(weight, HEAVIEST)
         weight = weight / weight.max()  # otherwise the products with squares of targets might overflow
         mean = float(np.average(cut, weights=weight))
         spread = float(np.average(np.square(cut - mean), weights=weight))
@@ -164,9 +154,9 @@ class UntunedState(ExpertState):
         """Allocate memory for d features, or for more if their number keeps growing."""
         untuned_growth.widen(self, d, growing=growing)
 
-    def margins(self, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
+    def margins(self, x: Any, n: int | None = None) -> Floats:
         """Return the predictions (n, outputs) of n rows (`untuned_reading.margins`)."""
-        return untuned_reading.margins(self, x, n, alone=alone)
+        return untuned_reading.margins(self, x, n)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the numbers and arrays from which `unpack` restores this state."""

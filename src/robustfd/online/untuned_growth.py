@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd.online import exact, feature_stats, hessian_choice, low_rank, mixture
-from robustfd.online.experts import Experts
-from robustfd.online.untuned_state import OFFER_EXACT, TWO_MEMORIES, ExpertState
+from robustfd.online.untuned_state import OFFER_EXACT, TWO_MEMORIES, Experts, ExpertState
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +40,6 @@ def add_outputs(state: ExpertState, outputs: int) -> None:
     elif form == "sketch":
         low = old.low_rank._replace(weights=better, along=np.zeros((len(old.low_rank.lam), better.shape[1])))
     state.experts = new._replace(mix=mix, exact=whole, low_rank=low)
-    state.allocate_work()
 
 
 def widen(state: ExpertState, d: int, *, growing: bool = True) -> None:
@@ -58,7 +56,7 @@ def widen(state: ExpertState, d: int, *, growing: bool = True) -> None:
 def widen_to(state: ExpertState, d: int) -> None:
     """Allocate memory for exactly d features."""
     e, more = state.experts, d - state.d
-    weights = feature_stats.aligned(d + 1, np.float32, e.weights.shape[1])
+    weights = np.zeros((d + 1, e.weights.shape[1]), np.float32)
     weights[: state.d + 1] = e.weights
     whole, low = e.exact, e.low_rank
     if state.form == "exact" and d > OFFER_EXACT:
@@ -73,7 +71,6 @@ def widen_to(state: ExpertState, d: int) -> None:
     features = feature_stats.with_features(e.features, d)
     state.experts = e._replace(features=features, weights=weights, exact=whole, low_rank=low)
     state.d = d
-    state.allocate_work()
 
 
 def _with_one_memory(state: ExpertState) -> Experts:

@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online import exact, feature_stats, hessian_choice, low_rank, mixture, progress, untuned_growth
-from robustfd.online.experts import Experts
+from robustfd.online import exact, hessian_choice, low_rank, mixture, progress, untuned_growth
 from robustfd.online.feature_stats import Features
 from robustfd.online.mixture import WINDOWS
 from robustfd.online.rows import CsrRows, as_rows
 from robustfd.online.untuned import UntunedState, is_whole
 from robustfd.online.untuned_snapshot import joined
-from robustfd.online.untuned_state import FIRST
+from robustfd.online.untuned_state import FIRST, Experts
 from robustfd.online.untuned_units import Part, common_features, common_targets, in_common_units, stride_for
 
 Floats = NDArray[np.float64]
@@ -145,8 +144,7 @@ def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> 
         for name in ("u", "diagonal", "weights"):
             getattr(low, name)[at] = getattr(old.low_rank, name)[:n]
         low.sketch[:, at], low.buffer[:, at] = old.low_rank.sketch[:, :n], old.low_rank.buffer[:, :n]
-    new.experts = copy.deepcopy(Experts(features, old.mix, e.weights, whole, low))
-    new.allocate_work()
+    new.experts = Experts(features, old.mix, e.weights, whole, low)
     return new
 
 
@@ -171,15 +169,7 @@ def is_young(state: UntunedState) -> bool:
 
 def _copy(state: UntunedState) -> UntunedState:
     """Return an independent copy, except that it shares the rows set aside, since they never change."""
-    new = copy.deepcopy(state, {id(state.aside): list(state.aside)})
-    table, weights = state.experts.features.table, state.experts.weights
-    mine = (
-        feature_stats.aligned(len(table), table.dtype),
-        feature_stats.aligned(len(table), np.float32, weights.shape[1]),
-    )
-    mine[0][:], mine[1][:] = table, weights
-    new.experts = new.experts._replace(features=new.experts.features._replace(table=mine[0]), weights=mine[1])
-    return new
+    return copy.deepcopy(state, {id(state.aside): list(state.aside)})
 
 
 def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedState:
@@ -290,7 +280,6 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     if new.form != "diagonal":
         new.renewed_at = new.seen  # the decay is already applied
         hessian_choice.renew_now(new)
-    new.allocate_work()
     return new
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.online import diagonal, experts
-from robustfd.online.rows import CsrRows, most_entries, plain_rows
+from robustfd._core import INTERCEPT
+from robustfd.online.rows import CsrRows, plain_rows
 from robustfd.online.untuned_state import ExpertState
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ def linear_model(state: ExpertState) -> tuple[Floats, Floats]:
     w = state.all_weights()
     f = np.where(mix.linear > 0, totals["length"], totals["norm"])
     effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * unit
-    own = diagonal.INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
+    own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
     intercept = offset + unit * (own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1]))
     centred = e.features.centred
     intercept = intercept - e.features.centre[0] @ effect[centred - 1]
@@ -63,9 +63,7 @@ def contributions(state: ExpertState, x: Any) -> tuple[NDArray[np.int64], NDArra
     sparse = isinstance(x, CsrRows)
     most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
     indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, state.outputs))
-    explain = experts.explain_sparse if sparse else experts.explain_dense
-    shared, work = state.pointers(sparse=sparse).shared, state.work_for(most_entries(x, slice(0, n)))
-    explain(shared, np.array([*by_kind, centres]), experts.WORK.pointers(work), x, indptr, which, parts)
+    state.core.explain(x, np.array([*by_kind, centres]), indptr, which, parts)
     return indptr, which[: indptr[-1]], parts[: indptr[-1]]
 
 
@@ -77,19 +75,8 @@ def drift(state: ExpertState) -> dict[str, NDArray[Any]]:
     return {"rows": ends, "share": state.experts.mix.trace[: len(ends)] / counts}
 
 
-def margins(state: ExpertState, x: Any, n: int | None = None, *, alone: bool = False) -> Floats:
-    """Return the predictions (n, outputs) for n rows, by default all.
-
-    Several threads may predict at the same time. With `alone` the caller guarantees that it is the only one, and the
-    scratch memory for learning is reused.
-    """
-    n, x = x.shape[0] if n is None else n, plain_rows(x)
-    entries, out = most_entries(x, slice(0, n)), np.empty((n, state.outputs))
-    sparse = isinstance(x, CsrRows)
-    pointers = state.pointers(sparse=sparse)
-    if not (alone and entries <= state.entries):
-        own = state.work_for(entries)  # must stay alive until the loop ends
-        pointers = pointers._replace(work=experts.WORK.pointers(own))
-    read = experts.read_sparse if sparse else experts.read_dense
-    read(*pointers, x, out)
+def margins(state: ExpertState, x: Any, n: int | None = None) -> Floats:
+    """Return the predictions (n, outputs) for n rows, by default all. Several threads may predict at the same time."""
+    out = np.empty((x.shape[0] if n is None else n, state.outputs))
+    state.core.read(plain_rows(x), out)
     return out

@@ -15,7 +15,7 @@ from robustfd.online import exact, feature_stats, low_rank, mixture
 from robustfd.online.feature_stats import Features
 from robustfd.online.mixture import WINDOWS, Mixture
 from robustfd.online.rows import LARGEST, CsrRows, join, plain_rows
-from robustfd.online.untuned_state import FIRST, OFFER_EXACT, ExpertState
+from robustfd.online.untuned_state import FIRST, OFFER_EXACT, Experts, ExpertState
 
 Floats = NDArray[np.float64]
 
@@ -159,29 +159,27 @@ def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, 
     e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
     features = unpack_features(parts, e.features, which)
     mix = unpack_mixture(parts, e.mix, state.memories(form), int(features.totals["rows"][0]))
-    state.experts = e._replace(features=features, mix=mix)
-    _unpack_form(state, parts, which)
+    state.experts = _unpack_form(state, e._replace(features=features, mix=mix), parts, which)
     if 0 < state.seen < state.first:
         state.kept = [unpack_rows(parts, "kept", state.seen, d)]
     if parts.has("aside.y"):
         state.aside = [unpack_rows(parts, "aside", parts.shape("aside.y", 1)[0], d)]
     require_targets([*state.kept, *state.aside], 0 if state.loss is not None else max(outputs, 2))
     parts.close()
-    state.allocate_work()
     return state
 
 
-def _unpack_form(state: ExpertState, parts: Any, which: NDArray[np.int32]) -> None:
-    """Restore the better Hessian from a file."""
+def _unpack_form(state: ExpertState, e: Experts, parts: Any, which: NDArray[np.int32]) -> Experts:
+    """Return the experts with the better Hessian of a file."""
     if state.form == "exact":
         if state.d > OFFER_EXACT:
             raise ValueError(f"an exact Hessian has at most {OFFER_EXACT} features, got {state.d}")
         whole = exact.start(state.d + 1, state.memories("exact"), state.outputs, state.count)
         for name, array in exact.without_padding(whole)._asdict().items():
             array[:] = parts.array(f"exact.{name}", *array.shape)
-        state.experts = state.experts._replace(exact=whole)
-    elif state.form == "sketch":
+        return e._replace(exact=whole)
+    if state.form == "sketch":
         if state.size < 2 or state.sketch not in (None, state.size):
             raise ValueError(f"the sketch has an unexpected size of {state.size} rows")
-        low = low_rank.unpack(parts, which, state.d + 1, state.size, state.outputs * state.count)
-        state.experts = state.experts._replace(low_rank=low)
+        return e._replace(low_rank=low_rank.unpack(parts, which, state.d + 1, state.size, state.outputs * state.count))
+    return e

@@ -1,16 +1,16 @@
-"""The state of an untuned learner: its experts, their scratch memory, and the first rows while they are few."""
+"""The state of an untuned learner: its experts, which the core holds, and the first rows while they are few."""
 
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd.online import exact, experts, feature_stats, low_rank, mixture
-from robustfd.online.experts import Diagonal, Experts
-from robustfd.online.feature_stats import Features
-from robustfd.online.lanes import padded
-from robustfd.online.mixture import Mixture, NumberLoss
-from robustfd.online.scratch import Work, work_for
+from robustfd._core import Untuned
+from robustfd.online import exact, feature_stats, low_rank, mixture
+from robustfd.online.exact import Exact, padded
+from robustfd.online.feature_stats import FEATURE, TOTALS, Features
+from robustfd.online.low_rank import LowRank
+from robustfd.online.mixture import TARGETS, Mixture, NumberLoss
 
 Floats = NDArray[np.float64]
 Form = Literal["diagonal", "exact", "sketch"]
@@ -27,26 +27,56 @@ FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair i
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 
 
-class Pointers(NamedTuple):
-    """Pointers to the experts and the scratch memory, for compiled loops."""
+class Experts(NamedTuple):
+    """Views of the arrays of all experts, which are empty for forms of the Hessian that are not in use."""
 
-    shared: Any
-    whole: Any
-    low: Any
-    work: Any
+    features: Features
+    mix: Mixture
+    weights: NDArray[np.float32]  # (d + 1, memories outputs L), of the diagonal experts
+    exact: Exact
+    low_rank: LowRank
 
 
-class Held(NamedTuple):
-    """Pointers with the records they point to, which must stay alive."""
+# The arrays of each part in the core, in the order of its fields.
+NAMES = {
+    "features": ("table", "totals", "centred", "centre"),
+    "mix": ("rate", "linear", "fast", "share", "plain", "follow", "trace", "targets"),
+    "exact": ("inverse", "past", "block", "exact_weights"),
+    "low_rank": ("u", "diagonal", "low_weights", "along", "sketch", "lam", "buffer", "filled"),
+}
+RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}  # arrays of records, which are rows in the core
 
-    pointers: Pointers
-    experts: Experts
-    work: Work
-    sparse: bool
+
+def experts_of(core: Untuned) -> Experts:
+    """Return views of the arrays of the core."""
+    arrays = core.arrays()
+    for name, kind in RECORDS.items():
+        arrays[name] = arrays[name].view(kind)[:, 0]
+    parts = {part: [arrays[name] for name in names] for part, names in NAMES.items()}
+    return Experts(
+        Features(*parts["features"]),
+        Mixture(*parts["mix"]),
+        arrays["weights"],
+        Exact(*parts["exact"]),
+        LowRank(*parts["low_rank"]),
+    )
+
+
+def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
+    """Return the arrays of `new` that are not the same objects as those of `old`, by their names in the core."""
+    arrays = {} if old is not None and old.weights is new.weights else {"weights": new.weights}
+    for part, names in NAMES.items():
+        before = [None] * len(names) if old is None else getattr(old, part)
+        for name, one, two in zip(names, before, getattr(new, part), strict=True):
+            if one is not two:
+                arrays[name] = np.ascontiguousarray(two)
+                if name in RECORDS:
+                    arrays[name] = arrays[name].view(np.float64).reshape(len(two), -1)
+    return arrays
 
 
 class ExpertState:
-    """The experts, their scratch memory, the first rows, and the numbers of rows at which events happen."""
+    """The experts, the first rows, and the numbers of rows at which events happen."""
 
     def __init__(
         self,
@@ -68,10 +98,10 @@ class ExpertState:
         self.renew_at = self.look_at = 0
         self.renewed_at = 0
         self.gain = 0.0
-        self._held: Held | None = None
+        self.core = Untuned()
+        self._experts: Experts | None = None
         self.experts = self.fresh_experts(feature_stats.start(d, prior=share * self.prior(), by_density=loss is None))
         self.count = self.experts.mix.plain.shape[1] // 2  # experts in each memory, for each output
-        self.allocate_work()
 
     def prior(self) -> float:
         """Return a0."""
@@ -95,7 +125,7 @@ class ExpertState:
         count = rates.shape[1]
         width = 2 * padded(self.outputs * count)
         if weights is None or weights.shape[1] != width:
-            weights = feature_stats.aligned(self.d + 1, np.float32, width)
+            weights = np.zeros((self.d + 1, width), np.float32)
         none = exact.start(0, 0, self.outputs, count), low_rank.start(0, 0, self.outputs, count)
         return Experts(features, mix, weights, *none)
 
@@ -107,35 +137,20 @@ class ExpertState:
             return RATES, LINEAR
         return RATES[:, FEW], LINEAR[:, FEW]
 
-    def allocate_work(self) -> None:
-        """Allocate scratch memory for rows of `entries` entries."""
-        self.work = self.work_for(self.entries)
+    @property
+    def experts(self) -> Experts:
+        """Views of the arrays of the core. Assigning to it replaces the arrays that are not such views by copies."""
+        if self._experts is None:
+            self._experts = experts_of(self.core)
+        return self._experts
 
-    def work_for(self, entries: int) -> Work:
-        """Return scratch memory for rows of at most `entries` entries."""
-        e = self.experts
-        direction_size = max(e.exact.block.shape[1], len(e.low_rank.lam))
-        return work_for(e.mix, entries + len(e.features.centred), e.weights.shape[1], direction_size)
-
-    def pointers(self, *, sparse: bool) -> Pointers:
-        """Return pointers to the experts and the scratch memory, cached until one of the two is replaced.
-
-        The pointer to a better Hessian that is unlikely to be used is None, so that no loops are compiled for it.
-        """
-        held = self._held
-        if held is None or held.experts is not self.experts or held.work is not self.work or held.sparse != sparse:
-            e = self.experts
-            shared = experts.DIAGONAL.pointers(Diagonal(e.features, e.mix, e.weights))
-            whole = experts.EXACT.pointers(e.exact) if self.sketch is None and self.d <= OFFER_EXACT else None
-            sketched = self.sketch is None and self.d > OFFER_EXACT and not sparse
-            in_use = self.sketch or sketched or len(e.low_rank.diagonal) > 0
-            low = experts.LOW_RANK.pointers(e.low_rank) if in_use else None
-            held = Held(Pointers(shared, whole, low, experts.WORK.pointers(self.work)), e, self.work, sparse)
-            self._held = held
-        return held.pointers
+    @experts.setter
+    def experts(self, new: Experts) -> None:
+        self.core.replace(changed_arrays(self._experts, new))
+        self._experts = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_held": None}  # a copy has its own arrays, so the addresses would be wrong
+        return vars(self) | {"_experts": None}  # a copy has its own arrays
 
     def memories(self, form: Form) -> int:
         """Return the number of memories of experts with this form: 1 is slow only, 2 is slow and fast."""

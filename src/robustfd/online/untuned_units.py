@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._core import INTERCEPT
 from robustfd.online import progress
-from robustfd.online.diagonal import INTERCEPT
-from robustfd.online.feature_stats import FEATURE, Features, aligned
+from robustfd.online.feature_stats import FEATURE, Features
 from robustfd.online.mixture import WINDOWS
 from robustfd.online.untuned import UntunedState
 
@@ -51,7 +51,7 @@ def common_features(parts: list[Features], times: Floats) -> Features:
     knows = known & ((tables["number"] > 0) | ~centred)  # has a centre if one is needed
     rows = np.array([part.totals["rows"][0] for part in parts])
     weight = np.where(knows, np.maximum(tables["count"], 1e-300), 0.0)
-    new = aligned(tables.shape[1], FEATURE)
+    new = np.zeros(tables.shape[1], FEATURE)
     new["count"] = np.where(known & ~knows, rows[:, None], tables["count"]).sum(axis=0)
     for name in ("square", "reference"):
         new[name] = _mean(tables[name], weight)

@@ -1,0 +1,205 @@
+// Bindings of the untuned learner.
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "cholesky.hpp"
+#include "experts.hpp"
+#include "rows.hpp"
+
+namespace robustfd {
+
+namespace {
+
+// The numbers of an array element for NumPy: a record of eight-byte fields becomes a row of float64.
+template <class T> using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
+template <class T> constexpr std::size_t FIELDS = sizeof(T) / sizeof(Number<T>);
+
+// A view of an array for NumPy, which stays valid when the model replaces the array.
+template <class T> nb::object view_of(const Array<T>& array) {
+    std::size_t shape[4];
+    std::size_t dims = 0;
+    for (int axis = 0; axis < array.dims(); ++axis) shape[dims++] = static_cast<std::size_t>(array.shape(axis));
+    if (!std::is_arithmetic_v<T>) shape[dims++] = FIELDS<T>;
+    auto owned = std::make_unique<std::shared_ptr<void>>(array.memory());
+    nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
+    return nb::cast(Result<Number<T>>(reinterpret_cast<Number<T>*>(array.data()), dims, shape, owner));
+}
+
+// Copy to zeros. Pages of zeros are skipped, so that they take no memory in the copy either.
+void copy_sparing_memory(char* to, const char* from, std::size_t bytes) {
+    constexpr std::size_t PAGE = 4096;
+    for (std::size_t begin = 0; begin < bytes; begin += PAGE) {
+        const std::size_t size = std::min(PAGE, bytes - begin);
+        const char* page = from + begin;
+        const bool empty = page[0] == 0 && std::memcmp(page, page + 1, size - 1) == 0;
+        if (!empty) std::memcpy(to + begin, page, size);
+    }
+}
+
+// Replace an array by a copy of one from NumPy.
+template <class T> void assign(Array<T>& array, nb::handle value, const char* name) {
+    using Given = nb::ndarray<const Number<T>, nb::c_contig, nb::device::cpu>;
+    const auto given = cast_array<Given>(value, name);
+    const std::size_t dims = given.ndim() - (std::is_arithmetic_v<T> ? 0 : 1);
+    if (dims < 1 || dims > 3 || (!std::is_arithmetic_v<T> && given.shape(dims) != FIELDS<T>))
+        throw std::invalid_argument(std::string(name) + " has an unexpected shape");
+    const auto size = [&](std::size_t axis) { return static_cast<Index>(given.shape(axis)); };
+    Array<T> copy = dims == 1 ? Array<T>(size(0)) : dims == 2 ? Array<T>(size(0), size(1)) : Array<T>(size(0), size(1), size(2));
+    copy_sparing_memory(reinterpret_cast<char*>(copy.data()), reinterpret_cast<const char*>(given.data()), given.nbytes());
+    array = std::move(copy);
+}
+
+class Untuned {
+  public:
+    Experts experts;
+
+    nb::dict arrays() {
+        nb::dict result;
+        experts.visit([&](const char* name, auto& array) { result[name] = view_of(array); });
+        return result;
+    }
+
+    // Replace some arrays. If they do not fit the others, nothing changes.
+    void replace(const nb::dict& given) {
+        Experts before = shallow();
+        std::size_t used = 0;
+        try {
+            experts.visit([&](const char* name, auto& array) {
+                if (given.contains(name)) assign(array, given[name], name), ++used;
+            });
+            if (used != given.size()) throw std::invalid_argument("unknown arrays");
+            experts.check();
+        } catch (...) {
+            experts = std::move(before);
+            throw;
+        }
+    }
+
+    Index learn(nb::handle x, const In1<double>& y, const In1<double>& weight, const Out2<double>& margins, Index first,
+                Index last, bool update_stats) {
+        const RowsFromPython given = rows_from(x);
+        const Rows& rows = given.rows;
+        check(rows, margins);
+        require(0 <= first && first <= last && last <= rows.count, "the rows are out of range");
+        require(length(y) == rows.count && length(weight) == rows.count, "y or weight has another length than the rows");
+        nb::gil_scoped_release unlocked;
+        rows.check(experts.features(), first, last);
+        if (!experts.targets[0].numbers) check_classes(y.data(), first, last);
+        reserve(rows.longest(first, last));
+        return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(), margins.data(),
+                                     update_stats);
+    }
+
+    void read(nb::handle x, const Out2<double>& margins) const {
+        const RowsFromPython given = rows_from(x);
+        check(given.rows, margins);
+        nb::gil_scoped_release unlocked;
+        given.rows.check(experts.features(), 0, given.rows.count);
+        const Scratch own(experts, given.rows.longest(0, given.rows.count));
+        untuned_loops().read(experts, own.work, given.rows, margins.data());
+    }
+
+    void explain(nb::handle x, const nb::ndarray<const double, nb::ndim<3>, nb::c_contig>& effects,
+                 const Out1<Index>& indptr, const Out1<Index>& which, const Out2<double>& parts) const {
+        const RowsFromPython given = rows_from(x);
+        const Rows& rows = given.rows;
+        const Index entries = rows.indptr ? rows.indptr[rows.count] - rows.indptr[0] : rows.count * rows.width;
+        const Index most = entries + rows.count * experts.centred.size();
+        require(length(indptr) == rows.count + 1 && length(which) >= most && length(parts) >= most, "results are too short");
+        require(static_cast<Index>(effects.shape(0)) == 3 && static_cast<Index>(effects.shape(1)) == experts.table.size() &&
+                    static_cast<Index>(effects.shape(2)) == experts.outputs() && parts.shape(1) == effects.shape(2),
+                "effects has another shape");
+        nb::gil_scoped_release unlocked;
+        rows.check(experts.features(), 0, rows.count);
+        const Scratch own(experts, rows.longest(0, rows.count));
+        untuned_loops().explain(experts, own.work, rows, effects.data(), indptr.data(), which.data(), parts.data());
+    }
+
+    void first_scales(const In1<Index>& which) {
+        for (Index k = 0; k < length(which); ++k)
+            require(0 <= which.data()[k] && which.data()[k] < experts.table.size(), "which is out of range");
+        untuned_loops().first_scales(experts, which.data(), length(which));
+    }
+
+    void renew_exact(double faded) {
+        if (needs_lapack(experts.block.shape(0))) ensure_blas();
+        nb::gil_scoped_release unlocked;
+        experts.renew_exact(faded);
+    }
+
+  private:
+    Scratch scratch_;
+
+    // The experts with the same arrays, not copies.
+    Experts shallow() {
+        Experts same;
+        experts.visit([&](const char* name, auto& array) {
+            same.visit([&](const char* other, auto& place) {
+                if constexpr (std::is_same_v<decltype(array), decltype(place)>)
+                    if (std::strcmp(name, other) == 0) place = array.shared();
+            });
+        });
+        return same;
+    }
+    void check(const Rows& rows, const Out2<double>& margins) const {
+        require(length(margins) == rows.count && static_cast<Index>(margins.shape(1)) == experts.outputs(),
+                "margins has another shape than the rows and outputs");
+    }
+    void check_classes(const double* y, Index first, Index last) const {
+        const double classes = static_cast<double>(std::max<Index>(experts.outputs(), 2));
+        for (Index i = first; i < last; ++i) require(0.0 <= y[i] && y[i] < classes, "y is not a class");
+    }
+    void reserve(Index entries) {
+        if (!scratch_.fits(experts, entries)) scratch_ = Scratch(experts, entries);
+    }
+};
+
+}  // namespace
+
+void bind_untuned(nb::module_& m) {
+    using namespace nb::literals;
+    m.attr("INTERCEPT") = INTERCEPT;
+    m.attr("GAMMA") = GAMMA;
+    m.attr("WINDOWS") = WINDOWS;
+    m.attr("OFFERED") = OFFERED;
+    m.attr("ROUND_OFF") = ROUND_OFF;
+    m.attr("HEAVIEST") = HEAVIEST;
+    m.attr("LARGEST_TARGET") = LARGEST_TARGET;
+    m.attr("FOLLOW_SHARE") = nb::make_tuple(FOLLOW_SHARE[0], FOLLOW_SHARE[1], FOLLOW_SHARE[2], FOLLOW_SHARE[3]);
+    nb::class_<Untuned>(m, "Untuned", "The experts of the untuned learner.")
+        .def(nb::init<>())
+        .def("arrays", &Untuned::arrays, nb::sig("def arrays(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
+             "Return views of all arrays by name; records are rows of float64.")
+        .def("replace", &Untuned::replace, "arrays"_a, "Replace some arrays by copies of the given ones.")
+        .def("learn", &Untuned::learn, "x"_a, "y"_a.noconvert(), "weight"_a.noconvert(), "margins"_a.noconvert(),
+             "first"_a, "last"_a, "update_stats"_a,
+             "Learn rows and fill their predictions before each step; return the row at which the sketch was full.")
+        .def("read", &Untuned::read, "x"_a, "margins"_a.noconvert(), "Fill the predictions of rows.")
+        .def("explain", &Untuned::explain, "x"_a, "effects"_a.noconvert(), "indptr"_a.noconvert(), "which"_a.noconvert(),
+             "parts"_a.noconvert(), "List the contributions of features to predictions.")
+        .def("first_scales", &Untuned::first_scales, "which"_a.noconvert(), "Set the scales of features.")
+        .def("renew_exact", &Untuned::renew_exact, "faded"_a, "Update the exact Hessian.")
+        .def("__deepcopy__", [](const Untuned& self, nb::handle) {
+            Untuned copy;
+            copy.experts = self.experts;
+            return copy;
+        }, "memo"_a)
+        .def("__getstate__", &Untuned::arrays, nb::sig("def __getstate__(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"))
+        .def("__setstate__", [](Untuned& self, const nb::dict& arrays) {
+            new (&self) Untuned();
+            self.replace(arrays);
+        }, "arrays"_a);
+    m.def("implicit_steps", [](In1<float> z, In1<float> length, Out1<float> chance, Out1<float> step) {
+        const Index n = static_cast<Index>(z.shape(0));
+        require(z.shape(0) == length.shape(0) && z.shape(0) == chance.shape(0) && z.shape(0) == step.shape(0),
+                "the lengths differ");
+        require(n % 8 == 0, "the lengths must be multiples of 8");
+        untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), n);
+    }, "z"_a.noconvert(), "length"_a.noconvert(), "chance"_a.noconvert(), "step"_a.noconvert(),
+       "Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)).");
+}
+
+}  // namespace robustfd

@@ -1,0 +1,155 @@
+#include "experts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "cholesky.hpp"
+
+namespace robustfd {
+
+namespace {
+
+constexpr double CHANGE = 1.0 / 32.0;  // the largest change of H, relative to its inverse, for which the inverse stays
+
+void require(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(std::string("the arrays of the model do not fit: ") + what);
+}
+
+template <class T> bool has_shape(const Array<T>& a, std::initializer_list<Index> shape) {
+    if (a.dims() != static_cast<int>(shape.size())) return false;
+    int axis = 0;
+    for (Index size : shape)
+        if (a.shape(axis++) != size) return false;
+    return true;
+}
+
+// Copy the lower triangle of a matrix to the upper one.
+void mirror(Matrix<double> a) {
+    for (Index i = 0; i < a.rows; ++i)
+        for (Index j = 0; j < i; ++j) a(j, i) = a(i, j);
+}
+
+}  // namespace
+
+void Experts::check() const {
+    const Index size = table.size(), n = rate.size(), outs = share.shape(0), many = centred.size();
+    require(size >= 1 && totals.size() == 1 && targets.size() == 1, "table");
+    require(has_shape(centre, {2, many}), "centre");
+    for (Index k = 0; k < many; ++k) require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
+    for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
+    require(linear.size() == n && fast.size() == n && has_shape(share, {outs, n}) && outs >= 1, "share");
+    require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && plain.shape(1) >= 2, "plain");
+    require(has_shape(follow, {outs, 2, FOLLOWERS}) && trace.size() == WINDOWS && targets[0].stride >= 1, "trace");
+    const Index wide = (outs * count() + 7) / 8 * 8;
+    require(has_shape(weights, {size, 2 * wide}), "weights");
+    const Index better = n - plain_experts(), lanes = better * outs;
+    require(better >= 0 && better % count() == 0, "rate");
+    if (has_exact()) {
+        const Index memories = inverse.shape(0), padded = (size + 7) / 8 * 8;
+        require(better == memories * count() && memories >= 1 && memories <= 2, "memories");
+        require(has_shape(inverse, {memories, size, padded}) && has_shape(past, {memories, size, size}), "inverse");
+        require(has_shape(block, {size, padded}) && has_shape(exact_weights, {size, lanes}), "block");
+    }
+    if (has_sketch()) {
+        const Index m = lam.size();
+        require(better == count() && m >= 1 && has_shape(u, {size, m}) && diagonal.size() == size, "u");
+        require(has_shape(low_weights, {size, lanes}) && has_shape(along, {m, lanes}), "along");
+        require(has_shape(sketch, {m, size}) && has_shape(buffer, {2 * (m + 1), size}), "sketch");
+        require(filled.size() == 1 && 0 <= filled[0] && filled[0] <= buffer.shape(0), "filled");
+    }
+    require(better == 0 || has_exact() || has_sketch(), "experts without a Hessian");
+}
+
+// Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough: if an entry of
+// the diagonal of H^-1 H differs from 1 by more than CHANGE.
+void Experts::renew_exact(double faded) {
+    const Index size = block.shape(0), memories = inverse.shape(0);
+    const Matrix<double> recent = block.matrix();
+    Array<double> scratch(size, size);
+    const Matrix<double> h = scratch.matrix();
+    for (Index memory = 0; memory < memories; ++memory) {
+        const Matrix<double> sums = past.plane(memory), known = inverse.plane(memory);
+        const double keep = memory == 0 ? 1.0 : faded;
+        double change = 0.0;
+        for (Index i = 0; i < size; ++i)
+            for (Index j = 0; j <= i; ++j) h(i, j) = sums(i, j) = keep * sums(i, j) + recent(i, j);
+        mirror(sums);
+        // A feature that has not occurred has no prior yet.
+        for (Index i = 0; i < size; ++i) h(i, i) += table[i].prior > 0.0 ? table[i].prior : 1.0;
+        mirror(h);
+        for (Index i = 0; i < size; ++i) {
+            double product = 0.0;
+            for (Index j = 0; j < size; ++j) product += known(i, j) * h(i, j);
+            const double off = std::abs(product - 1.0);
+            change = off <= change ? change : off;  // keeps NaN
+        }
+        if (change <= CHANGE) continue;
+        if (!invert(h)) throw std::runtime_error("The Hessian is not positive definite.");
+        for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
+    }
+    std::fill(block.begin(), block.end(), 0.0);
+}
+
+Index Rows::longest(Index first, Index last) const {
+    if (!indptr) return width;
+    Index most = 0;
+    for (Index i = first; i < last; ++i) most = std::max(most, indptr[i + 1] - indptr[i]);
+    return most;
+}
+
+void Rows::check(Index features, Index first, Index last) const {
+    if (!indptr) return require(width <= features, "the rows have more features than the model");
+    Index descents = 0;
+    for (Index i = first; i < last; ++i) descents |= indptr[i + 1] - indptr[i];
+    require(descents >= 0, "indptr does not ascend");
+    const std::int32_t most = static_cast<std::int32_t>(std::min<Index>(features, INT32_MAX) - 1);
+    std::int32_t outside = 0;  // negative if an index is negative or above `most`
+    for (Index k = indptr[first]; k < indptr[last]; ++k) outside |= indices[k] | (most - (indices[k] & INT32_MAX));
+    require(outside >= 0, "an index is out of range");
+}
+
+namespace {
+
+Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.block.shape(1) : 0), e.lam.size()) + 8; }
+
+}  // namespace
+
+Scratch::Scratch(const Experts& e, Index entries)
+    : entries_(entries + e.centred.size()), outputs_(e.outputs()), experts_(e.experts()), direction_(direction_size(e)) {
+    const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts());
+    Index size = 0;
+    const auto reserve = [&size](Index numbers) {  // in whole vectors
+        const Index at = size;
+        size += (numbers + 7) / 8 * 8;
+        return at;
+    };
+    const Index feature = reserve(entries_), raw = reserve(entries_), value = reserve(entries_);
+    const Index slow = reserve(entries_), fast = reserve(entries_), sums = reserve(e.weights.shape(1));
+    const Index kappa = reserve(n), chance = reserve(n), total = reserve(n), lanes = reserve(4 * ((n + 7) / 8 * 8));
+    const Index margin = reserve(many), step = reserve(many), softmax = reserve(many), output = reserve(outputs_);
+    const Index plain = reserve(outputs_), first = reserve(3 * ((better + 7) / 8 * 8)), direction = reserve(3 * ((direction_ + 7) / 8 * 8));
+    memory_ = Array<double>(size);
+    double* at = memory_.data();
+    work.feature = reinterpret_cast<Index*>(at + feature);
+    work.raw = at + raw, work.value = at + value, work.step_slow = at + slow, work.step_fast = at + fast;
+    work.sums = reinterpret_cast<float*>(at + sums);
+    work.kappa = at + kappa, work.chance = at + chance, work.total = at + total;
+    const Index padded = (n + 7) / 8 * 8;
+    work.z = reinterpret_cast<float*>(at + lanes), work.length = work.z + padded;
+    work.chance32 = work.length + padded, work.step32 = work.chance32 + padded;
+    work.margin = at + margin, work.step = at + step, work.softmax = reinterpret_cast<float*>(at + softmax);
+    work.output = at + output, work.plain = at + plain;
+    for (Index i = 0; i < 3; ++i) {
+        work.better[i] = at + first + i * ((better + 7) / 8 * 8);
+        work.direction[i] = at + direction + i * ((direction_ + 7) / 8 * 8);
+    }
+}
+
+bool Scratch::fits(const Experts& e, Index entries) const {
+    return entries + e.centred.size() <= entries_ && outputs_ == e.outputs() && experts_ == e.experts() &&
+           direction_ == direction_size(e);
+}
+
+}  // namespace robustfd

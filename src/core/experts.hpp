@@ -1,0 +1,177 @@
+// The state of the untuned learner: statistics of features, a mixture of experts, and the Hessians of the experts.
+//
+// An expert is a linear model. Experts differ in
+//
+// - learning rate,
+// - memory: the Hessian sums the curvature of all rows (slow) or of recent rows (fast),
+// - scaling: each row is divided by its own length, or all rows are multiplied by the same number (linear),
+// - form of the Hessian: diagonal, exact, or diagonal plus sketch.
+//
+// For each row, every expert computes its margin, the mixture of the experts predicts, and every expert takes its step.
+// Then the statistics of the features of the row are updated. Rows are processed one at a time, so the result does not
+// depend on the batch size. docs/online-mathematics.md has the formulas.
+#pragma once
+
+#include "array.hpp"
+#include "level.hpp"
+
+namespace robustfd {
+
+constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in every row
+constexpr double GAMMA = 0.999;     // decay of the fast memory per row
+constexpr Index WINDOWS = 128;      // windows of the trace of shares
+constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
+constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
+constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this
+constexpr double LARGEST_TARGET = 1e30;  // targets are clipped here, in units of the first ones: weights are floats
+constexpr Index FOLLOWERS = 4;           // forgetting intercepts of an output
+// How redistributed shares are divided among the forgetting intercepts, and the learning rates of these.
+constexpr double FOLLOW_SHARE[FOLLOWERS] = {0.97, 0.01, 0.01, 0.01}, FOLLOW[FOLLOWERS] = {0.0, 0.02, 0.1, 0.5};
+
+// Statistics of a feature, one cache line. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of
+// the loss: over all rows, and over recent rows, divided by `fade` in Totals.
+struct Feature {
+    double count, square, reference, inverse, prior, slow, fast;
+    Index number;  // 1, 2, ... for a centred feature, else 0
+};
+
+// Totals over all rows.
+struct Totals {
+    double rows;
+    double fade;                    // gamma^rows since it was last reset
+    double logarithms, log_weight;  // the weighted sum of log V and the sum of weights, for g
+    double length;                  // the common factor of rows for linear experts
+    double norm;                    // the mean factor of rows that are divided by their own length
+    double weight;                  // the mean sample weight
+    double prior;                   // a0
+    double by_density;              // whether the prior depends on the density
+};
+
+// Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
+// the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in units
+// of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are their
+// range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the logarithm.
+struct Targets {
+    Index numbers;
+    double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
+    Index stride;
+    double level;
+    Index counts;
+};
+
+// The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of
+// experts of a memory, and W is D rounded up to a whole number of vectors.
+struct Experts {
+    Array<Feature> table;     // (D,)
+    Array<Totals> totals;     // (1,)
+    Array<Index> centred;     // the centred features
+    Array<double> centre;     // (2, centred): the centre of each, and its mean over recent rows, the next centre
+    // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian.
+    Array<double> rate;       // (experts,): eta
+    Array<double> linear;     // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
+    Array<double> fast;       // (experts,): 1 if the expert's Hessian forgets
+    Array<double> share;      // (outputs, experts)
+    Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone
+    Array<double> follow;     // (outputs, 2, FOLLOWERS): forgetting intercepts and their shares
+    Array<double> trace;      // (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
+    Array<Targets> targets;   // (1,)
+    Array<float> weights;     // (D, 2 half): of the diagonal experts; half is outputs L, rounded up to whole vectors
+    // The exact Hessian, with one or two memories, slow and fast.
+    Array<double> inverse;        // (memories, D, W): the inverse of H when it was last recomputed
+    Array<double> past;           // (memories, D, D): the sum of c^2 x x' up to the last update
+    Array<double> block;          // (D, W): the sum since then; only the lower triangle is read
+    Array<double> exact_weights;  // (D, memories outputs L)
+    // The Hessian D + B'B with a sketch B of m - 1 rows.
+    Array<double> u;            // (D, m - 1)
+    Array<double> diagonal;     // (D,): at the last update; 0 before a feature occurs
+    Array<double> low_weights;  // (D, outputs L): a
+    Array<double> along;        // (m - 1, outputs L): b
+    Array<double> sketch;       // (m - 1, D): B, with zero rows last
+    Array<double> lam;          // (m - 1,): their squared lengths
+    Array<double> buffer;       // (2 m, D): rows since the last shrink
+    Array<Index> filled;        // (1,): the number of these rows
+
+    // Call see(name, array) for every array. Copies, snapshots and memory accounting use this list.
+    template <class See> void visit(See&& see) {
+        see("table", table), see("totals", totals), see("centred", centred), see("centre", centre);
+        see("rate", rate), see("linear", linear), see("fast", fast), see("share", share), see("plain", plain);
+        see("follow", follow), see("trace", trace), see("targets", targets), see("weights", weights);
+        see("inverse", inverse), see("past", past), see("block", block), see("exact_weights", exact_weights);
+        see("u", u), see("diagonal", diagonal), see("low_weights", low_weights), see("along", along);
+        see("sketch", sketch), see("lam", lam), see("buffer", buffer), see("filled", filled);
+    }
+
+    Index features() const { return table.size() - 1; }
+    Index outputs() const { return share.shape(0); }
+    Index experts() const { return rate.size(); }
+    Index plain_experts() const { return plain.shape(1); }
+    Index count() const { return plain.shape(1) / 2; }  // L
+    bool has_exact() const { return block.size() > 0; }
+    bool has_sketch() const { return diagonal.size() > 0; }
+    bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // the sketch must shrink before a row
+
+    void check() const;  // throws std::invalid_argument unless all shapes fit each other and all indices are in range
+    void renew_exact(double faded);  // see experts.cpp
+};
+
+// Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null.
+struct Rows {
+    const double* data = nullptr;
+    const std::int32_t* indices = nullptr;
+    const Index* indptr = nullptr;
+    Index count = 0, width = 0;
+
+    Index longest(Index first, Index last) const;  // the largest number of entries of rows first to last - 1
+    // Throw std::invalid_argument unless the indices of rows first to last - 1 are in range.
+    void check(Index features, Index first, Index last) const;
+};
+
+// Scratch memory of a row. Experts are numbered as in the mixture.
+struct Work {
+    Index* feature;  // (entries,): the features that occur
+    double *raw, *value, *step_slow, *step_fast;  // (entries,): x, zeta, and zeta divided by the two diagonal Hessians
+    float* sums;                         // products of the row with the diagonal weights; then changes of the weights
+    double *kappa, *chance, *total;      // (experts,): total is the log-sum-exp of the margins of all classes
+    float *z, *length, *chance32, *step32;  // (experts,): the arguments of `implicit_steps`
+    double *margin, *step;               // (outputs, experts)
+    float* softmax;                      // (outputs, experts): class probabilities
+    double* better[3];                   // (memories outputs L) each: like `sums`, for experts with a better Hessian
+    double* direction[3];                // directions of experts with a better Hessian
+    double *output, *plain;              // (outputs,): the prediction, and that of the diagonal experts alone
+};
+
+// Owner of the memory of a Work.
+class Scratch {
+  public:
+    Scratch() = default;
+    Scratch(const Experts& experts, Index entries);
+    bool fits(const Experts& experts, Index entries) const;
+    Work work{};
+
+  private:
+    Array<double> memory_;
+    Index entries_ = -1, outputs_ = 0, experts_ = 0, direction_ = 0;
+};
+
+struct UntunedLoops {
+    // Learn rows first to last - 1 and fill their predictions (rows, outputs) before each step; return the row at which
+    // the sketch was full, or `last`. Without `update_stats` the statistics of features do not change.
+    Index (*learn)(Experts& experts, const Work& work, const Rows& rows, Index first, Index last, const double* y,
+                   const double* weight, double* predictions, bool update_stats);
+    // Fill the predictions of all rows.
+    void (*read)(const Experts& experts, const Work& work, const Rows& rows, double* predictions);
+    // List the contributions of features to predictions: those of row i are at indptr[i] to indptr[i + 1] - 1 of `which`
+    // and of the rows of `parts`. `effects` has shape (3, features, outputs). It holds the contribution of zeta = 1 in
+    // rows that are divided by their own length, the same in rows with a common factor, and the constant that refers a
+    // centred feature to 0.
+    void (*explain)(const Experts& experts, const Work& work, const Rows& rows, const double* effects, Index* indptr,
+                    Index* which, double* parts);
+    // Set S and P of features from their statistics.
+    void (*first_scales)(Experts& experts, const Index* which, Index count);
+    // The steps of experts with the logistic loss (hot/sigmoid.hpp), for tests; n is a multiple of eight.
+    void (*implicit_steps)(const float* z, const float* length, float* chance, float* step, Index n);
+};
+
+RFD_LEVELS(UntunedLoops, untuned_loops)
+
+}  // namespace robustfd

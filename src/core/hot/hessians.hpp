@@ -1,0 +1,356 @@
+// The three forms of the Hessian. Each fills the kappa = x'H^-1 x and the margins of its experts, takes their steps, and
+// follows a feature whose unit or centre changes.
+#pragma once
+
+#include "mixture.hpp"
+
+namespace robustfd::RFD_LEVEL {
+
+namespace {
+
+// Numbers that describe a row in the units of the features.
+struct Row {
+    Index size;         // number of entries
+    double norm;        // factor of the row for experts that divide each row by its own length
+    double length;      // factor of the row for linear experts
+    double curve;       // factor of the row in the Hessians
+    double slow, fast;  // x'H^-1 x for the diagonal Hessians
+
+    double factor(double linear) const { return linear > 0.0 ? length : norm; }
+};
+
+// Set the kappa of experts first to last - 1: `length` for linear experts and `norm` for the others.
+inline void set_kappa(const Experts& e, const Work& work, Index first, Index last, double norm, double length) {
+    const double* linear = e.linear.data();
+    for (Index k = first; k < last; ++k) work.kappa[k] = larger(linear[k] > 0.0 ? length : norm, 1e-300);
+}
+
+// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows.
+template <class T>
+RFD_INLINE void sum_rows(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
+                         Index rows, Index n) {
+    Index first = 0;
+    for (; first + 2 * LANES <= n; first += 2 * LANES) {
+        Lanes<T> low(T(0)), high(T(0));
+        for (Index e = 0; e < rows; ++e) {
+            const T* row = x + which[e] * width + first;
+            const Lanes<T> factor(static_cast<T>(scale[e]));
+            low += load(row) * factor;
+            high += load(row + LANES) * factor;
+        }
+        store<T>(low, y + first);
+        store<T>(high, y + first + LANES);
+    }
+    for (; first + LANES <= n; first += LANES) {
+        Lanes<T> total(T(0));
+        for (Index e = 0; e < rows; ++e)
+            total += load(x + which[e] * width + first) * Lanes<T>(static_cast<T>(scale[e]));
+        store<T>(total, y + first);
+    }
+    for (; first < n; ++first) {
+        T total(0);
+        for (Index e = 0; e < rows; ++e) total += x[which[e] * width + first] * static_cast<T>(scale[e]);
+        y[first] = total;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- diagonal
+//
+// H_j = P_j + the sum of c^2 f^2 zeta_j^2, over all rows (slow) or over recent rows (fast). The cost depends only on the
+// non-zeros of a row. Sixteen float weights of a feature fill one cache line.
+
+// The two memories of the intercept.
+inline double past_of_intercept(const Experts& e, int memory) {
+    const Feature& own = e.table[0];
+    return own.prior + (memory == 0 ? own.slow : own.fast * e.totals[0].fade);
+}
+
+inline void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
+    const Index width = e.weights.shape(1), count = e.count(), n = e.experts();
+    const float* own = e.weights.data();
+    sum_rows(work.sums, own, width, work.feature, work.value, row.size, width);
+    for (int memory = 0; memory < 2; ++memory) {
+        const Index first = memory * count;
+        const double intercept = INTERCEPT * INTERCEPT / past_of_intercept(e, memory);
+        const double kappa = memory == 0 ? row.slow : row.fast;
+        set_kappa(e, work, first, first + count, row.norm * row.norm * kappa + intercept,
+                  row.length * row.length * kappa + intercept);
+        for (Index c = 0; c < e.outputs(); ++c) {
+            const Index start = memory * (width / 2) + c * count;
+            const double* linear = e.linear.data() + first;
+            double* margin = work.margin + c * n + first;
+            for (Index k = 0; k < count; ++k)
+                margin[k] = row.factor(linear[k]) * static_cast<double>(work.sums[start + k]) +
+                            INTERCEPT * static_cast<double>(own[start + k]);
+        }
+    }
+}
+
+// Take the steps, and add the curvature c2 of the row to the Hessians.
+inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double c2) {
+    const Index width = e.weights.shape(1), half = width / 2, count = e.count(), n = e.experts();
+    const double fade = e.totals[0].fade;
+    float* weights = e.weights.data();
+    for (int memory = 0; memory < 2; ++memory) {
+        const Index first = memory * count;
+        const double inverse = INTERCEPT / past_of_intercept(e, memory), *linear = e.linear.data() + first;
+        for (Index c = 0; c < e.outputs(); ++c) {
+            const Index start = memory * half + c * count;
+            const double* step = work.step + c * n + first;
+            for (Index k = 0; k < count; ++k) {
+                work.sums[start + k] = static_cast<float>(row.factor(linear[k]) * step[k]);
+                weights[start + k] += static_cast<float>(inverse * step[k]);
+            }
+        }
+    }
+    Feature& own = e.table[0];
+    own.slow += c2 * INTERCEPT * INTERCEPT;
+    own.fast += c2 * INTERCEPT * INTERCEPT / fade;
+    const double f2 = c2 * row.curve * row.curve, faded = f2 / fade;
+    for (Index i = 0; i < row.size; ++i) {
+        const double zeta = work.value[i];
+        if (zeta == 0.0) continue;
+        Feature& known = e.table[work.feature[i]];
+        float* mine = weights + work.feature[i] * width;
+        add_multiple(mine, work.sums, static_cast<float>(work.step_slow[i]), half);
+        add_multiple(mine + half, work.sums + half, static_cast<float>(work.step_fast[i]), half);
+        known.slow += f2 * zeta * zeta;
+        known.fast += faded * zeta * zeta;
+    }
+}
+
+inline void diagonal_move_centre(Experts& e, Index j, double norm, double length) {
+    const Index width = e.weights.shape(1), half = width / 2, count = e.count();
+    float *own = e.weights.data(), *mine = own + j * width;
+    for (Index memory = 0; memory < 2; ++memory)
+        for (Index i = 0; i < e.outputs() * count; ++i) {
+            const double factor = e.linear[memory * count + i % count] > 0.0 ? length : norm;
+            own[memory * half + i] += static_cast<float>(factor * static_cast<double>(mine[memory * half + i]));
+        }
+}
+
+// ------------------------------------------------------------------------------------------------------- exact
+//
+// For few features: H = diag(P) + the sum of c^2 x x', and its inverse, which `Experts::renew_exact` updates now and then.
+// In between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one
+// matrix-vector product.
+
+inline void exact_margins(const Experts& e, const Row& row, const Work& work) {
+    const Index width = e.exact_weights.shape(1), wide = e.block.shape(1), count = e.count(), n = e.experts();
+    const double* weights = e.exact_weights.data();
+    double* sums = work.better[0];
+    sum_rows(sums, weights, width, work.feature, work.value, row.size, width);
+    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
+        const double* inverse = e.inverse.plane(memory).data;
+        double* g = work.direction[memory];  // H^-1 zeta
+        sum_rows(g, inverse, wide, work.feature, work.value, row.size, wide);
+        double kappa = 0.0;
+        for (Index i = 0; i < row.size; ++i) kappa += work.value[i] * g[work.feature[i]];
+        const double cross = 2.0 * INTERCEPT * g[0], own = INTERCEPT * INTERCEPT * inverse[0];
+        const Index first = e.plain_experts() + memory * count;
+        set_kappa(e, work, first, first + count, own + row.norm * (cross + row.norm * kappa),
+                  own + row.length * (cross + row.length * kappa));
+        for (Index c = 0; c < e.outputs(); ++c) {
+            const Index start = (memory * e.outputs() + c) * count;
+            for (Index k = 0; k < count; ++k)
+                work.margin[c * n + first + k] =
+                    row.factor(e.linear[first + k]) * sums[start + k] + INTERCEPT * weights[start + k];
+        }
+    }
+}
+
+// Add u[i] x[k] + v[i] z[k] to y[i, k] for all i < rows and k < n.
+RFD_INLINE void add_outers(double* y, Index width, const double* u, const double* x, const double* v, const double* z,
+                           Index rows, Index n) {
+    Index k = 0;
+    for (; k + LANES <= n; k += LANES) {
+        const Lanes<double> xs = load(x + k), zs = load(z + k);
+        for (Index i = 0; i < rows; ++i) {
+            double* there = y + i * width + k;
+            store<double>(xs * Lanes<double>(u[i]) + (zs * Lanes<double>(v[i]) + load(there)), there);
+        }
+    }
+    for (; k < n; ++k)
+        for (Index i = 0; i < rows; ++i) y[i * width + k] = x[k] * u[i] + (z[k] * v[i] + y[i * width + k]);
+}
+
+// Add scale x[i] x[k] to y[i, k] for all k <= i < n; some entries above the diagonal change as well. x and the rows of y
+// are padded to whole vectors.
+RFD_INLINE void add_square(double* y, Index width, double scale, const double* x, Index n) {
+    for (Index first = 0; first < n; first += LANES) {
+        const Lanes<double> xs = load(x + first);
+        for (Index i = first; i < n; ++i) {
+            double* there = y + i * width + first;
+            store<double>(xs * Lanes<double>(scale * x[i]) + load(there), there);
+        }
+    }
+}
+
+inline void exact_steps(Experts& e, const Row& row, const Work& work, double c2) {
+    const Index width = e.exact_weights.shape(1), size = e.block.shape(0), wide = e.block.shape(1);
+    const Index count = e.count(), outputs = e.outputs(), n = e.experts();
+    double *steps = work.better[1], *scaled = work.better[2];
+    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
+        const Index first = e.plain_experts() + memory * count, start = memory * outputs * count;
+        for (Index c = 0; c < outputs; ++c)
+            for (Index k = 0; k < count; ++k) {
+                const double step = work.step[c * n + first + k];
+                steps[start + c * count + k] = INTERCEPT * step;
+                scaled[start + c * count + k] = row.factor(e.linear[first + k]) * step;
+            }
+        add_outers(e.exact_weights.data() + start, width, work.direction[memory], scaled + start,
+                   e.inverse.plane(memory).data, steps + start, size, outputs * count);
+    }
+    double* x = work.direction[2];  // the row as a dense vector
+    for (Index i = 0; i < wide; ++i) x[i] = 0.0;
+    x[0] = INTERCEPT;
+    for (Index i = 0; i < row.size; ++i) x[work.feature[i]] = row.curve * work.value[i];
+    add_square(e.block.data(), wide, c2, x, size);
+}
+
+inline void exact_rescale(Experts& e, Index j, double change) {
+    const Index size = e.block.shape(0);
+    const Matrix<double> block = e.block.matrix();
+    for (Index i = 0; i < size; ++i) {
+        block(j, i) /= change;
+        block(i, j) /= change;
+        for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
+            const Matrix<double> past = e.past.plane(memory), inverse = e.inverse.plane(memory);
+            past(j, i) /= change;
+            past(i, j) /= change;
+            inverse(j, i) *= change;
+            inverse(i, j) *= change;
+        }
+    }
+    double* mine = e.exact_weights.matrix()[j];
+    for (Index k = 0; k < e.exact_weights.shape(1); ++k) mine[k] *= change;
+}
+
+inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
+    const Index count = e.count(), group = e.outputs() * count;
+    const Matrix<double> weights = e.exact_weights.matrix();
+    for (Index i = 0; i < weights.cols; ++i) {
+        const bool linear = e.linear[e.plain_experts() + i / group * count + i % count] > 0.0;
+        weights(0, i) += (linear ? length : norm) * weights(j, i);
+    }
+}
+
+// ------------------------------------------------------------------------------------------ diagonal plus sketch
+//
+// H = D + B'B, for many features that are correlated. B is a Frequent Directions sketch of the rows c x. D holds the prior
+// plus the part of the exact diagonal that B misses. H stays fixed between updates (online/low_rank.py). With
+// U = (I + B D^-1 B')^-1/2 B D^-1
+//
+//     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
+//
+// A step moves the weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is stored as
+// coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a random
+// sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
+
+constexpr Index ALL = 256;  // all of the first rows up to this number are sketched, and as many of each doubling after them
+
+// The weight with which row number `row` (from 0) is sketched, or 0 if it is skipped.
+inline Index times_sketched(Index row) {
+    const auto stride = static_cast<std::uint64_t>(row / ALL + 1);
+    std::uint32_t mixed = static_cast<std::uint32_t>(row) * 2654435761u;
+    mixed = (mixed ^ (mixed >> 15)) * 2246822519u;
+    return (mixed ^ (mixed >> 13)) % stride == 0 ? static_cast<Index>(stride) : 0;
+}
+
+// D of feature j. A feature that has occurred for the first time since the last update has its prior.
+inline double sketch_diagonal(const Experts& e, Index j) {
+    const double known = e.diagonal[j];
+    return known == 0.0 ? e.table[j].prior : known;
+}
+
+inline void sketch_margins(const Experts& e, const Row& row, const Work& work) {
+    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
+    double *along = work.direction[2], *sums = work.better[0], inside = 0.0;
+    for (Index i = 0; i < row.size; ++i) {
+        const double zeta = work.value[i];
+        if (zeta != 0.0) inside += zeta * zeta / sketch_diagonal(e, work.feature[i]);
+    }
+    sum_rows(along, e.u.data(), rows, work.feature, work.value, row.size, rows);
+    sum_rows(sums, e.low_weights.data(), width, work.feature, work.value, row.size, width);
+    const double intercept = e.diagonal[0] > 0.0 ? INTERCEPT * INTERCEPT / e.diagonal[0] : 0.0;
+    double* direction[2] = {work.direction[0], work.direction[1]};  // U x, for both scalings of the row
+    for (Index i = 0; i < rows; ++i) {
+        direction[0][i] = INTERCEPT * e.u[i] + row.norm * along[i];
+        direction[1][i] = INTERCEPT * e.u[i] + row.length * along[i];
+    }
+    set_kappa(e, work, first, first + count,
+              intercept + row.norm * row.norm * inside - dot(direction[0], direction[0], rows),
+              intercept + row.length * row.length * inside - dot(direction[1], direction[1], rows));
+    double* more[2] = {work.better[1], work.better[2]};  // b'U x
+    for (int kind = 0; kind < 2; ++kind) {
+        for (Index i = 0; i < width; ++i) more[kind][i] = 0.0;
+        for (Index i = 0; i < rows; ++i)
+            add_multiple(more[kind], e.along.data() + i * width, direction[kind][i], width);
+    }
+    for (Index i = 0; i < width; ++i) {
+        const Index expert = first + i % count;
+        const bool linear = e.linear[expert] > 0.0;
+        work.margin[i / count * e.experts() + expert] = (linear ? row.length : row.norm) * sums[i] +
+                                                        INTERCEPT * e.low_weights[i] + more[linear ? 1 : 0][i];
+    }
+}
+
+// Take the steps, and add row `number` of curvature c2 to the buffer if it is sampled.
+inline void sketch_steps(Experts& e, const Row& row, const Work& work, double c2, Index number) {
+    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
+    const double own = e.diagonal[0] > 0.0 ? INTERCEPT / e.diagonal[0] : 0.0;
+    double *scaled = work.better[0], *steps[2] = {work.better[1], work.better[2]};
+    for (Index i = 0; i < width; ++i) {
+        const Index expert = first + i % count;
+        const bool linear = e.linear[expert] > 0.0;
+        const double step = work.step[i / count * e.experts() + expert];
+        scaled[i] = step * (linear ? row.length : row.norm);
+        e.low_weights[i] += own * step;
+        steps[0][i] = linear ? 0.0 : step;
+        steps[1][i] = linear ? step : 0.0;
+    }
+    for (Index i = 0; i < rows; ++i)
+        for (int kind = 0; kind < 2; ++kind)
+            add_multiple(e.along.data() + i * width, steps[kind], -work.direction[kind][i], width);
+    for (Index i = 0; i < row.size; ++i) {
+        const Index j = work.feature[i];
+        const double zeta = work.value[i];
+        if (zeta == 0.0) continue;
+        e.diagonal[j] = sketch_diagonal(e, j);
+        if (e.diagonal[j] > 0.0) add_multiple(e.low_weights.data() + j * width, scaled, zeta / e.diagonal[j], width);
+    }
+    const Index times = times_sketched(number);
+    if (times > 0 && c2 > 0.0) {
+        double* target = e.buffer.matrix()[e.filled[0]];
+        const double x = sqrt(c2 * static_cast<double>(times));
+        e.filled[0] += 1;
+        target[0] = INTERCEPT * x;
+        for (Index i = 0; i < row.size; ++i) target[work.feature[i]] = row.curve * x * work.value[i];
+    }
+}
+
+inline void sketch_rescale(Experts& e, Index j, double change) {
+    e.diagonal[j] /= change * change;
+    const Matrix<double> u = e.u.matrix(), sketch = e.sketch.matrix(), buffer = e.buffer.matrix();
+    for (Index i = 0; i < e.lam.size(); ++i) {
+        u(j, i) *= change;
+        sketch(i, j) /= change;
+    }
+    for (Index i = 0; i < e.filled[0]; ++i) buffer(i, j) /= change;
+    double* mine = e.low_weights.matrix()[j];
+    for (Index k = 0; k < e.low_weights.shape(1); ++k) mine[k] *= change;
+}
+
+inline void sketch_move_centre(Experts& e, Index j, double norm, double length) {
+    const Index count = e.count();
+    const Matrix<double> weights = e.low_weights.matrix(), u = e.u.matrix(), along = e.along.matrix();
+    for (Index i = 0; i < weights.cols; ++i) {
+        double w = weights(j, i);
+        for (Index r = 0; r < e.lam.size(); ++r) w += u(j, r) * along(r, i);
+        weights(0, i) += (e.linear[e.plain_experts() + i % count] > 0.0 ? length : norm) * w;
+    }
+}
+
+}  // namespace
+
+}  // namespace robustfd::RFD_LEVEL

@@ -1,0 +1,290 @@
+// The loops of the untuned learner over rows.
+#include "class_steps.hpp"
+#include "hessians.hpp"
+#include "number_steps.hpp"
+
+namespace robustfd::RFD_LEVEL {
+
+namespace {
+
+constexpr double LONGEST = 1e100;   // values in units of their feature are clipped here, so that squares do not overflow
+constexpr double FADED = 1e-200;    // a fade below this is multiplied in and reset to 1
+constexpr double FAR = 100.0;       // largest mean square of a row for linear experts; longer rows are shortened to it
+constexpr double HUGE_ROW = 1e30;   // rows with a larger sum of squares are shortened to it, since weights are floats
+
+inline void prefetch(const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    (void)address;
+#endif
+}
+
+// Fetch the statistics of the features of a sparse row into the cache.
+inline void fetch_row(const Experts& e, const Rows& rows, Index i) {
+    if (!rows.indptr || i >= rows.count) return;
+    for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) prefetch(&e.table[rows.indices[k] + 1]);
+}
+
+// List the centred features and then the other non-zeros of row i in `work`; return their number.
+inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& work) {
+    const Index centred = e.centred.size();
+    const Index* which = e.centred.data();
+    const Feature* table = e.table.data();
+    Index n = centred;
+    if (rows.indptr) {
+        for (Index k = 0; k < centred; ++k) {
+            work.feature[k] = which[k];
+            work.raw[k] = 0.0;
+        }
+        for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
+            const Index j = static_cast<Index>(rows.indices[k]) + 1;
+            const double x = rows.data[k];
+            if (const Index number = table[j].number; number > 0) {
+                work.raw[number - 1] += x;
+            } else if (x != 0.0) {
+                work.feature[n] = j;
+                work.raw[n++] = x;
+            }
+        }
+        return n;
+    }
+    const double* x = rows.data + i * rows.width;
+    for (Index k = 0; k < centred; ++k) {
+        work.feature[k] = which[k];
+        work.raw[k] = x[which[k] - 1];
+    }
+    if (centred == rows.width) return n;
+    for (Index j = 0; j < rows.width; ++j)
+        if (x[j] != 0.0 && table[j + 1].number == 0) {
+            work.feature[n] = j + 1;
+            work.raw[n++] = x[j];
+        }
+    return n;
+}
+
+// Sums over the entries of a row, while it is scaled.
+struct Scaled {
+    double total = 0.0, slow = 0.0, fast = 0.0;  // of zeta^2, and x'H^-1 x for the diagonal Hessians
+    double logarithms = 0.0, met = 0.0;          // of the squares of features that are new
+};
+
+// z of entry i: a missing value counts as the mean, or as 0 if the feature is not centred.
+inline double centred_value(const Experts& e, const Feature& f, double x) {
+    double z = x;
+    if (f.number > 0) {
+        const double centre = e.centre[f.number - 1];
+        z -= centre;
+        if (fabs(z) <= ROUND_OFF * fabs(centre)) z = 0.0;
+    }
+    return z != z ? 0.0 : z;
+}
+
+// The square that a feature that has not occurred adds to a row: with `learn` it is initialised, and adds nothing here.
+template <bool learn> double meet_feature(Experts& e, Feature& f, double square, Scaled& sums) {
+    const Totals& totals = e.totals[0];
+    if constexpr (learn) {
+        init_feature(f, totals, square);
+        sums.logarithms += log(square);
+        sums.met += 1.0;
+        return 0.0;
+    }
+    return totals.log_weight > 0.0 ? square / exp(totals.logarithms / totals.log_weight) : 1.0;
+}
+
+// Shorten a row that is so long that float weights would overflow.
+inline void shorten(const Work& work, Index n, Scaled& sums) {
+    const double shorter = sqrt(HUGE_ROW / sums.total);
+    for (Index i = 0; i < n; ++i) {
+        work.value[i] *= shorter;
+        work.step_slow[i] *= shorter;
+        work.step_fast[i] *= shorter;
+    }
+    sums.total = HUGE_ROW;
+    sums.slow *= shorter * shorter;
+    sums.fast *= shorter * shorter;
+}
+
+// Fill work.value with zeta and return the scaled row; with `learn`, initialise features that are new.
+template <bool learn> Row scale_row(Experts& e, const Work& work, Index n) {
+    Totals& totals = e.totals[0];
+    const double fade = totals.fade;
+    const Index width = e.weights.shape(1);
+    const float* weights = e.weights.data();
+    Scaled sums;
+    for (Index i = 0; i < n; ++i) {
+        const Index j = work.feature[i];
+        Feature& f = e.table[j];
+        prefetch(weights + j * width);
+        const double z = centred_value(e, f, work.raw[i]);
+        if (f.inverse == 0.0 && z * z > 0.0) sums.total += meet_feature<learn>(e, f, z * z, sums);
+        const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
+        const bool live = square > 0.0;
+        work.value[i] = live ? zeta : 0.0;
+        work.step_slow[i] = live ? zeta / (f.prior + f.slow) : 0.0;
+        work.step_fast[i] = live ? zeta / (f.prior + f.fast * fade) : 0.0;
+        if (live) {
+            sums.total += square;
+            sums.slow += zeta * work.step_slow[i];
+            sums.fast += zeta * work.step_fast[i];
+        }
+    }
+    if constexpr (learn) {
+        totals.logarithms += sums.logarithms;
+        totals.log_weight += sums.met;
+    }
+    if (sums.total > HUGE_ROW) shorten(work, n, sums);
+    const double entries = static_cast<double>(n), total = sums.total;
+    const double length = totals.length * (total > FAR * entries ? sqrt(FAR * entries / total) : 1.0);
+    const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0;
+    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast};
+}
+
+// Fill `work` with the kappa and margins of all experts and with the prediction; return the scaled row.
+template <bool learn> Row predict_row(Experts& e, const Work& work, Index n) {
+    const Row row = scale_row<learn>(e, work, n);
+    diagonal_margins(e, row, work);
+    if (e.has_exact()) exact_margins(e, row, work);
+    if (e.has_sketch()) sketch_margins(e, row, work);
+    predict(e, work);
+    return row;
+}
+
+// Multiply the weights of feature j by `change`, since its scaled values become smaller by this factor, and divide its
+// entries in the Hessians accordingly.
+void rescale(Experts& e, Index j, double change) {
+    float* mine = e.weights.matrix()[j];
+    const auto factor = change;
+    for (Index k = 0; k < e.weights.shape(1); ++k) mine[k] = static_cast<float>(static_cast<double>(mine[k]) * factor);
+    if (e.has_exact()) exact_rescale(e, j, change);
+    if (e.has_sketch()) sketch_rescale(e, j, change);
+}
+
+// Correct the intercepts for a move of the centre of feature j by `away`, in units of the feature.
+void move_centre(Experts& e, Index j, double away) {
+    const Totals& totals = e.totals[0];
+    const double norm = totals.norm * away / INTERCEPT, length = totals.length * away / INTERCEPT;
+    diagonal_move_centre(e, j, norm, length);
+    if (e.has_exact()) exact_move_centre(e, j, norm, length);
+    if (e.has_sketch()) sketch_move_centre(e, j, norm, length);
+}
+
+// Update the statistics of the features of a row; the result does not depend on the order of its entries.
+void record_row(Experts& e, const Work& work, Index n) {
+    Totals& totals = e.totals[0];
+    double *centre = e.centre.data(), *mean = centre + e.centred.size(), logarithms = 0.0, more = 0.0;
+    for (Index i = 0; i < n; ++i) {
+        const Index j = work.feature[i];
+        Feature& f = e.table[j];
+        const double x = work.raw[i];
+        if (f.inverse == 0.0 || x != x) continue;
+        const Index number = f.number;
+        const bool due = record_value(f, number > 0 ? mean + number - 1 : nullptr, x);
+        if (number > 0) {
+            const double away = (mean[number - 1] - centre[number - 1]) * f.inverse;
+            if (due || fabs(away) > MOVE) {
+                move_centre(e, j, away);
+                centre[number - 1] = mean[number - 1];
+            }
+        }
+        if (!due) continue;
+        const double change = renew_scale(f, totals);
+        if (change != 1.0) rescale(e, j, change);
+        if (number == 0 && is_regular(f.count)) {
+            logarithms += 0.75 * f.count * log(f.square);
+            more += 0.75 * f.count;
+        }
+    }
+    totals.logarithms += logarithms;
+    totals.log_weight += more;
+}
+
+// Take the steps of a row after `predict_row`; with `update_stats`, also update the statistics of its features.
+void learn_row(Experts& e, const Work& work, const Row& row, double y, double weight, bool update_stats) {
+    Totals& totals = e.totals[0];
+    weight = smaller(weight, HEAVIEST);
+    if (totals.rows == 0.0) totals.weight = weight;
+    const auto number = static_cast<Index>(totals.rows);
+    if (update_stats) record_shares(e, number);
+    const double power = weight / totals.weight;
+    const double c2 = e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
+    diagonal_steps(e, row, work, c2);
+    if (e.has_exact()) exact_steps(e, row, work, c2);
+    if (e.has_sketch()) sketch_steps(e, row, work, c2, number);
+    totals.fade *= GAMMA;
+    if (totals.fade < FADED) {
+        for (Index j = 0; j < e.table.size(); ++j) e.table[j].fast *= totals.fade;
+        totals.fade = 1.0;
+    }
+    if (!update_stats) return;
+    totals.rows += 1.0;
+    const double window = smaller(totals.rows, WINDOW);
+    totals.norm += (row.norm - totals.norm) / window;
+    totals.weight += (weight - totals.weight) / window;
+    record_row(e, work, row.size);
+}
+
+// Write the prediction; numbers are in the original units of the targets.
+void write_output(const Experts& e, const Work& work, double* out) {
+    const Targets& t = e.targets[0];
+    for (Index c = 0; c < e.outputs(); ++c)
+        out[c] = t.counts ? t.unit * exp(work.output[c]) : t.offset + t.unit * work.output[c];
+}
+
+Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index last, const double* y,
+            const double* weight, double* predictions, bool update_stats) {
+    for (Index i = first; i < last; ++i) {
+        if (e.is_full()) return i;
+        fetch_row(e, rows, i + 1);
+        const Row row = predict_row<true>(e, work, list_row(e, rows, i, work));
+        write_output(e, work, predictions + i * e.outputs());
+        learn_row(e, work, row, y[i], weight[i], update_stats);
+    }
+    return last;
+}
+
+void read(const Experts& e, const Work& work, const Rows& rows, double* predictions) {
+    Experts& same = const_cast<Experts&>(e);  // `predict_row<false>` changes nothing
+    for (Index i = 0; i < rows.count; ++i) {
+        fetch_row(e, rows, i + 1);
+        predict_row<false>(same, work, list_row(e, rows, i, work));
+        write_output(e, work, predictions + i * e.outputs());
+    }
+}
+
+void explain(const Experts& e, const Work& work, const Rows& rows, const double* effects, Index* indptr, Index* which,
+             double* parts) {
+    Experts& same = const_cast<Experts&>(e);  // `scale_row<false>` changes nothing
+    const Index outputs = e.outputs(), plane = e.table.size() * outputs;
+    for (Index i = 0; i < rows.count; ++i) {
+        const Row row = scale_row<false>(same, work, list_row(e, rows, i, work));
+        const Index begin = indptr[i];
+        for (Index k = 0; k < row.size; ++k) {
+            const Index j = work.feature[k];
+            const double zeta = work.value[k], *effect = effects + j * outputs;
+            which[begin + k] = j - 1;
+            for (Index c = 0; c < outputs; ++c)
+                parts[(begin + k) * outputs + c] =
+                    zeta * (row.norm * effect[c] + row.length * effect[plane + c]) + effect[2 * plane + c];
+        }
+        indptr[i + 1] = begin + row.size;
+    }
+}
+
+void first_scales(Experts& e, const Index* which, Index count) {
+    const Totals& totals = e.totals[0];
+    for (Index k = 0; k < count; ++k) {
+        Feature& f = e.table[which[k]];
+        if (f.square > 0.0) {
+            f.inverse = 1.0 / sqrt(scale_square(f, totals));
+            f.prior = prior_of(f, totals);
+            f.reference = f.square;
+        }
+    }
+}
+
+}  // namespace
+
+extern const UntunedLoops untuned_loops{learn, read, explain, first_scales, implicit_steps};
+
+}  // namespace robustfd::RFD_LEVEL
