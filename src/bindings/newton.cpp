@@ -15,11 +15,11 @@ using Features = std::optional<In1<std::int32_t>>;
 // Add one row to the block and take its step.
 bool step(Newton& newton, nb::handle x, const In1<double>& y, const In1<double>& weight, const Out1<double>& margins,
           const std::optional<Out2<double>>& progress) {
-    const RowsArgument argument(x, newton.features());
-    require(argument.rows().count == 1 && length(y) == 1 && length(weight) == 1 && length(margins) == 1, "one row only");
+    const RowsFromPython given = checked_rows(x, newton.features());
+    require(given.rows.count == 1 && length(y) == 1 && length(weight) == 1 && length(margins) == 1, "one row only");
     require(!newton.is_full(), "the block is full");
-    Totals* table = progress ? table_of(*progress) : nullptr;
-    return newton.step(argument.rows(), {y.data(), weight.data(), margins.data(), table});
+    Progress* table = progress ? table_of(*progress) : nullptr;
+    return newton.step(given.rows, {y.data(), weight.data(), margins.data(), table});
 }
 
 // The steps of the block so far, as coefficients of B and of its rows.

@@ -48,13 +48,13 @@ void bind_progress(nb::module_& m) {
                           Out2<double> progress) {
         require(margins.shape(0) == y.shape(0) && weight.shape(0) == y.shape(0), "the lengths differ");
         const Loss loss = loss_of(code, delta);
-        Totals* table = table_of(progress);
+        Progress* table = table_of(progress);
         for (Index i = 0; i < length(y); ++i) tally(table, loss, margins.data()[i], y.data()[i], weight.data()[i]);
     }, "code"_a, "delta"_a, "margins"_a.noconvert(), "y"_a.noconvert(), "weight"_a.noconvert(),
        "progress"_a.noconvert(), "Add rows with these margins and labels.");
     m.def("tally_judged", [](In1<double> losses, In1<double> wrong, In1<double> weight, Out2<double> progress) {
         require(losses.shape(0) == wrong.shape(0) && losses.shape(0) == weight.shape(0), "the lengths differ");
-        Totals* table = table_of(progress);
+        Progress* table = table_of(progress);
         for (Index i = 0; i < length(losses); ++i) tally(table, losses.data()[i], wrong.data()[i], weight.data()[i]);
     }, "losses"_a.noconvert(), "wrong"_a.noconvert(), "weight"_a.noconvert(), "progress"_a.noconvert(),
        "Add rows with these losses; `wrong` is 1 for an error and 0 otherwise.");
@@ -62,14 +62,15 @@ void bind_progress(nb::module_& m) {
 
 // Fill the dense array `out` with sparse rows.
 void scatter_rows(nb::handle x, const Out2<double>& out) {
-    const RowsArgument argument(x, static_cast<Index>(out.shape(1)));
-    const Rows& rows = argument.rows();
+    const Index d = static_cast<Index>(out.shape(1));
+    const RowsFromPython given = checked_rows(x, d);
+    const Rows& rows = given.rows;
     require(rows.sparse() && rows.count == length(out), "there must be a sparse row for each row of the array");
     nb::gil_scoped_release unlocked;
-    std::fill_n(out.data(), rows.count * rows.d, 0.0);
+    std::fill_n(out.data(), rows.count * d, 0.0);
     for (Index i = 0; i < rows.count; ++i)
         for (Index e = rows.indptr[i]; e < rows.indptr[i + 1]; ++e)
-            out.data()[i * rows.d + rows.indices[e]] += rows.data[e];
+            out.data()[i * d + rows.indices[e]] += rows.data[e];
 }
 
 // The random numbers of RP-SON, m for each row.
@@ -83,8 +84,8 @@ const double* numbers_of(Learner& learner, const std::optional<In2<double>>& nor
 
 Index learn(Learner& learner, nb::handle x, const In1<double>& y, const In1<double>& weight, const Out1<double>& margins,
             const std::optional<Out2<double>>& progress, const std::optional<In2<double>>& normal) {
-    const RowsArgument argument(x, learner.features());
-    const Rows& rows = argument.rows();
+    const RowsFromPython given = checked_rows(x, learner.features());
+    const Rows& rows = given.rows;
     require(length(y) == rows.count && length(weight) == rows.count && length(margins) == rows.count,
             "there must be a label, a weight and a margin for each row");
     const Batch batch{y.data(), weight.data(), margins.data(), progress ? table_of(*progress) : nullptr};
@@ -124,7 +125,7 @@ void bind_learner(nb::module_& m) {
         .def("begin", &Learner::begin, "Begin a call that `rollback` can revert.")
         .def("commit", &Learner::commit, "End the call.")
         .def("rollback", &Learner::rollback, "Revert everything since `begin`.")
-        .def("arrays", [](nb::handle self) { return views_of(nb::cast<Learner&>(self).parts(), self); },
+        .def("arrays", [](Learner& learner) { return views_of(learner.parts()); },
              "Return the arrays of the state as views.")
         .def_prop_ro("extreme", &Learner::extreme,
                      "Since `begin`: 0 if all numbers are ordinary, 1 if some are huge, 2 if rows are huge or tiny.")

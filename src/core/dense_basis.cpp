@@ -13,7 +13,7 @@ DenseBasis::DenseBasis(Index d, Index m, Index rows)
     : d_(d), q_(m), rows_(rows), basis_(m * d), buffer_(rows * d), strip_(m * std::min(STRIP, d)) {}
 
 std::vector<Part> DenseBasis::parts() {
-    return {{"basis", basis_.data(), {q_, d_}}, {"buffer", buffer_.data(), {rows_, d_}}};
+    return {{"basis", basis_, {q_, d_}}, {"buffer", buffer_, {rows_, d_}}};
 }
 
 // The products are computed for a strip of features at a time, so that the data stay in the L1 cache.

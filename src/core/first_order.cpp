@@ -10,7 +10,7 @@ AdaGrad::AdaGrad(const PaperSettings& settings, Index d) : RowModel(settings, d)
 }
 
 std::vector<Part> AdaGrad::parts() {
-    return {{"w", w_.data(), {d}, true}, {"squares", squares_.data(), {d}, true}};
+    return {{"w", w_, {d}, true}, {"squares", squares_, {d}, true}};
 }
 
 Learned AdaGrad::learn_rows(const Rows& rows, const Batch& batch, const double*) {
@@ -22,11 +22,11 @@ GradientDescent::GradientDescent(const PaperSettings& settings, Index d) : RowMo
 }
 
 std::vector<Part> GradientDescent::parts() {
-    return {{"v", v_.data(), {d}, true}, {"scalars", scalars_.data(), {2}}};
+    return {{"v", v_, {d}, true}, {"scalars", scalars_, {2}}};
 }
 
 Learned GradientDescent::learn_rows(const Rows& rows, const Batch& batch, const double*) {
-    return first_order().gradient_descent(settings, rows, batch, v_.data(), scalars_.data(), &seen);
+    return first_order().gradient_descent(settings, rows, batch, v_, scalars_.data(), &seen);
 }
 
 }  // namespace robustfd

@@ -17,8 +17,8 @@ bool are_usable(const double* numbers, Index count) {
 }  // namespace
 
 bool learn_few(Learner& learner, const Rows& rows, const Batch& batch, const double* normal) {
-    if (!are_usable(rows.data, rows.count * rows.d) || !are_usable(batch.y, rows.count)) return false;
-    const Totals before = batch.progress[0];
+    if (!are_usable(rows.data, rows.count * rows.width) || !are_usable(batch.y, rows.count)) return false;
+    const Progress before = batch.progress[0];
     learner.begin();
     if (learner.learn(rows, batch, normal) == rows.count && learner.extreme() == 0) {
         learner.commit();

@@ -33,10 +33,10 @@ Newton::Newton(const Newton& other)
       state_before_(other.state_before_), before_(other.before_) {}
 
 std::vector<Part> Newton::parts() {
-    std::vector<Part> all = {{"products", products_.data(), {size, m}}, {"gram", gram_.data(), {size, size}},
-                             {"k", k_.data(), {size, size}},            {"n", n_.data(), {size, size}},
-                             {"rows", rows_.data(), {size, NUMBERS}},   {"lam", lam_.data(), {m - 1}},
-                             {"ball", ball_.data(), {m - 1}},           {"overlaps", overlaps_.data(), {m}}};
+    std::vector<Part> all = {{"products", products_, {size, m}}, {"gram", gram_, {size, size}},
+                             {"k", k_, {size, size}},            {"n", n_, {size, size}},
+                             {"rows", rows_, {size, NUMBERS}},   {"lam", lam_, {m - 1}},
+                             {"ball", ball_, {m - 1}},           {"overlaps", overlaps_, {m}}};
     for (Part& part : basis_->parts()) all.push_back(std::move(part));
     return all;
 }

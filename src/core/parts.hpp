@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -14,7 +15,11 @@ struct Part {
     const char* name;
     std::variant<double*, std::int32_t*, std::uint8_t*> data;
     std::vector<Index> shape;
-    bool by_feature = false;  // whether the first axis counts features
+    bool by_feature;               // whether the first axis counts features
+    std::shared_ptr<void> memory;  // keeps the numbers alive
+
+    template <class T> Part(const char* name, const Array<T>& array, std::vector<Index> shape, bool by_feature = false)
+        : name(name), data(array.data()), shape(std::move(shape)), by_feature(by_feature), memory(array.memory()) {}
 };
 
 // Numbers that are stored before they change.

@@ -14,8 +14,8 @@ constexpr Index RECORDS = 63;  // one for each power of two that fits into an in
 namespace robustfd::RFD_LEVEL {
 
 // Add a row with this loss; `wrong` is 1 for an error and 0 otherwise.
-inline void tally(Totals* table, double loss, double wrong, double weight) {
-    Totals& now = table[0];
+inline void tally(Progress* table, double loss, double wrong, double weight) {
+    Progress& now = table[0];
     now.weight += weight;
     now.loss += weight * loss;
     now.errors += weight * wrong;
@@ -27,12 +27,12 @@ inline void tally(Totals* table, double loss, double wrong, double weight) {
 }
 
 // Add a row with this margin and label; it counts as an error if the signs differ.
-inline void tally(Totals* table, const Loss& loss, double margin, double y, double weight) {
+inline void tally(Progress* table, const Loss& loss, double margin, double y, double weight) {
     if (table) tally(table, value_of(loss, margin, y), (margin > 0.0) != (y > 0.0) ? 1.0 : 0.0, weight);
 }
 
 // Restore earlier totals, and delete the records made since.
-inline void restore(Totals* table, const Totals& before) {
+inline void restore(Progress* table, const Progress& before) {
     Index place = 1;
     for (Index count = static_cast<Index>(before.rows); count > 0; count >>= 1) ++place;
     table[0] = before;

@@ -18,10 +18,10 @@ RandomProjection::RandomProjection(const PaperSettings& settings, Index d, Index
 }
 
 std::vector<Part> RandomProjection::parts() {
-    return {{"v", v_.data(), {d}, true},
-            {"bt", bt_.data(), {d, m}, true},
-            {"c", c_.data(), {m}},
-            {"gram", gram_.data(), {m, m}}};
+    return {{"v", v_, {d}, true},
+            {"bt", bt_, {d, m}, true},
+            {"c", c_, {m}},
+            {"gram", gram_, {m, m}}};
 }
 
 Learned RandomProjection::learn_rows(const Rows& rows, const Batch& batch, const double* normal) {
@@ -37,11 +37,11 @@ Oja::Oja(const PaperSettings& settings, Index d, Index m)
 }
 
 std::vector<Part> Oja::parts() {
-    return {{"v", v_.data(), {d}, true},
-            {"yt", yt_.data(), {d, m}, true},
-            {"c", c_.data(), {m}},
-            {"energy", energy_.data(), {m}},
-            {"f", f_.data(), {m, m}}};
+    return {{"v", v_, {d}, true},
+            {"yt", yt_, {d, m}, true},
+            {"c", c_, {m}},
+            {"energy", energy_, {m}},
+            {"f", f_, {m, m}}};
 }
 
 Learned Oja::learn_rows(const Rows& rows, const Batch& batch, const double*) {

@@ -23,8 +23,8 @@ struct Learned {
 
 struct FirstOrder {
     Learned (*adagrad)(const PaperSettings& settings, const Rows& rows, const Batch& batch, double* w, double* squares);
-    Learned (*gradient_descent)(const PaperSettings& settings, const Rows& rows, const Batch& batch, double* v,
-                                double* scalars, Index* seen);
+    Learned (*gradient_descent)(const PaperSettings& settings, const Rows& rows, const Batch& batch,
+                                Span<double> v, double* scalars, Index* seen);
 };
 
 RFD_LEVELS(FirstOrder, first_order)

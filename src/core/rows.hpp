@@ -20,22 +20,27 @@ struct SparseRow {
     Index column(Index k) const { return columns[k]; }
 };
 
-// Dense rows one after the other (then `indptr` is null), or rows in CSR format: row i has the entries indptr[i] to
-// indptr[i + 1] - 1 of `data` and of `indices`.
+// Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null. Row i then has the
+// entries indptr[i] to indptr[i + 1] - 1 of `data` and of `indices`.
 struct Rows {
-    const double* data;
-    const std::int32_t* indices;
-    const Index* indptr;
-    Index count, d;
+    const double* data = nullptr;
+    const std::int32_t* indices = nullptr;
+    const Index* indptr = nullptr;
+    Index count = 0, width = 0;
 
     bool sparse() const { return indptr != nullptr; }
-    Index entries(Index first, Index last) const { return indptr ? indptr[last] - indptr[first] : (last - first) * d; }
+    Index entries(Index first, Index last) const {
+        return indptr ? indptr[last] - indptr[first] : (last - first) * width;
+    }
+    Index longest(Index first, Index last) const;  // the largest number of entries of rows first to last - 1
+    // Throw std::invalid_argument unless the indices of rows first to last - 1 are in range.
+    void check(Index features, Index first, Index last) const;
 };
 
 // The two forms of rows as types, for loops that are compiled once for each.
 struct DenseRows {
     Rows rows;
-    DenseRow operator[](Index i) const { return {rows.data + i * rows.d, rows.d}; }
+    DenseRow operator[](Index i) const { return {rows.data + i * rows.width, rows.width}; }
 };
 struct SparseRows {
     Rows rows;
@@ -45,8 +50,8 @@ struct SparseRows {
     }
 };
 
-// One of the running totals of progress.hpp.
-struct Totals {
+// The running totals of progress.hpp.
+struct Progress {
     double weight, loss, errors, rows;
 };
 
@@ -54,7 +59,7 @@ struct Totals {
 struct Batch {
     const double *y, *weight;
     double* margins;
-    Totals* progress;
+    Progress* progress;
 
     Batch from(Index i) const { return {y + i, weight + i, margins + i, progress}; }
 };

@@ -34,12 +34,12 @@ SparseBasis::SparseBasis(Index d, Index m, Index rows, Index run_rows)
 }
 
 std::vector<Part> SparseBasis::parts() {
-    return {{"basis", basis_.data(), {d_, q_}, true},
-            {"age", age_.data(), {d_}, true},
-            {"history", history_.data(), {RUNS, r_, q_}},
-            {"coefficients", coefficients_.data(), {r_ + run_rows_, q_}},
-            {"feature", feature_.data(), {state_.features}},
-            {"gathered", gathered_.data(), {state_.features, q_}}};
+    return {{"basis", basis_, {d_, q_}, true},
+            {"age", age_, {d_}, true},
+            {"history", history_, {RUNS, r_, q_}},
+            {"coefficients", coefficients_, {r_ + run_rows_, q_}},
+            {"feature", feature_, {state_.features}},
+            {"gathered", gathered_, {state_.features, q_}}};
 }
 
 Run SparseBasis::run() {

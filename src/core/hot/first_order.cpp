@@ -91,14 +91,15 @@ Learned adagrad(const PaperSettings& settings, const Rows& rows, const Batch& ba
 struct DescentModel {
     const PaperSettings& settings;
     double* v;
+    Index d;
     double &scale, &squared;  // w = scale v, and its squared length
     Index& seen;
 };
 
 // Multiply v by its scale, reset the scale to 1, and recompute the squared length.
-void unscale(const DescentModel& model, Index d) {
+void unscale(const DescentModel& model) {
     double total = 0.0;
-    for (Index j = 0; j < d; ++j) {
+    for (Index j = 0; j < model.d; ++j) {
         model.v[j] *= model.scale;
         total += model.v[j] * model.v[j];
     }
@@ -107,7 +108,7 @@ void unscale(const DescentModel& model, Index d) {
 }
 
 // Project onto the ball after a move by -move x of a row with margin p and this squared length.
-void project_onto_ball(const DescentModel& model, double p, double move, double square, Index d) {
+void project_onto_ball(const DescentModel& model, double p, double move, double square) {
     const double most = model.settings.bound * model.settings.bound;
     double squared = model.squared - move * (2.0 * p - move * square);
     if (!(squared > 0.0)) squared = 0.0;
@@ -116,7 +117,7 @@ void project_onto_ball(const DescentModel& model, double p, double move, double 
         squared = most;
     }
     model.squared = squared;
-    if (model.scale < SMALLEST_SCALE || model.seen % (d > REFRESH ? d : REFRESH) == 0) unscale(model, d);
+    if (model.scale < SMALLEST_SCALE || model.seen % (model.d > REFRESH ? model.d : REFRESH) == 0) unscale(model);
 }
 
 template <class TheRows> Learned descent_loop(const DescentModel& model, const TheRows& all, const Batch& batch) {
@@ -150,14 +151,14 @@ template <class TheRows> Learned descent_loop(const DescentModel& model, const T
             const double factor = move / model.scale;
             for (Index k = 0; k < row.size; ++k) model.v[row.column(k)] -= factor * row.values[k];
         }
-        if (settings.domain == Domain::BALL) project_onto_ball(model, p, move, square, all.rows.d);
+        if (settings.domain == Domain::BALL) project_onto_ball(model, p, move, square);
     }
     return {all.rows.count, extreme};
 }
 
-Learned gradient_descent(const PaperSettings& settings, const Rows& rows, const Batch& batch, double* v,
+Learned gradient_descent(const PaperSettings& settings, const Rows& rows, const Batch& batch, Span<double> v,
                          double* scalars, Index* seen) {
-    const DescentModel model{settings, v, scalars[0], scalars[1], *seen};
+    const DescentModel model{settings, v.data(), static_cast<Index>(v.size()), scalars[0], scalars[1], *seen};
     return rows.sparse() ? descent_loop(model, SparseRows{rows}, batch) : descent_loop(model, DenseRows{rows}, batch);
 }
 
