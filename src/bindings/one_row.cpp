@@ -159,7 +159,8 @@ class OneRow {
         const Leave leave{lock_};
         double p = 0.0;
         model_.read_one(names_.columns, names_.values, &p);
-        return std::isfinite(p) ? nb::float_(p) : nb::none();
+        if (!std::isfinite(p)) return nb::none();
+        return nb::float_(p);
     }
 
   private:

@@ -16,6 +16,7 @@
 
 #include "array.hpp"
 #include "level.hpp"
+#include "rows.hpp"
 
 namespace robustfd {
 
@@ -131,18 +132,6 @@ class Kept {
     std::vector<Feature> table_;
     std::vector<float> weights_;
     bool every_;
-};
-
-// Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null.
-struct Rows {
-    const double* data = nullptr;
-    const std::int32_t* indices = nullptr;
-    const Index* indptr = nullptr;
-    Index count = 0, width = 0;
-
-    Index longest(Index first, Index last) const;  // the largest number of entries of rows first to last - 1
-    // Throw std::invalid_argument unless the indices of rows first to last - 1 are in range.
-    void check(Index features, Index first, Index last) const;
 };
 
 // Scratch memory of a row. Experts are numbered as in the mixture.

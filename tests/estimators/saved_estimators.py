@@ -5,7 +5,6 @@ import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 
 import robustfd as rf
-from robustfd.online.block import state_of
 
 M = 3  # the untuned learner then stores its 12 first rows
 MODELS = {
@@ -67,11 +66,6 @@ def assert_same(one, two):
     states = [getattr(model, "_states", None) or [model._model] for model in (one, two)]
     for ours, theirs in zip(*states, strict=True):
         assert vars(ours).keys() == vars(theirs).keys()
-        if hasattr(ours, "memory"):
-            assert state_of(ours.memory).tolist() == state_of(theirs.memory).tolist()
-        for name in ("basis", "rows", "memory"):
-            if isinstance(getattr(ours, name, None), np.ndarray):
-                assert getattr(ours, name).flags.c_contiguous == getattr(theirs, name).flags.c_contiguous
     if hasattr(one, "_model"):  # numpy's order of summation over experts depends on memory alignment
         np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(one.intercept_, two.intercept_, rtol=1e-12, atol=1e-12)

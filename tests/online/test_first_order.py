@@ -9,10 +9,9 @@ import pytest
 from scipy import sparse
 
 from robustfd.online import settings as fo
-from robustfd.online.adagrad import AdaGradModel, learn_adagrad
-from robustfd.online.gradient_descent import DescentModel, learn_gradient_descent
+from robustfd.online.adagrad import AdaGradState
+from robustfd.online.gradient_descent import DescentState
 from robustfd.online.losses import LOSSES
-from robustfd.online.rows import CsrRows
 from tests import reference_online as ro
 from tests.reference import Array
 
@@ -40,33 +39,34 @@ def stream(n: int = 120, d: int = 20, seed: int = 0, labels: str = "classes") ->
     return X, np.where(z > 0, 1.0, -1.0) if labels == "classes" else np.clip(z, -1, 1)
 
 
-def arrays(X: Array, form: str) -> CsrRows:
+def rows_in(form: str, X: Array) -> Any:
     """Return the rows in the format of compiled loops, dense or sparse."""
     if form == "dense":
-        return CsrRows(X.ravel(), np.arange(X.shape[1], dtype=np.int32), np.zeros(0, np.int32))
+        return np.ascontiguousarray(X)
     S = sparse.csr_array(X)
-    return CsrRows(S.data, S.indices.astype(np.int32), S.indptr.astype(np.int32))
+    return S.data, S.indices.astype(np.int32), S.indptr.astype(np.int64)
+
+
+def run(core: Any, X: Array, y: Array, form: str, weight: Array | None, batch: int, normal: Any = None) -> Array:
+    """Let a learner of the compiled core learn in batches, and return the margins."""
+    weight, margins = np.ones(len(y)) if weight is None else weight, np.zeros(len(y))
+    for i in range(0, len(y), batch):
+        j = slice(i, i + batch)
+        more = () if normal is None else (normal[j],)
+        assert core.learn(rows_in(form, X[j]), y[j], weight[j], margins[j], None, *more) == len(y[j])
+    return margins
 
 
 def adagrad(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = None, batch: int = 1000, **chosen: Any):
-    w, S, margins = np.zeros(X.shape[1]), np.zeros(X.shape[1]), np.zeros(len(X))
-    weight = np.ones(len(X)) if weight is None else weight
-    for i in range(0, len(X), batch):
-        j = slice(i, i + batch)
-        model = AdaGradModel(fo.as_array(settings(**chosen)), np.zeros(1, np.int64), w, S)
-        assert learn_adagrad(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
-    return w, margins
+    state = AdaGradState(settings(**chosen), X.shape[1], sparse=form == "sparse")
+    margins = run(state.core, X, y, form, weight, batch)
+    return state.weights(), margins
 
 
 def descent(X: Array, y: Array, *, form: str = "sparse", weight: Array | None = None, batch: int = 1000, **chosen: Any):
-    v, margins = np.zeros(X.shape[1]), np.zeros(len(X))
-    scalars, seen = np.array([1.0, 0.0]), np.zeros(1, np.int64)
-    weight = np.ones(len(X)) if weight is None else weight
-    for i in range(0, len(X), batch):
-        j = slice(i, i + batch)
-        model = DescentModel(fo.as_array(settings(**chosen)), seen, v, scalars)
-        assert learn_gradient_descent(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
-    return scalars[0] * v, margins
+    state = DescentState(settings(**chosen), X.shape[1], sparse=form == "sparse")
+    margins = run(state.core, X, y, form, weight, batch)
+    return state.weights(), margins
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
@@ -78,10 +78,10 @@ def test_adagrad_is_its_transcription(form: str, domain: str, loss: str, alpha0:
     weight = np.random.default_rng(1).exponential(size=len(X))
     for projection in PROJECTIONS:
         chosen = {"loss": loss, "domain": domain, "alpha0": alpha0, "projection": projection, "bound": 0.8}
-        run = ro.adagrad(X, y, weight=weight, **chosen)
+        its = ro.adagrad(X, y, weight=weight, **chosen)
         w, margins = adagrad(X, y, form=form, weight=weight, **chosen)
-        np.testing.assert_allclose(margins, run.margins, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(w, run.w, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(margins, its.margins, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(w, its.w, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
@@ -93,11 +93,11 @@ def test_gradient_descent_is_its_transcription(form: str, domain: str, loss: str
     for projection in ["current"] if domain == "ball" else PROJECTIONS:
         for rate, power in [(1.0, 1.0), (0.3, 0.5)]:
             chosen = {"loss": loss, "domain": domain, "projection": projection, "bound": 0.6}
-            run = ro.ogd(X, y, weight=weight, rate=lambda t, r=rate, p=power: r / t**p, **chosen)
+            its = ro.ogd(X, y, weight=weight, rate=lambda t, r=rate, p=power: r / t**p, **chosen)
             w, margins = descent(X, y, form=form, weight=weight, rate=rate, power=power, **chosen)
-            scale = np.abs(run.margins).max()
-            np.testing.assert_allclose(margins, run.margins, rtol=1e-8, atol=1e-11 * scale)
-            np.testing.assert_allclose(w, run.w, rtol=1e-8, atol=1e-11 * scale)
+            scale = np.abs(its.margins).max()
+            np.testing.assert_allclose(margins, its.margins, rtol=1e-8, atol=1e-11 * scale)
+            np.testing.assert_allclose(w, its.w, rtol=1e-8, atol=1e-11 * scale)
 
 
 @pytest.mark.parametrize("learner", [adagrad, descent])
@@ -126,25 +126,24 @@ def test_adagrad_refuses_a_ball() -> None:
         adagrad(X, y, domain="ball")
 
 
-@pytest.mark.parametrize("learner", ["learn_adagrad", "learn_gradient_descent"])
-def test_overflow_is_reported(learner: str) -> None:
+@pytest.mark.parametrize("kind", [AdaGradState, DescentState])
+def test_overflow_is_reported(kind: Any) -> None:
     X, y = np.full((50, 2), 1e160), np.ones(50)
-    rules = fo.as_array(settings(domain="none", alpha0=0.0 if "ada" in learner else 1.0)), np.zeros(1, np.int64)
-    model = DescentModel(*rules, np.zeros(2), np.array([1.0, 0.0]))
-    if "ada" in learner:
+    state = kind(settings(domain="none", alpha0=0.0 if kind is AdaGradState else 1.0), 2, sparse=False)
+    if kind is AdaGradState:
         X = X / 1e10  # its steps are at most 1, so the weights start from large values
-        model = AdaGradModel(*rules, np.full(2, 1e200), np.zeros(2))
-    kernel = learn_adagrad if "ada" in learner else learn_gradient_descent
-    assert kernel(*arrays(X, "dense"), y, np.ones(50), np.zeros(50), model, True) == 1
+        state.arrays["w"][:] = 1e200
+    state.begin()
+    assert state.learn(X, y, np.ones(50), np.zeros(50), None) < 50
+    assert state.core.extreme
+    state.rollback()
+    assert np.isfinite(state.weights()).all()
 
 
 def test_adagrad_gives_the_accuracy_of_the_paper(a9a) -> None:
     """Luo et al. 2019, Table 2: 83.4783 % for ADAGRAD on a9a."""
     X, y = a9a
     n = int(0.7 * X.shape[0])
-    w, S, margins = np.zeros(123), np.zeros(123), np.zeros(n)
-    train = X[:n]
-    rows = CsrRows(train.data, train.indices.astype(np.int32), train.indptr.astype(np.int32))
-    model = AdaGradModel(fo.as_array(settings(alpha0=1e6)), np.zeros(1, np.int64), w, S)
-    learn_adagrad(*rows, y[:n], np.ones(n), margins, model, True)
-    assert 100 * np.mean((X[n:] @ w > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)
+    state = AdaGradState(settings(alpha0=1e6), 123, sparse=True)
+    run(state.core, X[:n], y[:n], "sparse", None, n)
+    assert 100 * np.mean((X[n:] @ state.weights() > 0) == (y[n:] > 0)) == pytest.approx(83.4783, abs=5e-5)

@@ -134,7 +134,7 @@ def test_wide_sparse_rows(m, alpha0, shrink_first):
 
 
 def test_features_absent_for_many_runs_are_updated(monkeypatch):
-    monkeypatch.setattr("robustfd.online.sparse_basis.RUN_ROWS", 1)
+    monkeypatch.setattr("robustfd.online.newton_state.RUN_ROWS", 1)
     X, y = stream(8, 1500, NARROW + 8, density=0.01)
     X[:, 5] = 0
     X[[3, 700, 1490], 5] = 1.0

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from robustfd._compile import entry
+from robustfd._core import solve_projection
 from robustfd.online.losses import LOSSES
-from robustfd.online.oja import OjaModel, learn_oja
-from robustfd.online.random_projection import ProjectionModel, Scratch, learn_projection, solve_projection
-from robustfd.online.settings import as_array
+from robustfd.online.oja import OjaState
+from robustfd.online.random_projection import ProjectionState
 from tests import reference_online as ro
-from tests.online.test_first_order import PROJECTIONS, arrays, settings, stream
+from tests.online.test_first_order import PROJECTIONS, run, settings, stream
 from tests.reference import Array
 
 M = 4
@@ -36,35 +35,19 @@ def start(d: int, seed: int = 7, m: int = M) -> Array:
 def projection(
     X: Array, y: Array, *, form: str = "sparse", weight: Any = None, batch: int = 10**6, **chosen: Any
 ) -> Trained:
-    n, d = X.shape
-    v, bt, c, gram, seen, margins = (
-        np.zeros(d),
-        np.zeros((d, M)),
-        np.zeros(M),
-        np.zeros((M, M)),
-        np.zeros(1, np.int64),
-        np.zeros(n),
-    )
-    weight, R = np.ones(n) if weight is None else weight, normals(n)
-    for i in range(0, n, batch):
-        j = slice(i, i + batch)
-        model = ProjectionModel(as_array(settings(**chosen)), seen, v, bt, c, gram)
-        assert learn_projection(tuple(arrays(X[j], form)), y[j], weight[j], margins[j], R[j], model, True) == 0
-    return Trained(v + bt @ c, margins, bt.T)
+    state = ProjectionState(settings(**chosen), X.shape[1], M, np.random.default_rng(), sparse=form == "sparse")
+    margins = run(state.core, X, y, form, weight, batch, normals(len(X)))
+    return Trained(state.weights(), margins, state.arrays["bt"].T.copy())
 
 
 def oja(
     X: Array, y: Array, *, form: str = "sparse", weight: Any = None, batch: int = 10**6, m: int = M, **chosen: Any
 ) -> Trained:
-    n, d = X.shape
-    yt, f = np.ascontiguousarray(start(d, m=m).T), np.eye(m)
-    v, energy, c, seen, margins = np.zeros(d), np.zeros(m), np.zeros(m), np.zeros(1, np.int64), np.zeros(n)
-    weight = np.ones(n) if weight is None else weight
-    for i in range(0, n, batch):
-        j = slice(i, i + batch)
-        model = OjaModel(as_array(settings(**chosen)), seen, v, yt, c, energy, f)
-        assert learn_oja(*arrays(X[j], form), y[j], weight[j], margins[j], model, True) == 0
-    return Trained(v + yt @ c, margins, np.sqrt(energy)[:, None] * (f @ yt.T))
+    state = OjaState(settings(**chosen), X.shape[1], m, np.random.default_rng(), sparse=form == "sparse")
+    state.arrays["yt"][:] = start(X.shape[1], m=m).T
+    margins = run(state.core, X, y, form, weight, batch)
+    arrays = state.arrays
+    return Trained(state.weights(), margins, np.sqrt(arrays["energy"])[:, None] * (arrays["f"] @ arrays["yt"].T))
 
 
 def transcription(learner: Any, X: Array, y: Array, **options: Any) -> ro.Run:
@@ -73,9 +56,9 @@ def transcription(learner: Any, X: Array, y: Array, **options: Any) -> ro.Run:
     return ro.oja_son(X, y, start(X.shape[1]), **options)
 
 
-def assert_equal(trained: Trained, run: ro.Run) -> None:
-    for mine, its in [(trained.margins, run.margins), (trained.w, run.w), (trained.B, run.B)]:
-        atol = 1e-13 * max(run.condition, 1e3) * max(1.0, np.abs(its).max())
+def assert_equal(trained: Trained, it: ro.Run) -> None:
+    for mine, its in [(trained.margins, it.margins), (trained.w, it.w), (trained.B, it.B)]:
+        atol = 1e-13 * max(it.condition, 1e3) * max(1.0, np.abs(its).max())
         np.testing.assert_allclose(mine, its, rtol=1e-9, atol=atol)
 
 
@@ -99,9 +82,9 @@ def test_compiled_is_the_transcription(learner: Any, form: str, domain: str, los
     for which in PROJECTIONS:
         for alpha0 in (0.7, 10.0):
             chosen = {"loss": loss, "domain": domain, "alpha0": alpha0, "projection": which, "bound": 0.5}
-            run = transcription(learner, X, y, weight=weight, **chosen)
-            assert np.abs(run.margins).max() < 20
-            assert_equal(learner(X, y, form=form, weight=weight, **chosen), run)
+            it = transcription(learner, X, y, weight=weight, **chosen)
+            assert np.abs(it.margins).max() < 20
+            assert_equal(learner(X, y, form=form, weight=weight, **chosen), it)
 
 
 @LEARNERS
@@ -109,8 +92,8 @@ def test_compiled_is_the_transcription(learner: Any, form: str, domain: str, los
 def test_pseudo_inverse_when_alpha0_is_zero(learner: Any, seed: int) -> None:
     """Every margin is projected, since these learners diverge without projection when alpha0 = 0."""
     X, y = rows(40, seed=seed)
-    run = transcription(learner, X, y, projection="next")
-    assert_equal(learner(X, y, projection="next"), run)
+    it = transcription(learner, X, y, projection="next")
+    assert_equal(learner(X, y, projection="next"), it)
     first = transcription(learner, X[:3], y[:3])
     assert_equal(learner(X[:3], y[:3]), first)
 
@@ -118,12 +101,11 @@ def test_pseudo_inverse_when_alpha0_is_zero(learner: Any, seed: int) -> None:
 @pytest.mark.parametrize("rank", [0, 1, 3, M])
 @pytest.mark.parametrize("alpha", [0.0, 1e-3, 5.0])
 def test_solutions_are_those_of_the_explicit_matrix(rank: int, alpha: float) -> None:
-    rng, solve = np.random.default_rng(rank), entry(solve_projection)
+    rng = np.random.default_rng(rank)
     for inside in (False, True):
         B = rng.standard_normal((M, rank)) @ rng.standard_normal((rank, 9)) * [[1.0], [1e-4], [10.0], [1.0]]
         x = rng.standard_normal(M) @ B if inside and rank else rng.standard_normal(9)
-        scratch = Scratch(np.ones(M), np.ones(M), np.ones((M, M)), np.ones((M, M)), np.zeros(M, int))
-        coef_x, coef_b, kappa, outside_b, n0 = solve(alpha, B @ B.T, B @ x, x @ x, scratch)
+        coef_x, coef_b, kappa, outside_b, n0 = solve_projection(alpha, B @ B.T, B @ x, x @ x)
         stack = np.vstack([B, np.sqrt(alpha) * np.eye(9)])  # H = stack' stack, more accurate than H itself
         inverse = np.linalg.pinv(stack, rcond=1e-10)
         expected = inverse @ (inverse.T @ x)
@@ -151,18 +133,18 @@ def test_batches_do_not_matter(learner: Any, alpha0: float) -> None:
 @LEARNERS
 def test_long_streams_do_not_drift(learner: Any) -> None:
     X, y = rows(2500, d=6, seed=3)
-    run = transcription(learner, X, y, alpha0=2.0)
-    assert_equal(learner(X, y, alpha0=2.0), run)
+    it = transcription(learner, X, y, alpha0=2.0)
+    assert_equal(learner(X, y, alpha0=2.0), it)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 10.0, 1e3])
 def test_directions_of_oja_stay_orthonormal_at_any_scale(scale: float) -> None:
     X, y = rows(300, seed=2)
-    run = ro.oja_son(scale * X, y, start(20), alpha0=10 * scale**2)
+    it = ro.oja_son(scale * X, y, start(20), alpha0=10 * scale**2)
     trained = oja(scale * X, y, alpha0=10 * scale**2)
     gram, energy = trained.B @ trained.B.T, (trained.B**2).sum(1)
     assert np.abs(gram / np.sqrt(np.outer(energy, energy)) - np.eye(M)).max() < 1e-11
-    np.testing.assert_allclose(trained.margins, run.margins, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(trained.margins, it.margins, rtol=1e-6, atol=1e-8)
 
 
 @LEARNERS
@@ -170,8 +152,8 @@ def test_zero_rows_change_nothing_but_the_count(learner: Any) -> None:
     X, y = rows(30)
     X[10:20] = 0.0
     for alpha0 in (0.0, 1.0):
-        run = transcription(learner, X, y, alpha0=alpha0, projection="next")
-        assert_equal(learner(X, y, alpha0=alpha0, projection="next"), run)
+        it = transcription(learner, X, y, alpha0=alpha0, projection="next")
+        assert_equal(learner(X, y, alpha0=alpha0, projection="next"), it)
     nothing = learner(0 * X, y)
     assert not nothing.w.any() and not nothing.margins.any()
 
@@ -181,13 +163,11 @@ def test_as_many_directions_as_columns() -> None:
     assert_equal(oja(X, y, m=3, alpha0=1.0), ro.oja_son(X, y, start(3, m=3), alpha0=1.0))
 
 
-def test_overflow_is_reported() -> None:
-    X, y, rules = np.full((50, 2), 1e200), np.ones(50), as_array(settings(domain="none", alpha0=1.0))
-    stacked, counts = (*arrays(X, "dense"), y, np.ones(50), np.zeros(50)), np.zeros(1, np.int64)
-    model = ProjectionModel(rules, counts, np.zeros(2), np.zeros((2, M)), np.zeros(M), np.zeros((M, M)))
-    assert learn_projection(stacked[:3], *stacked[3:], normals(50), model, True) == 1
-    other = OjaModel(rules, 0 * counts, np.zeros(2), np.eye(2), np.zeros(2), np.zeros(2), np.eye(2))
-    assert learn_oja(*stacked, other, True) == 1
+@pytest.mark.parametrize("kind", [ProjectionState, OjaState])
+def test_overflow_is_reported(kind: Any) -> None:
+    X, y = np.full((50, 2), 1e200), np.ones(50)
+    state = kind(settings(domain="none", alpha0=1.0), 2, M, np.random.default_rng(0), sparse=False)
+    assert state.learn(X, y, np.ones(50), np.zeros(50), None) < 50
 
 
 @LEARNERS

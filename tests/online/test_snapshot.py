@@ -1,13 +1,10 @@
-"""Snapshots of online learners: a loaded learner continues bit for bit the same, and old files still load."""
+"""Snapshots of online learners: a loaded learner continues bit for bit the same."""
 
 import copy
 import hashlib
 import itertools
-import json
-import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +13,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import robustfd as rf
-from robustfd.online import ball, sparse_basis
+from robustfd.online import ball, newton_state
 from robustfd.online.learner import OnlineLearner
-from tests.damage import opened
 from tests.online.saved_learners import FORMS, LEARNERS, MANY, M, again, assert_same, make, pairs, stream
 
 # -- round trips
@@ -48,7 +44,7 @@ def test_single_rows_and_reading_in_between_make_no_difference(name, form):
     learner.learn(X[:21], y[:21])
     restored = again(learner)
     for i in range(21, 60):
-        restored.decision_function(X[:3])  # fills Columns.reach
+        restored.decision_function(X[:3])  # fills `reach` of run.hpp
         restored = again(restored)
         assert (
             restored.learn(X[i : i + 1], y[i : i + 1]).tobytes() == learner.learn(X[i : i + 1], y[i : i + 1]).tobytes()
@@ -63,10 +59,10 @@ def test_many_runs_and_the_update_of_all_features():
     for _ in range(18):  # a run has 256 rows, and all features are updated after 128 runs
         learner.learn(X, y)
         restored = again(learner)
-        blocks = max(blocks, int(learner._state.basis.columns.run[0].number))
+        blocks = max(blocks, learner._state.core.run.number)
         assert restored.learn(X[:700], y[:700]).tobytes() == learner.learn(X[:700], y[:700]).tobytes()
         assert_same(learner, restored)
-    assert blocks > 100 > learner._state.basis.columns.run[0].number
+    assert blocks > 100 > learner._state.core.run.number
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -85,9 +81,9 @@ def test_a_ball_whose_factor_is_multiplied_into_the_weights(form, monkeypatch):
 
 
 def test_weights_do_not_depend_on_when_they_were_read(monkeypatch):
-    # Columns.reach is recomputed after the weights are multiplied by the factor of the ball.
+    # `reach` of run.hpp is recomputed after the weights are multiplied by the factor of the ball.
     monkeypatch.setattr(ball, "SMALLEST", 0.9)
-    monkeypatch.setattr(sparse_basis, "RUN_ROWS", 8)
+    monkeypatch.setattr(newton_state, "RUN_ROWS", 8)
     X, y = stream("wide")
     quiet, asked = (rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01) for _ in range(2))
     for i in range(0, MANY, 3):
@@ -242,58 +238,3 @@ def test_a_sparse_file_holds_the_basis_and_little_else():
     learner = rf.OnlineNewton("rfd", 10)
     learner.learn(X, np.where(rng.random(300) < 0.5, 1.0, -1.0))
     assert len(learner.to_bytes()) < 1.25 * 8 * 10 * 20_000
-
-
-# -- old files
-
-
-V1 = Path(__file__).parent.parent / "data" / "v1-learners"
-make_v1 = runpy.run_path(str(V1.parent / "make_v1.py"))
-RECORDED = json.loads((V1 / "numbers.json").read_text()) if (V1 / "numbers.json").exists() else {}
-
-
-def assert_close(ours, theirs):
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert_close(ours[key], theirs[key])
-    elif isinstance(ours, float) or (isinstance(ours, list) and ours and isinstance(ours[0], float)):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
-    else:
-        assert ours == theirs
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
-    learner = rf.load(V1 / f"{name}.rfd")
-    found = json.loads(json.dumps(make_v1["numbers_of_learner"](name, learner)))
-    if not name.startswith("untuned"):
-        if found["kind"] == "RFDSONClassifier":
-            assert found["params"].pop("normalize_rows") is False  # added later
-        assert_close(found, RECORDED[name])
-        return
-    # The second edition of this learner makes the same predictions in float32, but learns differently.
-    before = RECORDED[name]
-    for part in ("kind", "feature_names", "classes", "vocabulary"):
-        assert found[part] == before[part]
-    assert before["params"].items() <= found["params"].items()  # parameters may have been added
-    for part in ("n_samples_seen", "progressive_loss", "loss_by_rows"):
-        assert_close(found["now"][part], before["now"][part])
-    (predicted,) = {"margins", "predictions", "chances"} & found["now"].keys()
-    np.testing.assert_allclose(found["now"][predicted], before["now"][predicted], rtol=1e-4, atol=1e-4)
-    assert found["later"]["n_samples_seen"] == before["later"]["n_samples_seen"]
-    assert np.isfinite(found["later"][predicted]).all()
-
-
-def test_the_files_of_version_1_are_all_there():
-    assert {path.stem for path in V1.glob("*.rfd")} == RECORDED.keys()
-    assert {each["kind"] for each in RECORDED.values()} == {
-        "AdaGrad", "OnlineGradientDescent", "OnlineNewton", "RFDSONClassifier", "RFDSONRegressor",
-        "SketchedNewtonClassifier", "SketchedNewtonRegressor",
-    }  # fmt: skip
-    tensors = {name: opened((V1 / f"{name}.rfd").read_bytes())[2].keys() for name in RECORDED}
-    assert {"states.0.buffer", "states.0.n"} <= tensors["newton-rfd"]
-    assert {"states.0.run.feature", "states.0.history"} <= tensors["newton-rfd-wide"]
-    assert "states.0.kept.x" in tensors["untuned-first-rows"]
-    assert {"vocabulary", "states.0.kept.indptr"} <= tensors["untuned-dicts"]

@@ -185,8 +185,8 @@ def test_rewriting_nothing_is_accepted():
     for name, form in pairs():
         learner = healthy(name, form)
         assert_same(OnlineLearner.from_bytes(rewritten(learner.to_bytes())), learner)
-    wide = healthy("rfd", "wide")._state.basis.columns
-    assert wide.run[0].features > 10 and wide.run[0].reach == 0
+    wide = healthy("rfd", "wide")._state.core.run
+    assert wide.features > 10 and wide.reach == 0
 
 
 def test_every_truncation_and_changed_byte_is_detected():

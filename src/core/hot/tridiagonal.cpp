@@ -89,20 +89,26 @@ struct Shifts {
     Index count, lanes;
 };
 
+using Vector = Lanes<double>;
+static_assert(VALUE_LANES == LANES);
+
+// The pivot, or -tiny if it is smaller than that.
+RFD_INLINE Vector away_from_zero(const Vector& pivot, const Vector& tiny) {
+    return choose(larger(pivot, -pivot) > tiny, pivot, Vector(-tiny));
+}
+
 // Fill `above` with the number of eigenvalues above each shift: the number of positive pivots of T - shift (Sylvester's
 // law of inertia). The counts are exact for a matrix that differs from T by O(eps ||T||) in each entry (Demmel, Dhillon
 // and Ren 1995).
 void count_above(const Form& t, const Shifts& s) {
-    double *above = s.above, *inverse = s.inverse;
-    const double *shift = s.shift, tiny = t.tiny;
-    for (Index j = 0; j < s.lanes; ++j) inverse[j] = above[j] = 0.0;
+    const Vector none(0.0), one(1.0), tiny(t.tiny);
+    for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.above[j] = 0.0;
     for (Index i = 0; i < t.n; ++i) {
-        const double a = t.diagonal[i], b = t.squares[i];
-        for (Index j = 0; j < s.lanes; ++j) {
-            double pivot = (a - shift[j]) - b * inverse[j];
-            pivot = fabs(pivot) > tiny ? pivot : -tiny;
-            inverse[j] = 1.0 / pivot;
-            above[j] += pivot > 0.0 ? 1.0 : 0.0;
+        const Vector a(t.diagonal[i]), b(t.squares[i]);
+        for (Index j = 0; j < s.lanes; j += LANES) {
+            const Vector pivot = away_from_zero((a - load(s.shift + j)) - b * load(s.inverse + j), tiny);
+            store(one / pivot, s.inverse + j);
+            store(load(s.above + j) + choose(pivot > none, one, none), s.above + j);
         }
     }
 }
@@ -111,24 +117,22 @@ void count_above(const Form& t, const Shifts& s) {
 // (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second derivatives of each
 // pivot along.
 void sums_of_powers(const Form& t, const Shifts& s) {
-    double *__restrict inverse = s.inverse, *__restrict first = s.first, *__restrict second = s.second;
-    double *__restrict s1 = s.s1, *__restrict s2 = s.s2, *__restrict above = s.above;
-    const double *__restrict shift = s.shift, tiny = t.tiny;
-    for (Index j = 0; j < s.lanes; ++j) inverse[j] = first[j] = second[j] = s1[j] = s2[j] = above[j] = 0.0;
+    const Vector none(0.0), one(1.0), two(2.0), tiny(t.tiny);
+    for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.first[j] = s.second[j] = s.s1[j] = s.s2[j] = s.above[j] = 0.0;
     for (Index i = 0; i < t.n; ++i) {
-        const double a = t.diagonal[i], b = t.squares[i];
-        for (Index j = 0; j < s.lanes; ++j) {
-            const double old = inverse[j];
-            double pivot = (a - shift[j]) - b * old;
-            pivot = fabs(pivot) > tiny ? pivot : -tiny;
-            const double now = 1.0 / pivot, ratio = first[j] * old, share = b * old;
-            inverse[j] = now;
-            second[j] = share * (second[j] * old - 2.0 * ratio * ratio);
-            first[j] = share * ratio - 1.0;
-            const double next = first[j] * now;
-            s1[j] += next;
-            s2[j] += next * next - second[j] * now;
-            above[j] += pivot > 0.0 ? 1.0 : 0.0;
+        const Vector a(t.diagonal[i]), b(t.squares[i]);
+        for (Index j = 0; j < s.lanes; j += LANES) {
+            const Vector old = load(s.inverse + j);
+            const Vector pivot = away_from_zero((a - load(s.shift + j)) - b * old, tiny);
+            const Vector now = one / pivot, ratio = load(s.first + j) * old, share = b * old;
+            const Vector second = share * (load(s.second + j) * old - two * ratio * ratio);
+            const Vector first = share * ratio - one, next = first * now;
+            store(now, s.inverse + j);
+            store(second, s.second + j);
+            store(first, s.first + j);
+            store(load(s.s1 + j) + next, s.s1 + j);
+            store(load(s.s2 + j) + (next * next - second * now), s.s2 + j);
+            store(load(s.above + j) + choose(pivot > none, one, none), s.above + j);
         }
     }
 }

@@ -17,7 +17,7 @@ from robustfd._validation import check_choice, check_integer
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING, SingleRow
-from robustfd.online import first_edition, plots, untuned_merging, untuned_reading
+from robustfd.online import plots, untuned_merging, untuned_reading
 from robustfd.online.hessian_choice import next_event
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import CsrRows, as_rows
@@ -287,8 +287,7 @@ class UntunedEstimator(OnlineEstimator):
                 raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
-        unpack = first_edition.unpack if first_edition.is_first_edition(parts) else UntunedState.unpack
-        self._model = unpack(parts, check, sketch=sketch, loss=self._number_loss())
+        self._model = UntunedState.unpack(parts, check, sketch=sketch, loss=self._number_loss())
 
     @property
     def hessian_(self) -> str:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,7 @@ from robustfd.online.learner import AllOrNothing, overflow
 from robustfd.online.losses import LOSSES, loss_values
 from robustfd.online.newton import NARROW, OnlineNewton
 from robustfd.online.newton_state import NewtonState
-from robustfd.online.rows import as_rows, extent_of
+from robustfd.online.rows import as_rows
 from robustfd.online.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
@@ -74,14 +74,12 @@ class _RFDSON(OnlineEstimator):
         """Learn rows with labels (n, outputs) in blocks. Return their margins and their losses, summed over outputs."""
         sparse = self._states[0].sparse
         margins, losses = np.empty(labels.shape), np.zeros(len(labels))
-        for state in self._states:
-            state.expect(len(labels))
         for part, rows in blocks(x, sparse=sparse):
             rows = as_rows(self._prepared(rows), sparse=sparse)
             for c, state in enumerate(self._states):
                 y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
-                if (done := state.learn(rows, y, weight[part], out, progress.start())) < len(y):
-                    raise overflow(self, part.start + max(done, 0))
+                if (done := state.learn(rows, y, weight[part], out, None)) < len(y):
+                    raise overflow(self, part.start + done)
                 margins[part, c] = out
                 loss_values(LOSSES[self.loss].code, out, y, 1.0, one := np.empty(len(y)))
                 losses[part] += one
@@ -101,8 +99,7 @@ class _RFDSON(OnlineEstimator):
             state.widen(d + self._seen_parameters["fit_intercept"])
 
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
-        extent = extent_of(x, intercept=bool(self._seen_parameters["fit_intercept"]))
-        return AllOrNothing(self, self._states, extent)
+        return AllOrNothing(self, self._states, x.shape[0])
 
     def _merge_states(self, other: Any) -> None:
         if self._states[0].sparse != other._states[0].sparse:
@@ -133,7 +130,7 @@ class _RFDSON(OnlineEstimator):
     def singular_values_(self) -> Floats:
         """The singular values (outputs, sketch_size - 1) of the sketches after the last shrink step, 0 before it."""
         self._require_rows()
-        return np.sqrt([state.block.lam for state in self._states])
+        return np.sqrt([state.arrays["lam"] for state in self._states])
 
     def _all_weights(self) -> Floats:
         """Return the weights (outputs, 1 + features). The first column is the intercept, 0 without `fit_intercept`."""
@@ -237,10 +234,6 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
         self.bound = bound
         self.fit_intercept = fit_intercept
         self.normalize_rows = normalize_rows
-
-    @classmethod
-    def _from_params(cls, params: Document) -> Self:
-        return cls(**{"normalize_rows": False, **params})  # absent in files of version 1
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, CLASS_LOSSES)

@@ -6,41 +6,40 @@ the span of Y = [B; c X], H is alpha I. So with orthonormal vectors e_k in the s
     w = b u + sum_k (a_k - b) (e_k'u) e_k,    a_k = (s_k + alpha)/(s_k + alpha + nu),    b = alpha/(alpha + nu).
 
 While alpha = 0 the part of u outside the span is shortened first, since this costs nothing in the norm of H. The factor
-b of u is stored separately (`state.factor`), and the rest as additional coefficients of B (`block.ball`) and of X
-(`row.extra`). The block also keeps the products of the stored w with itself and with B (`block.overlaps`), so that no
-array here has length d.
+b of u is stored separately (`state.factor`), and the rest as additional coefficients of B (`ball`) and of X (`EXTRA` in
+`rows`). The block also keeps the products of the stored w with itself and with B (`overlaps`), so that no array here
+has length d.
 """
+
+from typing import Any
 
 import numpy as np
 
-from robustfd.online.block import Block, Floats
-from robustfd.online.shrink import Change, collect_steps
+from robustfd.online.rows import Floats
 
 SMALLEST = 1e-6  # below this, the factor is multiplied into the stored weights and reset to 1
+C2, EXTRA = 0, 8  # columns of `rows`: the weight of a row in H, and its coefficient in the change of w by projections
 
 
-def project(block: Block) -> bool:
-    """Project w onto the ball; return whether the caller must now multiply the stored weights by their factor.
-
-    If the numbers overflow, the factor of w becomes nan.
-    """
+def project(core: Any, bound: float) -> None:
+    """Project w onto the ball. If the numbers overflow, the factor of w becomes nan."""
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
-            return _project(block)
+            _project(core, bound)
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
-        block.state[0].factor = np.nan
-        return False
+        core.state.factor = np.nan
 
 
-def _project(block: Block) -> bool:
+def _project(core: Any, bound: float) -> None:
     """Implement `project`; raise an error when numbers overflow."""
-    state, bound = block.state[0], float(block.settings[0].bound)
-    alpha, n, r = float(state.alpha), int(state.filled), len(block.lam)
-    c, gram = coefficients(block), gram_of(block)
+    state, views = core.state, core.arrays()
+    alpha, n, r = float(state.alpha), int(state.filled), len(views["lam"])
+    gram = gram_of(core)
+    c = state.factor * np.concatenate([[1.0], *core.steps()])  # w in terms of the stored w, B and the rows
     length = float(np.sqrt(max(float(c @ gram @ c), 0.0)))
     if length <= bound:
-        return False
-    y = np.append(np.ones(r if state.shrinks else 0), np.sqrt(block.rows["c2"][:n]))  # the factors of Y
+        return
+    y = np.append(np.ones(r if state.shrinks else 0), np.sqrt(views["rows"][:n, C2]))  # the factors of Y
     rows = np.append(np.arange(1, 1 + r)[: len(y) - n], np.arange(1 + r, 1 + r + n))
     s, q = np.linalg.eigh(y[:, None] * gram[np.ix_(rows, rows)] * y)
     live = s > 1e-13 * s.max(initial=0.0)
@@ -60,48 +59,28 @@ def _project(block: Block) -> bool:
         nu = brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-15, maxiter=2000)
         a, b = (s + alpha) / (s + alpha + nu), alpha / (alpha + nu)
     more = y * (q @ ((a - b) * inside))
-    multiply_weights(block, b)
-    block.ball[: len(y) - n] += more[: len(y) - n]
-    block.rows["extra"][:n] += more[len(y) - n :]
-    return bool(state.factor < SMALLEST)
+    core.multiply_weights(b)
+    views["ball"][: len(y) - n] += more[: len(y) - n]
+    views["rows"][:n, EXTRA] += more[len(y) - n :]
+    if state.factor < SMALLEST:  # multiply the stored weights by their factor
+        core.multiply_stored_weights(state.factor)
+        state.factor = 1.0
 
 
-def multiply_weights(block: Block, factor: float) -> None:
-    """Multiply w by a factor."""
-    state = block.state[0]
-    state.factor *= factor
-    block.ball[:] *= factor
-    for name in ("step", "extra"):
-        block.rows[name][: state.filled] *= factor
-
-
-def coefficients(block: Block) -> Floats:
-    """Return the coefficients of w: of the stored w, of B and of the rows of the block."""
-    change = steps_of(block)
-    return float(block.state[0].factor) * np.concatenate([[1.0], change.coef_b[0], change.coef_x[0]])
-
-
-def steps_of(block: Block) -> Change:
-    """Return the change of w by the steps of the block so far, as coefficients of B and of its rows."""
-    n = int(block.state[0].filled)
-    change = Change(np.zeros((1, len(block.lam))), np.zeros((1, n)), np.empty(2 * n))
-    collect_steps(block, change.scratch, change.coef_b, change.coef_x)
-    return change
-
-
-def products_after(before: Floats, change: Change) -> Floats:
+def products_after(before: Floats, coef_b: Floats, coef_x: Floats) -> Floats:
     """Return the products of w and B with w after a change; `before` is the Gram matrix before the change."""
-    all_rows = np.hstack([np.eye(len(change.coef_b), 1), change.coef_b, change.coef_x])
-    return all_rows @ before @ all_rows[0]
+    all_rows = np.hstack([np.eye(len(coef_b), 1), coef_b, coef_x])
+    return np.asarray(all_rows @ before @ all_rows[0])
 
 
-def gram_of(block: Block) -> Floats:
+def gram_of(core: Any) -> Floats:
     """Return the Gram matrix of the stored w, B and the rows of the block."""
-    n, r = int(block.state[0].filled), len(block.lam)
+    views = core.arrays()
+    n, r = int(core.state.filled), len(views["lam"])
     gram = np.zeros((1 + r + n, 1 + r + n))
-    gram[: 1 + r, 0] = block.overlaps
-    gram[range(1, 1 + r), range(1, 1 + r)] = block.lam
-    gram[1 + r :, : 1 + r] = block.products[:n]
-    gram[1 + r :, 1 + r :] = block.gram[:n, :n]
+    gram[: 1 + r, 0] = views["overlaps"]
+    gram[range(1, 1 + r), range(1, 1 + r)] = views["lam"]
+    gram[1 + r :, : 1 + r] = views["products"][:n]
+    gram[1 + r :, 1 + r :] = views["gram"][:n, :n]
     lower = np.tril(gram)
-    return lower + lower.T - np.diag(np.diag(gram))
+    return np.asarray(lower + lower.T - np.diag(np.diag(gram)))

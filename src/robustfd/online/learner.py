@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from robustfd._container import Document, Saved, Tensors
+from robustfd._core import scatter_rows
 from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import progress
-from robustfd.online.block import NEEDS_COPY
 from robustfd.online.losses import LOSSES, Loss
 from robustfd.online.merging import MergingLearner
 from robustfd.online.plots import plot_progress
@@ -27,23 +27,18 @@ from robustfd.online.rows import (
     FEW,
     FLOAT64,
     LARGEST,
-    CsrRows,
-    Extent,
     Floats,
     as_rows,
     check_numbers,
-    extent_of,
-    scatter_rows,
     writable,
 )
 from robustfd.online.snapshot import Parts, pack_common, unpack_common
 
 CACHED = 2**16  # entries of the dense chunks into which sparse rows are converted
-ONES = [np.ones(n) for n in range(FEW + 1)]  # default weights of small batches
 
 
 class State(Protocol):
-    """The state of a learner: arrays that its compiled loops change in place."""
+    """The state of a learner, which changes in place."""
 
     @property
     def sparse(self) -> bool:
@@ -51,29 +46,25 @@ class State(Protocol):
 
     @property
     def checks_rows(self) -> bool:
-        """Whether `learn` itself checks that the rows of a small batch are finite."""
+        """Whether `learn_few` may be used."""
 
-    def expect(self, rows: int) -> None:
-        """Prepare for this number of rows, which may follow in several calls of `learn`."""
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats | None) -> int:
+        """Learn from rows and record their losses; return the number of rows before an overflow."""
 
-    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats) -> int:
-        """Learn from rows and record their losses; return the number of rows before an overflow.
+    def learn_few(self, x: Floats, y: Floats, margins: Floats, progress: Floats) -> bool:
+        """Learn from a few dense rows; return False, without a change, if they need a closer look."""
 
-        A negative result means that nothing has changed: -1 if a row is not finite, NEEDS_COPY if `keep` must be called
-        first.
-        """
+    def begin(self) -> None:
+        """Begin a call that `rollback` can revert."""
 
-    def keep(self, extent: Extent) -> Any:
-        """Return the copies that `undo` needs to revert rows of this extent."""
+    def is_sound(self) -> bool:
+        """Return whether all numbers are finite, and leave space for ordinary rows."""
 
-    def is_sound(self, kept: Any) -> bool:
-        """Return whether all numbers that changed since `keep` are finite."""
+    def commit(self) -> None:
+        """End the call."""
 
-    def release(self) -> None:
-        """Mark the end of the rows for which `keep` was called."""
-
-    def undo(self, kept: Any) -> None:
-        """Restore the state from the result of `keep`."""
+    def rollback(self) -> None:
+        """Revert everything since `begin`."""
 
     def margins(self, x: Any) -> Floats:
         """Return w'x of dense or sparse rows."""
@@ -96,40 +87,37 @@ class State(Protocol):
 
 
 class AllOrNothing:
-    """A context in which states learn from rows of some extent, and which restores the states after an error.
+    """A context in which states learn from a number of rows, and which restores the states after an error.
 
-    An overflow is an error as well. Copying a whole state would take longer than learning a few rows, so each state
-    copies only the arrays that such rows can change. This is a class because `contextmanager` is two microseconds
-    slower.
+    An overflow is an error as well. This is a class because `contextmanager` is two microseconds slower.
     """
 
-    def __init__(self, learner: Any, states: Sequence[Any], extent: Extent):
-        self.learner, self.states, self.extent = learner, states, extent
+    def __init__(self, learner: Any, states: Sequence[Any], rows: int):
+        self.learner, self.states, self.rows = learner, states, rows
         self.threads: AbstractContextManager[Any] | None = None
 
     def __enter__(self) -> None:
-        extent = self.extent
-        # For a dense state, sparse rows become dense and can change all features, since infinity times 0 is NaN.
-        everything = extent._replace(features=None)
-        self.kept = [state.keep(extent if state.sparse else everything) for state in self.states]
+        for state in self.states:
+            state.begin()
         self.tallied = self.learner._progress.copy()
-        if extent.rows > FEW:  # setting the number of BLAS threads takes as long as learning a few rows
+        if self.rows > FEW:  # setting the number of BLAS threads takes as long as learning a few rows
             self.threads = one_blas_thread()
             self.threads.__enter__()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self.threads is not None:
             self.threads.__exit__(kind, error, trace)
-        pairs, sound = list(zip(self.states, self.kept, strict=True)), False
+        sound = False
         try:
-            sound = error is None and all(state.is_sound(kept) for state, kept in pairs)
+            sound = error is None and all(state.is_sound() for state in self.states)
             if error is None and not sound:
                 raise overflow(self.learner)
         finally:
-            for state, kept in pairs:
-                if not sound:
-                    state.undo(kept)
-                state.release()
+            for state in self.states:
+                if sound:
+                    state.commit()
+                else:
+                    state.rollback()
             if not sound:
                 self.learner._progress[:] = self.tallied
 
@@ -231,11 +219,8 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             and y.flags.carray
         ):
             margins = np.empty(len(y))
-            done = self._state.learn(X, y, ONES[len(y)], margins, self._progress)
-            if done == len(y):
+            if self._state.learn_few(X, y, margins, self._progress):
                 return margins
-            if done == NEEDS_COPY:
-                return self._learn_all(X, y, ONES[len(y)])
         return self._check_and_learn(X, y, sample_weight)
 
     def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
@@ -273,8 +258,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     def _learn_all(self, x: Any, y: Floats, weight: Floats) -> Floats:
         """Learn from all of the checked rows or from none, and return their margins."""
         margins, live = np.full(x.shape[0], np.nan), weight > 0
-        with AllOrNothing(self, [self._state], extent_of(x)):
-            self._state.expect(x.shape[0])
+        with AllOrNothing(self, [self._state], x.shape[0]):
             self._learn_stretches(x, y, weight, margins, live)
         return margins
 
@@ -298,19 +282,18 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             step = n
         elif scattered:
             x, step = as_rows(x, sparse=True), max(1, CACHED // x.shape[1])
-            entries = CsrRows(x.data, x.indices, x.indptr)
             dense = np.empty((min(step, n), x.shape[1]))
         for start in range(0, n, max(step, 1)):
             stop = min(start + step, n)
             part = slice(start, stop)
             if scattered:
                 rows = dense[: stop - start]
-                scatter_rows(entries, start, rows)
+                scatter_rows((x.data, x.indices, x.indptr[start : stop + 1]), rows)
             else:
                 rows = as_rows(x if stop - start == n else x[part], sparse=sparse)
             done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
             if done < stop - start:
-                raise overflow(self, first + start + max(done, 0))
+                raise overflow(self, first + start + done)
 
     def _check_labels(self, y: Any, n: int) -> Floats:
         y = np.asarray(y)

@@ -1,67 +1,15 @@
-"""Losses of a linear model: value and slope in the margin p = w'x, and the curvature mu of the regret bounds.
-
-Compiled functions receive the loss as an integer code, because numba cannot cache functions with function arguments.
-"""
+"""Losses of a linear model: value and slope in the margin p = w'x, and the curvature mu of the regret bounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log1p
-from typing import Any, Literal
+from math import exp
+from typing import Literal
 
-from robustfd._compile import entry, loops
+from robustfd._core import loss_slope, loss_value, loss_values
 
-# Within this distance of a kink the slope is 0. A projection often puts a margin exactly on the label or on the edge of
-# the hinge. Rounding error must not decide between the slopes on the two sides.
-KINK = 1e-9
+__all__ = ["LOSSES", "Loss", "loss_slope", "loss_value", "loss_values"]
 
-SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)
-
-
-@entry
-@loops
-def loss_value(code: int, p: float, y: float, delta: float) -> float:
-    """Return l(p) for the label y; `delta` is the threshold of the Huber loss, ignored by the others."""
-    if code == LOGISTIC:
-        z = y * p
-        return log1p(exp(-z)) if z > 0.0 else log1p(exp(z)) - z
-    if code in (HINGE, SQUARED_HINGE):
-        short = max(0.0, 1.0 - y * p)
-        return short if code == HINGE else short * short
-    r = abs(p - y)
-    if code == ABSOLUTE:
-        return r
-    if code == HUBER and r > delta:
-        return delta * (2.0 * r - delta)
-    return r * r
-
-
-@entry
-@loops
-def loss_slope(code: int, p: float, y: float, delta: float) -> float:
-    """Return l'(p) for the label y; within KINK of a kink (hinge, absolute) return the subgradient 0."""
-    if code == LOGISTIC:
-        z = y * p
-        # exp is applied to negative numbers only, since it would overflow for large positive ones
-        return -y * exp(-z) / (1.0 + exp(-z)) if z > 0.0 else -y / (1.0 + exp(z))
-    if code == SQUARED_HINGE:
-        return -2.0 * y * max(0.0, 1.0 - y * p)
-    if code == HINGE:
-        return -y if y * p < 1.0 - KINK else 0.0
-    r = p - y
-    if code == ABSOLUTE:
-        near = KINK * max(1.0, abs(y))
-        return 1.0 if r > near else (-1.0 if r < -near else 0.0)
-    if code == HUBER:
-        r = min(max(r, -delta), delta)
-    return 2.0 * r
-
-
-@entry
-@loops
-def loss_values(code: int, p: Any, y: Any, delta: float, out: Any) -> None:
-    """Fill `out` with the losses of margins p."""
-    for i in range(len(p)):
-        out[i] = loss_value(code, p[i], y[i], delta)
+SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)  # codes in the compiled core
 
 
 @dataclass(frozen=True)

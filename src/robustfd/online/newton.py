@@ -171,7 +171,7 @@ class OnlineNewton(OnlineLearner):
         return NewtonState, (settings, d, m, rows)
 
     def _settings(self, m: int) -> Settings:
-        """Return the settings of the compiled loops."""
+        """Return the settings of the compiled core."""
         loss, mu = self._check_loss(), self.curvature
         rate, power = rate_and_power(self.rate)
         return Settings(
@@ -184,7 +184,7 @@ class OnlineNewton(OnlineLearner):
             rate=rate,
             power=power,
             alpha0=float(self.alpha0),
-            shrink_first=int(self.shrink_first),
+            shrink_first=bool(self.shrink_first),
             shrunk=shrunk_count(m, float(self.beta)) if self.sketch == "pfd" else m,
             added=0.5 if self.sketch == "rfd" else 0.0,
         )

@@ -1,13 +1,17 @@
 """Progressive validation: the loss and errors of a stream in which each row is predicted before it is learned."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._compile import entry, loops, view_as
-from robustfd.online.losses import loss_value
+from robustfd._core import tally_all, tally_judged
+
+__all__ = [
+    "fraction", "joined", "mean_loss", "records", "rows_seen", "share_of_errors", "start", "table", "tally_all",
+    "tally_judged", "total_loss", "vote",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 
@@ -16,20 +20,10 @@ TOTALS = np.dtype([("weight", "f8"), ("loss", "f8"), ("errors", "f8"), ("rows", 
 RECORDS = 63  # one for each power of two that fits into an int64
 
 
-class Totals(NamedTuple):
-    """A copy of the running totals, for compiled loops."""
-
-    weight: float
-    loss: float
-    errors: float
-    rows: float
-
-
 def start() -> Floats:
     """Return the progress before the first row: the running totals, then their values after 1, 2, 4, ... rows.
 
-    The result is an array of shape (64, 4), as in model files. `records` gives access by name, in compiled loops
-    `view_as`.
+    The result is an array of shape (64, 4), as in model files. `records` gives access by name.
     """
     return np.zeros((1 + RECORDS, 4))
 
@@ -37,53 +31,6 @@ def start() -> Floats:
 def records(progress: Floats) -> Any:
     """Return a view of the progress as TOTALS records, the running totals first."""
     return progress.view(TOTALS)[:, 0]
-
-
-@loops
-def tally(code: int, delta: float, margin: float, y: float, weight: float, progress: Any) -> None:
-    """Add a row with this margin and label y; it counts as an error if the signs differ."""
-    tally_row(loss_value(code, margin, y, delta), 1.0 if (margin > 0) != (y > 0) else 0.0, weight, progress)
-
-
-@loops
-def tally_row(loss: float, wrong: float, weight: float, progress: Any) -> None:
-    """Add a row with this loss; `wrong` is 1 for an error and 0 otherwise."""
-    all_totals = view_as(progress, 0, (len(progress),), TOTALS)
-    totals = all_totals[0]
-    totals["weight"] += weight
-    totals["loss"] += weight * loss
-    totals["errors"] += weight * wrong
-    totals["rows"] += 1.0
-    count = int(totals["rows"])
-    if count & (count - 1) == 0:
-        place = 1
-        while count > 1:
-            count >>= 1
-            place += 1
-        all_totals[place] = totals
-
-
-@loops
-def totals_now(progress: Any) -> Totals:
-    """Return the totals so far."""
-    totals = view_as(progress, 0, (1,), TOTALS)[0]
-    return Totals(totals["weight"], totals["loss"], totals["errors"], totals["rows"])
-
-
-@loops
-def restore_totals(progress: Any, before: Totals) -> None:
-    """Restore earlier totals, and delete the records made since."""
-    all_totals = view_as(progress, 0, (len(progress),), TOTALS)
-    totals = all_totals[0]
-    totals["weight"], totals["loss"] = before.weight, before.loss
-    totals["errors"], totals["rows"] = before.errors, before.rows
-    count, place = int(before.rows), 1
-    while count > 0:
-        count >>= 1
-        place += 1
-    for i in range(place, len(progress)):
-        for j in range(4):
-            progress[i, j] = 0.0
 
 
 def vote(rows: Any) -> Floats:
@@ -128,22 +75,6 @@ def _record(totals: Floats, at: Callable[[float], Floats]) -> Floats:
         new[1 + place] = at(float(1 << place))
         records(new)[1 + place]["rows"] = 1 << place
     return new
-
-
-@entry
-@loops
-def tally_all(code: int, delta: float, margins: Any, y: Any, weight: Any, progress: Any) -> None:
-    """Add rows with these margins and labels."""
-    for i in range(len(y)):
-        tally(code, delta, margins[i], y[i], weight[i], progress)
-
-
-@entry
-@loops
-def tally_judged(losses: Any, wrong: Any, weight: Any, progress: Any) -> None:
-    """Add rows with these losses; `wrong` is 1 for an error and 0 otherwise."""
-    for i in range(len(losses)):
-        tally_row(losses[i], wrong[i], weight[i], progress)
 
 
 def rows_seen(progress: Floats) -> int:

@@ -7,8 +7,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
-from robustfd._compile import entry, loops
-
 Floats = NDArray[np.float64]
 
 FLOAT64 = np.dtype(np.float64)
@@ -67,25 +65,6 @@ class Batch(NamedTuple):
     margins: Floats
 
 
-class Extent(NamedTuple):
-    """The part of a state that rows can change: their number, their entries and their features, None for all."""
-
-    rows: int
-    entries: int
-    features: NDArray[np.int32] | None  # each once
-
-
-def extent_of(x: Any, *, intercept: bool = False) -> Extent:
-    """Return the extent of rows; an intercept counts as feature 0 and shifts the others by one."""
-    indices = x.indices if sp.issparse(x) else getattr(x, "indices", None)
-    if indices is None:
-        return Extent(x.shape[0], x.shape[0] * (x.shape[1] + intercept), None)
-    features = indices if x.shape[0] == 1 else np.unique(indices)
-    if intercept:
-        features = np.append(np.zeros(1, features.dtype), features + 1)
-    return Extent(x.shape[0], len(indices) + intercept * x.shape[0], features)
-
-
 def as_rows(x: Any, *, sparse: bool) -> Any:
     """Return rows as contiguous float64, dense or in CSR format with 32-bit indices."""
     if not sparse:
@@ -130,27 +109,3 @@ def check_numbers(x: Any, *, missing: bool = False) -> None:
     if not largest <= LARGEST:  # written this way to catch NaN
         assert_all_finite(x, input_name="X", allow_nan=missing)
         raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")
-
-
-@entry
-@loops
-def scatter_rows(rows: CsrRows, first: int, out: Any) -> None:
-    """Fill the dense array `out` with sparse rows, starting at row `first`."""
-    for i in range(len(out)):
-        target = out[i]
-        for j in range(len(target)):
-            target[j] = 0.0
-        for e in range(rows.indptr[first + i], rows.indptr[first + i + 1]):
-            target[rows.indices[e]] += rows.data[e]
-
-
-@loops
-def are_usable(x: Any, y: Any) -> bool:
-    """Return whether all numbers of dense rows and of their labels are finite and can be squared."""
-    wrong = 0
-    for i in range(len(x)):
-        row = x[i]
-        for j in range(len(row)):
-            wrong += not abs(row[j]) <= LARGEST  # written this way to catch NaN
-        wrong += not abs(y[i]) <= LARGEST
-    return wrong == 0
