@@ -56,7 +56,7 @@ def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) 
         subprocess.run([*command, "--quiet", "--learner", learner], check=True, stdout=subprocess.DEVNULL)
 
     for learner in ("rfdson", "newton"):
-        train(learner)  # compiles
+        train(learner)  # fills the file cache
     options = f"--OjaNewton --sketch_size {m} --loss_function logistic"
     tasks = {
         "vw": lambda: vowpal.run(options, d, theirs),
@@ -104,7 +104,7 @@ def _write(place: Path, name: str, copies: int) -> dict[str, list[Any]]:
             sys.executable, "-m", "vowpalwabbit", "--loss_function", "logistic", "-b", "18",
             "-f", theirs.with_suffix(".model"), "-d", theirs,
         ]  # fmt: skip
-    _run(commands["robustfd"])  # compiles
+    _run(commands["robustfd"])  # fills the file cache
     return commands
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
 from benchmarks import vowpal
 
@@ -98,7 +98,6 @@ def _sgd(x: Any, y: Any, learned: int, *, numbers: bool) -> Predictions:
         yield name, margins.argmax(axis=1) if outputs > 1 else (margins[:, 0] > 0).astype(int)
 
 
-@numba.njit(cache=True)
 def _descend(x: Any, targets: Any, learned: int, loss: int) -> Any:
     """Return margins before each step of SGDClassifier (loss "log_loss" or "hinge") or SGDRegressor ("squared_error").
 
@@ -108,33 +107,28 @@ def _descend(x: Any, targets: Any, learned: int, loss: int) -> Any:
     # "optimal": eta = 1/(alpha (t0 + t - 1)), where t0 makes the first step as large as typical weights.
     t0 = alpha**0.25 / alpha
     w, b, margins = np.zeros((outputs, d)), np.zeros(outputs), np.zeros((n, outputs))
-    mean, squares, z = np.zeros(d), np.zeros(d), np.zeros(d)
+    mean, squares = np.zeros(d), np.zeros(d)
+
+    def scaled(row: Any, rows: int) -> Any:
+        spread = np.sqrt(squares / max(rows, 1))
+        return np.divide(row - mean, spread, out=np.zeros(d), where=spread > 0)
+
     for i in range(n):
-        for j in range(d):
-            spread = np.sqrt(squares[j] / min(i, learned)) if i > 0 else 0.0
-            z[j] = (x[i, j] - mean[j]) / spread if spread > 0 else 0.0
-        for k in range(outputs):
-            margins[i, k] = w[k] @ z + b[k]
+        margins[i] = w @ scaled(x[i], min(i, learned)) + b
         if i >= learned:
             continue
-        for j in range(d):
-            step = x[i, j] - mean[j]
-            mean[j] += step / (i + 1)
-            squares[j] += step * (x[i, j] - mean[j])
-            spread = np.sqrt(squares[j] / (i + 1))
-            z[j] = (x[i, j] - mean[j]) / spread if spread > 0 else 0.0
-        eta = 0.01 / (i + 1) ** 0.25 if loss == _SQUARED else 1 / (alpha * (t0 + i))
-        for k in range(outputs):
-            y, p = targets[i, k], w[k] @ z + b[k]
-            if loss == _SQUARED:
-                slope = p - y
-            elif loss == _HINGE:
-                slope = -y if y * p <= 1 else 0.0
-            else:
-                slope = -y / (1 + np.exp(y * p))
-            slope = min(max(slope, -1e12), 1e12)
-            w[k] *= max(0.0, 1 - eta * alpha)
-            for j in range(d):
-                w[k, j] -= eta * slope * z[j]
-            b[k] -= eta * slope
+        step = x[i] - mean
+        mean += step / (i + 1)
+        squares += step * (x[i] - mean)
+        z, eta = scaled(x[i], i + 1), 0.01 / (i + 1) ** 0.25 if loss == _SQUARED else 1 / (alpha * (t0 + i))
+        y, p = targets[i], w @ z + b
+        if loss == _SQUARED:
+            slope = p - y
+        elif loss == _HINGE:
+            slope = np.where(y * p <= 1, -y, 0.0)
+        else:
+            slope = -y * expit(-y * p)
+        slope = np.clip(slope, -1e12, 1e12)
+        w = max(0.0, 1 - eta * alpha) * w - eta * slope[:, None] * z
+        b -= eta * slope
     return margins

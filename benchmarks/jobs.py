@@ -41,7 +41,7 @@ def jobs(repeats: int = 5) -> None:
 
 
 def _compare(name: str, task: Callable[[int], Any], repeats: int) -> list[dict[str, Any]]:
-    task(2)  # compiles, and starts processes
+    task(2)  # starts processes
     took = seconds({"one": lambda: task(1), "two": lambda: task(2)}, repeats)
     ratio = took["one"] / took["two"]
     verdict = {"goal": f">= {LEAST:g}", "met": ratio >= LEAST}

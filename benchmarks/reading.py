@@ -110,7 +110,7 @@ def reading(repeats: int = 5) -> None:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for what, path, options, other, task in write(Path(folder)):
-            read(path, options)  # compile before timing
+            read(path, options)  # imports before timing
             tasks = {"here": lambda path=path, options=options: read(path, options)}
             if task is not None:
                 tasks[other] = lambda t=task, p=path: t(p)

@@ -92,7 +92,7 @@ def _errors(x: Any, m: int, batch: int) -> list[float]:
 def sparse(repeats: int = 5) -> None:
     """Measure sparse 20000 x 20000 rows, 0.2 %, m = 50, relative to truncated SVD and incremental PCA, and memory."""
     x, m, part = zipf_rows(20000, 20000, 40), 50, 1000
-    RobustFrequentDirections(m).fit(x[:2000])  # compile before timing
+    RobustFrequentDirections(m).fit(x[:2000])  # imports before timing
     best = seconds(
         {
             "rfd": lambda: RobustFrequentDirections(m).fit(x),

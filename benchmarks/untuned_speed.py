@@ -37,7 +37,7 @@ def untuned_speed() -> None:
     """Print and save microseconds per row."""
     results, binary = [], 0.0
     for name, kind, x, y, goal in _streams():
-        kind().fit(x[:300], y[:300])  # compiles
+        kind().fit(x[:300], y[:300])  # imports
         best = seconds({"fit": lambda x=x, y=y, kind=kind: kind().fit(x, y)}, 5)["fit"] / len(y) * 1e6
         results.append(_row(name, best, "us/row", most=goal) if goal else _row(name, best, "us/row"))
         binary = best if name == "news20, CSR" else binary
@@ -55,7 +55,7 @@ def untuned_speed() -> None:
         for row in rows:
             model.predict_one(row)
 
-    learn()  # compiles
+    learn()  # imports
     best = seconds({"learn": learn, "predict": predict}, 5)
     results.append(_row("learn_one of a dict with 30 features", best["learn"] / len(rows) * 1e6, "us", most=20.0))
     results.append(_row("predict_one", best["predict"] / len(rows) * 1e6, "us", most=10.0))

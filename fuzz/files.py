@@ -18,7 +18,7 @@ __all__ = ["SECONDS", "case", "prepare"]
 
 
 def prepare(folder: Path) -> None:
-    """Import and compile everything."""
+    """Import everything."""
     warm_up(folder)
 
 

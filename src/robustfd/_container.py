@@ -72,7 +72,7 @@ class Saved(Guarded):
         """Restore a packed state. The object has its parameters and nothing else. Raise any error on bad content.
 
         The arrays may be kept and changed. Document and arrays are untrusted: check sizes before allocating memory, and
-        check everything that compiled loops use as an index.
+        check everything that the core uses as an index.
         """
         raise NotImplementedError
 

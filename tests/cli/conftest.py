@@ -28,10 +28,7 @@ class Done(NamedTuple):
 @pytest.fixture
 def run(monkeypatch, capfd):
     """The command in this process: arguments in, exit status and both outputs back."""
-    from robustfd import _compile
     from robustfd.cli import main
-
-    monkeypatch.setattr(_compile._watch, "made", True)  # what is compiled when depends on the tests before
 
     def call(*arguments, stdin: bytes = b""):
         monkeypatch.setattr(sys, "argv", ["robustfd", *map(str, arguments)])

@@ -103,7 +103,7 @@ def test_no_two_results_are_one_file(run, tmp_path, monkeypatch, name, one, othe
 
 
 def test_there_are_such_commands():
-    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce", "warm-up"}
+    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce"}
     assert ("train", "files", "checkpoint") in pairs(READ, WRITE) and ("train", "checkpoint", "plot") in pairs(
         WRITE, WRITE
     )

@@ -33,14 +33,6 @@ def merged_here(estimator, blocks, targets=None, classes=None):
     return robustfd.merge(parts)
 
 
-def compile_here():
-    """Compile the loops in this process, so that workers that start at the same time only load them."""
-    x, y = np.random.default_rng(0).standard_normal((200, 6)), np.arange(200) % 2
-    for rows in (x, sp.csr_array(x)):
-        merged_here(robustfd.RobustFrequentDirections(4), cut(rows, 2))
-        merged_here(robustfd.SketchedNewtonClassifier(), cut(rows, 2), cut(y, 2), [0, 1]).predict_proba(rows)
-
-
 def robustfd_copy(estimator):
     return type(estimator)(**estimator.get_params())
 

@@ -8,8 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from robustfd import _compile
-from tests.distributed.parts import assert_same, compile_here, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def client():
-    compile_here()
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
@@ -88,21 +86,6 @@ def test_a_worker_that_is_killed_changes_nothing(client, rows, tmp_path):
     assert_same(made, merged_here(estimator, cut(x, 7), cut(y, 7), ["no", "yes"]))
     assert made.n_samples_seen_ == 1500
     client.wait_for_workers(2)
-
-
-def test_no_worker_compiles_twice(client, rows):
-    x, y = rows
-
-    def learn():
-        on_dask.fit(robustfd.SketchedNewtonClassifier(), as_array(x, 7), as_array(y, 7))
-        return client.run(_compile.compiled_functions)
-
-    on_each = learn()
-    again = learn()
-    assert set(on_each) == set(again)
-    # A worker may merge for the first time in the second run, but not later.
-    assert sum(again.values()) >= sum(on_each.values())
-    assert learn() == learn() == learn()
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])

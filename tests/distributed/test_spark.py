@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.distributed.parts import assert_same, compile_here, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
 
 pytest.importorskip("pyspark")
 
@@ -50,7 +50,6 @@ WORDS = ["no", "yes"]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    compile_here()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

@@ -12,7 +12,6 @@ _COMMANDS = {
     "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "Paper": ("reproduce",),
-    "Installation": ("warm-up",),
 }
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -20,8 +19,7 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 def script() -> NoReturn:
     """Run the command line as a process, and exit without Python's usual cleanup.
 
-    All output is written by then. The cleanup of numba and LLVM takes a sixth of a second, and a thread that waits for
-    standard input would block it.
+    All output is written by then, and a thread that waits for standard input would block the cleanup.
     """
     if sys.argv[1:2] == ["train"] and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.

@@ -12,7 +12,7 @@ from robustfd.comparison.runners import Runner
 from robustfd.streams import StreamError
 
 MOST_ROWS, MOST_BYTES = 20_000, 50_000_000  # limits of the held-out sample
-WARM_UP = 64  # rows for a warm-up model of each learner, so that timings do not include loading compiled loops
+WARM_UP = 64  # rows for a warm-up model of each learner, so that timings do not include imports
 
 
 class Holdout:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from robustfd._compile import compile_seconds
 from robustfd.comparison.problem import Problem, Rows
 from robustfd.online import progress
 from robustfd.online.progress import tally_judged
@@ -36,13 +35,13 @@ class Runner(ABC):
     def learn(self, rows: Rows) -> None:
         """Predict and learn rows, unless the learner has already diverged."""
         if not self.diverged:
-            began = time.perf_counter() - compile_seconds()
+            began = time.perf_counter()
             with _quiet():
                 try:
                     self._learn(rows)
                 except OverflowError:
                     self.diverged = True
-            self.seconds += time.perf_counter() - compile_seconds() - began
+            self.seconds += time.perf_counter() - began
 
     def tally(self, predicted: Any, y: Any) -> None:
         """Record predictions made before rows were learned, up to the first that is not finite."""

@@ -18,7 +18,7 @@ Result = dict[str, Any]
 # In addition to its settings, the result of a cell depends on these packages and modules, and on these libraries.
 SOURCES = ("linalg", "sketch", "online")
 OWN = ("_data", "_hindsight", "_methods", "cost", "error", "regret")
-PACKAGES = ("numpy", "scipy", "numba")
+PACKAGES = ("numpy", "scipy")
 
 
 @dataclass(frozen=True)

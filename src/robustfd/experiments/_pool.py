@@ -11,7 +11,7 @@ from multiprocessing.connection import wait as wait_for_end
 
 from robustfd.experiments._cells import Cell, Result, Store
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Runner = Callable[[Cell], Result]
 OnEnd = Callable[[Cell, str], None]

@@ -44,7 +44,7 @@ def run(cell: Cell) -> Result:
     x, y, _, _ = split(cell.data, None)
     method, m = cell["method"], cell["m"]
     best = {method: float("inf"), "adagrad": float("inf")}
-    for name in best:  # compile before timing
+    for name in best:  # imports before timing
         learner(name, m, ALPHA0.get(name, 1e3), 0).learn(x[:200], y[:200])
     for _ in range(cell["repeats"]):
         for name in best:

@@ -301,7 +301,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
-        y = writable(np.ascontiguousarray(y, dtype=np.float64))
+        y = np.ascontiguousarray(y, dtype=np.float64)
         if not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
         if (largest := np.abs(y).max(initial=0.0)) > LARGEST:

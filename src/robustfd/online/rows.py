@@ -1,4 +1,4 @@
-"""Rows in the format of compiled loops: checked, contiguous, float64."""
+"""Rows in the format of the core: checked, contiguous, float64."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 FLOAT64 = np.dtype(np.float64)
 CHUNK = 2**20  # entries of the chunks in which rows are converted to dense float64
-FEW = 8  # up to this batch size, compiled loops check the rows themselves
+FEW = 8  # up to this batch size, the core checks the rows themselves
 LARGEST = 1e150  # squares of larger numbers can overflow
 GROWTH = 1e70  # a call that makes numbers grow by more than this factor contains a row that is too large
 LARGEST_NUMBER = 1e70  # largest number of a state after such growth; products of four of them are finite
@@ -58,7 +58,7 @@ def plain_rows(x: Any) -> Any:
 
 
 class Batch(NamedTuple):
-    """Labels, sample weights and margins of rows; compiled loops fill in the margins."""
+    """Labels, sample weights and margins of rows; the core fills in the margins."""
 
     y: Floats
     weight: Floats
@@ -68,28 +68,17 @@ class Batch(NamedTuple):
 def as_rows(x: Any, *, sparse: bool) -> Any:
     """Return rows as contiguous float64, dense or in CSR format with 32-bit indices."""
     if not sparse:
-        return writable(np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64))
+        return np.ascontiguousarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64)
     x = sp.csr_array(x, dtype=np.float64)
     indices, indptr = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
-    x.data, x.indices, x.indptr = writable(x.data), writable(indices), writable(indptr)
+    x.indices, x.indptr = indices, indptr
     return x
 
 
 def writable(value: Any) -> Any:
-    """Return value with all its arrays as plain writable ones: numba would compile the loops again for others.
-
-    Arrays from users may be read-only, and joblib may load a state as memory maps.
-    """
-    if isinstance(value, np.ndarray):
-        return value if type(value) is np.ndarray and value.flags.writeable else np.array(value)
-    if isinstance(value, list):
-        return [writable(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [writable(part) for part in value]
-        return tuple(parts) if type(value) is tuple else type(value)(*parts)
-    if type(value).__module__.startswith("robustfd.online"):  # the state of a learner, or a part of one
-        for name, part in vars(value).items():
-            setattr(value, name, writable(part))
+    """Return an array as a writable one, and anything else unchanged: joblib may load arrays as memory maps."""
+    if isinstance(value, np.ndarray) and not (type(value) is np.ndarray and value.flags.writeable):
+        return np.array(value)
     return value
 
 

@@ -1,7 +1,7 @@
 """The common parts of snapshots of online learners; docs/snapshot-format.md documents the layout.
 
 A state packs and unpacks itself. A snapshot omits everything that can be recomputed, and the unused rows of a block.
-Counts follow from the lengths of arrays, and linked lists are rebuilt. Unpacking checks every number that compiled
+Counts follow from the lengths of arrays, and linked lists are rebuilt. Unpacking checks every number that the
 loops use as an index, since files are untrusted.
 """
 

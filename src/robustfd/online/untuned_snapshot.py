@@ -1,6 +1,6 @@
 """Packing and unpacking of the untuned learner (docs/snapshot-format.md).
 
-Unpacking checks every number that compiled loops use as an index, since files are untrusted.
+Unpacking checks every number that the core uses as an index, since files are untrusted.
 """
 
 from collections.abc import Callable

@@ -100,7 +100,7 @@ class SparseRows:
     @cached_property
     def columns(self) -> Any:
         """P by columns."""
-        from robustfd.linalg import sparse  # lazy import: it compiles loops that only sparse rows need
+        from robustfd.linalg import sparse  # lazy import: only sparse rows need it
 
         return sparse.Columns(self.p)
 
