@@ -21,6 +21,8 @@ def missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def first_missing(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
     """Return (row, columns) pairs where a column not in `known` has its first missing value."""
     rows, columns = missing_entries(x)
+    if not len(rows):
+        return []
     _, first = np.unique(columns, return_index=True)
     found: dict[int, list[int]] = {}
     for at in np.sort(first):

@@ -126,7 +126,8 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         check_numbers(x, missing=self._takes_missing)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        y = column_or_1d(y, warn=True)
+        if not (type(y) is np.ndarray and y.ndim == 1):
+            y = column_or_1d(y, warn=True)
         if len(y) != x.shape[0]:
             raise ValueError(f"y has {len(y)} rows, but X has {x.shape[0]}: inconsistent numbers of samples.")
         y = after._check_targets(y, classes)

@@ -13,6 +13,7 @@ from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.online import progress
 
 LARGEST = 1e150  # squares of larger targets overflow
+FEW = 32  # labels that are faster to look up one by one
 
 
 class OnlineClassifier(OnlineEstimator):
@@ -71,7 +72,8 @@ class OnlineClassifier(OnlineEstimator):
     def _check_targets(self, y: Any, classes: Any) -> NDArray[np.int64]:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Labels must be finite.")
-        check_classification_targets(y)
+        if y.dtype.kind not in "biuU":  # these are labels for certain, and the check takes longer than learning a few rows
+            check_classification_targets(y)
         if not hasattr(self, "classes_"):
             self.classes_ = np.unique(y if classes is None else column_or_1d(classes))
             if len(self.classes_) < 2:
@@ -115,12 +117,14 @@ class OnlineClassifier(OnlineEstimator):
 
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the indices of labels in `classes_`."""
+        place = self._class_places()
+        if len(y) < FEW and None not in (found := [place.get(label) for label in y.tolist()]):
+            return np.array(found, np.int64)
         order = np.argsort(self.classes_, kind="stable")
         if len(y) > len(order):
             found = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
             if np.array_equal(self.classes_[found], y):
                 return np.asarray(found, np.int64)
-        place = self._class_places()
         try:
             return np.fromiter((place[label] for label in y.tolist()), np.int64, len(y))
         except KeyError as error:
