@@ -69,6 +69,15 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     return x
 
 
+def random_generator(random_state: Any) -> np.random.RandomState:
+    """Return the generator that a parameter `random_state` stands for."""
+    if random_state is None:
+        return np.random.mtrand._rand  # type: ignore[attr-defined]  # NumPy's own, as in scikit-learn
+    from sklearn.utils import check_random_state
+
+    return check_random_state(random_state)
+
+
 def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Return n non-negative weights, all 1 for None."""
     if sample_weight is None:

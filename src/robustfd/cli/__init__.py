@@ -13,6 +13,7 @@ _COMMANDS = {
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "Paper": ("reproduce",),
 }
+_WITHOUT_SCIKIT_LEARN = ("train", "predict", "evaluate", "inspect", "merge", "info", "export", "sketch")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -24,6 +25,10 @@ def script() -> NoReturn:
     if sys.argv[1:2] == ["train"] and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
+    if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SCIKIT_LEARN:
+        from robustfd._sklearn import do_without
+
+        do_without()
     try:
         main()
         status = 0

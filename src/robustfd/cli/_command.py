@@ -25,9 +25,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
         from robustfd.cli._errors import exit_on_error
-        from robustfd.cli._fast_import import import_scikit_learn
 
-        import_scikit_learn()
         with exit_on_error(verbose=given["console"].verbose if "console" in given else False):
             refuse_overlaps(reads, writes)
             return function(**given)

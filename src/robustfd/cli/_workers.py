@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, NoReturn
 
-from robustfd.cli._fast_import import import_scikit_learn
+from robustfd._sklearn import do_without
 
 AHEAD = 2  # changes that may wait or run before `change` blocks; they hold their rows in memory
 SECONDS = 5.0  # until a process that does not end by itself is killed
@@ -146,7 +146,7 @@ def _second(_: Any, value: Any) -> Any:
 def _serve(pipe: Any, module: str) -> None:
     """Answer the calls of `_Process` until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the command decides when they end
-    import_scikit_learn()
+    do_without()
     import_module(module)
     value: Any = None
     reply: tuple[Any, Exception | None] = (None, None)

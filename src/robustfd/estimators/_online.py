@@ -12,13 +12,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import column_or_1d
 
 from robustfd._core import OneRow
 from robustfd._guard import guards_itself, shared_guard
 from robustfd._jobs import count_jobs, side_by_side
+from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
 from robustfd.estimators._merging import MergingEstimator
@@ -56,6 +54,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     # Learned attributes, in addition to those whose names end in "_".
     _learned: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
 
+    _has_classes: ClassVar[bool] = False
     _takes_missing: ClassVar[bool] = False  # whether NaN in X is allowed as a missing value
     _takes_tables: ClassVar[bool] = False  # whether tables may have columns of text, dates or times
     _encoder: Any  # encoder of such a table; not set for numeric rows
@@ -127,6 +126,8 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         if not (type(y) is np.ndarray and y.ndim == 1):
+            from sklearn.utils.validation import column_or_1d
+
             y = column_or_1d(y, warn=True)
         if len(y) != x.shape[0]:
             raise ValueError(f"y has {len(y)} rows, but X has {x.shape[0]}: inconsistent numbers of samples.")

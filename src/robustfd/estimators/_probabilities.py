@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit
 
 Floats = NDArray[np.float64]
 
@@ -13,12 +12,15 @@ SHARPNESS = np.array([0.0, 0.5, 1.0])
 
 def of_two(margins: Floats) -> Floats:
     """Return the probabilities (n, 2) for logistic margins (n, 1) of the second class."""
-    return expit(np.column_stack([-margins[:, 0], margins[:, 0]]))
+    p = margins[:, 0]
+    e = np.exp(-np.abs(p))  # never overflows
+    likely, unlikely = 1.0 / (1.0 + e), e / (1.0 + e)
+    return np.column_stack([np.where(p > 0, unlikely, likely), np.where(p > 0, likely, unlikely)])
 
 
 def sharpened(margins: Floats) -> Floats:
     """Return the log probabilities (3, n, classes) for margins (n, classes), one slice per sharpness."""
-    least = log_expit(margins)
+    least = -np.logaddexp(0.0, -margins)
     z = least + SHARPNESS[:, None, None] * (margins - least)
     z -= z.max(axis=2, keepdims=True)
     return np.asarray(z - np.log(np.exp(z).sum(axis=2, keepdims=True)))

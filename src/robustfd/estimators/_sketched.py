@@ -5,11 +5,10 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
+from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment

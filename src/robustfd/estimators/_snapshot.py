@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice
@@ -43,7 +42,7 @@ class SavedEstimator(Saved):
         document |= {"rows": self._kind, "open": getattr(self, "_classes_open", False)}
         if hasattr(self, "_encoder"):
             document["table"] = self._encoder.layout
-        if hasattr(self, "classes_"):
+        if self._has_classes:
             _pack_classes(self.classes_, document, tensors)
         if hasattr(self, "_vocabulary"):
             names = [plain_label("The feature", name) for name in sorted(self._vocabulary, key=self._vocabulary.get)]
@@ -61,7 +60,7 @@ class SavedEstimator(Saved):
             self._classes_open = True
         elif self._kind != "rows":
             raise ValueError(f"the model was started with {self._kind}, but classes are not open")
-        if is_classifier(self):
+        if self._has_classes:
             self.classes_ = _unpack_classes(document, tensors)
             if len(self.classes_) < (1 if opened else 2):
                 raise ValueError("there are too few classes")

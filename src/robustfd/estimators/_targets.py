@@ -5,8 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from robustfd._guard import guards_itself
 from robustfd.estimators._online import Floats, OnlineEstimator
@@ -19,6 +17,7 @@ FEW = 32  # labels that are faster to look up one by one
 class OnlineClassifier(OnlineEstimator):
     """Base class of online classifiers. It encodes labels as integers and decodes predictions."""
 
+    _has_classes = True
     classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
@@ -72,10 +71,14 @@ class OnlineClassifier(OnlineEstimator):
     def _check_targets(self, y: Any, classes: Any) -> NDArray[np.int64]:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Labels must be finite.")
-        if y.dtype.kind not in "biuU":  # these are labels for certain, and the check takes longer than learning a few rows
+        if (
+            y.dtype.kind not in "biuU"
+        ):  # these are labels for certain, and the check takes longer than learning a few rows
+            from sklearn.utils.multiclass import check_classification_targets
+
             check_classification_targets(y)
         if not hasattr(self, "classes_"):
-            self.classes_ = np.unique(y if classes is None else column_or_1d(classes))
+            self.classes_ = np.unique(y if classes is None else _one_dimensional(classes))
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
                 raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")
@@ -253,6 +256,15 @@ class OnlineRegressor(OnlineEstimator):
         table = super().progressive_
         del table["error"]
         return table
+
+
+def _one_dimensional(labels: Any) -> Any:
+    """Return labels as a one-dimensional array."""
+    if type(labels) is np.ndarray and labels.ndim == 1:
+        return labels
+    from sklearn.utils.validation import column_or_1d
+
+    return column_or_1d(labels)
 
 
 def _plain(label: Any) -> Any:

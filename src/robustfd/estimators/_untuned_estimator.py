@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
-from robustfd._validation import check_choice, check_integer
+from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING, SingleRow
@@ -54,7 +53,7 @@ class UntunedEstimator(OnlineEstimator):
     def _check_parameters(self) -> None:
         check_choice("shuffle", self.shuffle, (True, False))
         check_integer("epochs", self.epochs, 1)
-        check_random_state(self.random_state)
+        random_generator(self.random_state)
         if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
             return
         if check_integer("sketch_size", self.sketch_size, 0) == 1:
@@ -77,7 +76,7 @@ class UntunedEstimator(OnlineEstimator):
         return plain({name: value for name, value in params.items() if name != "class_weight"})
 
     def _orders(self, n: int) -> Iterator[NDArray[np.int64] | None]:
-        random = check_random_state(self.random_state)
+        random = random_generator(self.random_state)
         for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
             yield random.permutation(n) if self.shuffle else None
 

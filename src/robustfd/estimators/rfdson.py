@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from robustfd._container import Document, Tensors
+from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd._validation import check_choice
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.special import log_expit, xlogy
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import compute_class_weight
 
 from robustfd._container import Document, Tensors
 from robustfd._core import Judge
+from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
 from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progressive_losses, sharpened
@@ -138,6 +136,8 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
                     "class_weight must be a dict or None for partial_fit and learn_one, got 'balanced', "
                     "which needs all rows. Call fit, or give a dict of weights by class."
                 )
+            from sklearn.utils import compute_class_weight
+
             each = compute_class_weight("balanced", classes=np.arange(len(self.classes_)), y=y)
         else:
             each = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
@@ -160,12 +160,12 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         margins = self._learn_margins(x, y, weight)
         if classes == 2 and len(y) == 1:  # fast path with the same result, five times as fast
             margin, second = margins[0], y.item() == 1
-            return -log_expit(margin if second else -margin), np.array([float((margin.item() > 0) != second)])
+            return np.logaddexp(0.0, -margin if second else margin), np.array([float((margin.item() > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
         if wanted > 1:
             losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
         else:
-            losses = -log_expit(np.where(y == 1, margins[:, 0], -margins[:, 0]))
+            losses = np.logaddexp(0.0, np.where(y == 1, -margins[:, 0], margins[:, 0]))
         return losses if classes > 1 else np.zeros(len(y)), wrong
 
     def _merge_states(self, other: Any) -> None:
@@ -338,7 +338,9 @@ class SketchedNewtonRegressor(RegressorMixin, UntunedEstimator, OnlineRegressor)
         if self.loss == "quantile":
             return residuals * (self.quantile - (residuals < 0))
         if self.loss == "poisson":
-            return 2.0 * (xlogy(y, y) - xlogy(y, predicted) - residuals)
+            positive = y > 0  # y log(y / predicted) is 0 for y = 0
+            logarithms = np.log(np.divide(y, predicted, out=np.ones_like(y), where=positive))
+            return 2.0 * (y * logarithms - residuals)
         return np.square(residuals)
 
     def _loss_name(self) -> str:

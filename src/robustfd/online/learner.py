@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._core import scatter_rows
 from robustfd._guard import guards_itself
+from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import progress

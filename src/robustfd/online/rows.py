@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import assert_all_finite
 
 Floats = NDArray[np.float64]
 
@@ -96,5 +95,7 @@ def check_numbers(x: Any, *, missing: bool = False) -> None:
     else:
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if not largest <= LARGEST:  # written this way to catch NaN
+        from sklearn.utils import assert_all_finite
+
         assert_all_finite(x, input_name="X", allow_nan=missing)
         raise ValueError(f"X contains {largest:g}; numbers above {LARGEST:g} in size cannot be squared.")

@@ -12,13 +12,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair
 from robustfd._jobs import count_jobs, seed_of_part, side_by_side
+from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import (
     check_choice,
     check_integer,
@@ -217,7 +215,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         x = check_rows(copy.copy(self), X, reset=True)
         weight = check_weights(sample_weight, x.shape[0])
         jobs = max(min(jobs, x.shape[0] // MIN_ROWS_PER_PART), 1)
-        parts = clone(self).split(jobs)
+        parts = type(self)(**self.get_params()).split(jobs)
         cuts = np.linspace(0, x.shape[0], jobs + 1).astype(int)
         some = [slice(*each) for each in pairwise(cuts) if weight[slice(*each)].any()]
         if len(some) < 2:
@@ -478,6 +476,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _bracket_distances(self, view: View, X: Any) -> tuple[Floats, Floats]:
         x = check_rows(self, X, reset=False)
+        from sklearn.utils import assert_all_finite
+
         assert_all_finite(x, input_name="X")
         live = view.floor_lam > 0
         v, lam = view.components[live], view.floor_lam[live]
@@ -540,7 +540,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 "Cannot sketch parts in parallel with decay or a window, because the order of the rows matters."
             )
-        parts = [clone(self) if i else copy.copy(self) for i in which]
+        parts = [type(self)(**self.get_params()) if i else copy.copy(self) for i in which]
         for i, part in zip(which, parts, strict=True):
             if hasattr(self, "random_state"):
                 part.random_state = seed_of_part(self.random_state, i)

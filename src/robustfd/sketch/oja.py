@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from sklearn.utils import check_random_state
 
+from robustfd._validation import random_generator
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import RandomSketch, View, trivial_view
 from robustfd.sketch._prepared import PreparedRows, prepare, updated_norm
@@ -68,7 +68,7 @@ class OjaSketch(RandomSketch):
 
     def _start(self, d: int) -> OjaState:
         m = min(self.sketch_size, d)
-        start = check_random_state(self.random_state).standard_normal((d, m))
+        start = random_generator(self.random_state).standard_normal((d, m))
         mean = np.zeros((2, d)) if self.center else None
         return OjaState(_orthonormal(start), np.zeros(m), 0, 0.0, 0.0, mean)
 

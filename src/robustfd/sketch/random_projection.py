@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
+from robustfd._validation import random_generator
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch._base import RandomSketch, View, trivial_view
@@ -68,7 +68,7 @@ class RandomProjectionSketch(RandomSketch):
     _state_type = ProjectionState
 
     def _start(self, d: int) -> ProjectionState:
-        seed = check_random_state(self.random_state).randint(2**31, size=4)
+        seed = random_generator(self.random_state).randint(2**31, size=4)
         generator = json.dumps(np.random.PCG64(seed).state)
         mean = np.zeros((2, d)) if self.center else None
         return ProjectionState(np.zeros((d, self.sketch_size)), generator, 0.0, 0.0, mean)

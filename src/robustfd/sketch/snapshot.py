@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 
 from robustfd._container import Document, Tensors, check_names, plain
-from robustfd._validation import check_choice, check_integer, check_real
+from robustfd._validation import check_choice, check_integer, check_real, random_generator
 from robustfd.linalg.eigen import EPS
 from robustfd.sketch._rows import Queue, Rows
 
@@ -96,7 +95,7 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
         raise ValueError(f"structure has {sorted(structure)}")
     then = type(sketch)(**{**sketch.get_params(deep=False), **structure})
     then._check_parameters()
-    check_random_state(getattr(sketch, "random_state", None))
+    random_generator(getattr(sketch, "random_state", None))
 
 
 # The shapes of the arrays of a state. A letter stands for a length, the same wherever it occurs: d is the number of
