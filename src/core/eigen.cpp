@@ -91,7 +91,7 @@ void copy_scaled(Matrix<const double> a, double scale, Matrix<double> out) {
 bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<double> vectors) {
     const Index n = a.rows;
     double scale = 0.0;
-    for (Index i = 0; i < n; ++i) scale = std::max(scale, a(i, i));
+    for (Index i = 0; i < n; ++i) scale = a(i, i) <= scale ? scale : a(i, i);  // keeps NaN
     if (!(scale > 0.0 && scale < std::numeric_limits<double>::infinity())) {
         std::fill_n(values, n, 0.0);
         for (Index j = 0; j < k; ++j)

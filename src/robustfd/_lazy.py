@@ -44,3 +44,16 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *where, *subpackages})
 
     return get, names
+
+
+class _LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+scipy_linalg = _LazyModule("scipy.linalg")

@@ -1,6 +1,7 @@
 """Checks of user input. Every error names the argument, its value and the values that are allowed."""
 
 import numbers
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,9 +45,12 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
     With `reset` the estimator's `n_features_in_` and `feature_names_in_` are set from x, even if x is then rejected:
     pass a copy of an estimator that must not change. Without `reset`, x is compared with them.
     """
-    # For plain rows of the right width, validate_data would take ten times as long and find nothing.
-    if not reset and type(x) is np.ndarray and x.dtype in (np.float32, np.float64) and x.ndim == 2:  # noqa: SIM102
-        if x.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_"):
+    # For plain rows, scikit-learn's checks would take ten times as long and find nothing.
+    if _is_plain(x) and x.shape[1] >= 1 and not hasattr(estimator, "feature_names_in_"):
+        if reset and x.shape[0] >= 1:
+            estimator.n_features_in_ = x.shape[1]
+            return x
+        if not reset and x.shape[1] == estimator.n_features_in_:
             return x
     from sklearn.utils.validation import validate_data  # takes a second, which streams do not need
 
@@ -67,6 +71,16 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
         x = x.copy()  # do not sort the caller's matrix
         x.sum_duplicates()
     return x
+
+
+def _is_plain(x: Any) -> bool:
+    """Return whether x is a matrix of floats that needs no conversion: dense, or canonical CSR."""
+    if type(x) is np.ndarray:
+        return x.ndim == 2 and x.dtype in (np.float32, np.float64)
+    sparse = sys.modules.get("scipy.sparse")  # if it is not imported, x is not sparse
+    if sparse is None or not isinstance(x, sparse.csr_array | sparse.csr_matrix):
+        return False
+    return x.dtype in (np.float32, np.float64) and bool(x.has_canonical_format)
 
 
 def random_generator(random_state: Any) -> np.random.RandomState:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from robustfd._lazy import scipy_linalg
 from robustfd.linalg import products
 from robustfd.linalg.eigen import largest_eigenpairs
 from robustfd.linalg.rules import gram_noise, shrink, svd_noise
@@ -138,8 +138,8 @@ def _refined(stack: Floats, m: int, j: int) -> Shrunk | None:
     significant = length > svd_noise(len(stack), length.max())
     y, length = y[significant] / length[significant, None], length[significant]
     try:
-        r = scipy.linalg.cholesky(y @ y.T, check_finite=False)  # y y' = r' r
-        _, sigma, vt = scipy.linalg.svd(r * length, check_finite=False)
+        r = scipy_linalg.cholesky(y @ y.T, check_finite=False)  # y y' = r' r
+        _, sigma, vt = scipy_linalg.svd(r * length, check_finite=False)
     except np.linalg.LinAlgError:  # rows of nearly equal length may still be almost parallel
         return None
     kept, delta = shrink(sigma * sigma, m, j, svd_noise(len(stack), sigma.max(initial=0.0)) ** 2)
@@ -161,9 +161,9 @@ def svd(a: Floats) -> tuple[Floats, Floats, Floats]:
     if not a.size:  # scipy < 1.14 rejects empty arrays
         return np.zeros((len(a), 0)), np.zeros(0), np.zeros((0, a.shape[1]))
     try:
-        u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False)
+        u, sigma, vt = scipy_linalg.svd(a, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:  # divide and conquer failed to converge; QR iteration is slower but more robust
-        u, sigma, vt = scipy.linalg.svd(a, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+        u, sigma, vt = scipy_linalg.svd(a, full_matrices=False, check_finite=False, lapack_driver="gesvd")
     return u, sigma, vt
 
 

@@ -13,8 +13,7 @@ from contextlib import ContextDecorator
 from functools import cache
 from typing import Any, NamedTuple
 
-import scipy.linalg  # noqa: F401 - scipy ships its own BLAS, which must be loaded before the search below
-from threadpoolctl import ThreadpoolController
+THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")  # set by the command line
 
 
 class _Pool(NamedTuple):
@@ -38,6 +37,11 @@ _shared, _own = _Nesting(), _ThreadNesting()
 @cache
 def _pools() -> tuple[list[_Pool], list[_Pool]]:
     """Return the BLAS libraries with a count per process and those with a count per thread. Takes milliseconds."""
+    if all(os.environ.get(name) == "1" for name in THREADS):
+        return [], []  # they have one thread anyway
+    import scipy.linalg  # noqa: F401 - scipy ships its own BLAS, which must be loaded before the search
+    from threadpoolctl import ThreadpoolController
+
     shared: list[_Pool] = []
     own: list[_Pool] = []
     for found in ThreadpoolController().select(user_api="blas").lib_controllers:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
+from robustfd._lazy import scipy_linalg
 from robustfd.linalg.decompose import shrink_stack
 
 Floats = NDArray[np.float64]
@@ -128,6 +128,6 @@ def renew(low: LowRank, prior: Floats, squares: Floats) -> None:
     low.diagonal[:] = prior + np.maximum(squares - np.einsum("ij,ij->j", b, b), 0.0)
     inverse = np.divide(1.0, low.diagonal, out=np.zeros_like(low.diagonal), where=low.diagonal > 0)
     scaled = b * inverse
-    values, vectors = eigh(scaled @ b.T, check_finite=False)
+    values, vectors = scipy_linalg.eigh(scaled @ b.T, check_finite=False)
     low.u[:] = 0.0
     low.u[:, :have] = scaled.T @ (vectors / np.sqrt(1.0 + np.maximum(values, 0.0)))

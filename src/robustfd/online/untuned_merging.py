@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
+from robustfd._lazy import scipy_linalg
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import exact, hessian_choice, low_rank, mixture, progress, untuned_growth
 from robustfd.online.feature_stats import Features
@@ -314,7 +314,7 @@ def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
     total = hessians[0] + hessians[1]
     unseen = np.diag(total) <= 0
     total[unseen, unseen] = 1.0
-    return np.asarray(cho_solve(cho_factor(total), hessians[0] @ w[0] + hessians[1] @ w[1]))
+    return np.asarray(scipy_linalg.cho_solve(scipy_linalg.cho_factor(total), hessians[0] @ w[0] + hessians[1] @ w[1]))
 
 
 def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
@@ -325,7 +325,7 @@ def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
     inverse = np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
     first, scaled = inverse[:, None] * h, c * inverse
     small = np.eye(len(c)) + scaled @ c.T
-    return np.asarray(first - scaled.T @ cho_solve(cho_factor(small), c @ first))
+    return np.asarray(first - scaled.T @ scipy_linalg.cho_solve(scipy_linalg.cho_factor(small), c @ first))
 
 
 def _with_hessian(new: UntunedState, e: Any, parts: list[Part], which: NDArray[np.int64], weights: Floats) -> Any:
