@@ -40,7 +40,7 @@ class Bytes {
 nb::tuple csr_arrays(SparseRows& rows) {
     double* values = rows.values();
     std::int32_t* columns = rows.columns();
-    nb::capsule owner(rows.release(), [](void* memory) noexcept { std::free(memory); });
+    nb::capsule owner(rows.release(), give_memory);
     return nb::make_tuple(Result<double>(values, {rows.entries()}, owner),
                           Result<std::int32_t>(columns, {rows.entries()}, owner), numpy_array(std::move(rows.starts)));
 }

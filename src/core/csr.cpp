@@ -81,8 +81,7 @@ void SparseRows::drop_row() {
 }
 
 void SparseRows::make_room(std::size_t room) {
-    std::unique_ptr<void, Free> memory(std::malloc(room * (sizeof(double) + sizeof(std::int32_t)) + 1));
-    if (!memory) throw std::bad_alloc();
+    std::unique_ptr<void, Give> memory(take_memory(room * (sizeof(double) + sizeof(std::int32_t))));
     double* values = static_cast<double*>(memory.get());
     std::int32_t* columns = reinterpret_cast<std::int32_t*>(values + room);
     std::copy_n(values_, entries_, values);

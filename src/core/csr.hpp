@@ -1,10 +1,11 @@
 // Sparse matrices that are written row by row.
 #pragma once
 
-#include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "array.hpp"
+#include "recycled.hpp"
 
 namespace robustfd {
 
@@ -12,9 +13,6 @@ constexpr std::size_t MOST_ENTRIES = (std::size_t{1} << 31) - 1;  // what 32-bit
 
 // A matrix in CSR form, whose rows have ascending columns. Entries of the next row may be added in any order, and
 // several for one column. settle() puts them in order.
-//
-// Values and columns are one piece of memory. The allocator returns large pieces to the system when they are freed and
-// gets new ones, unless they are few and of about the same size, and new memory takes as long as parsing.
 class SparseRows {
   public:
     explicit SparseRows(std::size_t room) { make_room(room < MOST_ENTRIES ? room : MOST_ENTRIES); }
@@ -35,7 +33,7 @@ class SparseRows {
     std::size_t entries() const { return entries_; }
     double* values() const { return values_; }
     std::int32_t* columns() const { return columns_; }
-    void* release() { return memory_.release(); }  // what values and columns are part of, for std::free
+    void* release() { return memory_.release(); }  // what values and columns are part of, for give_memory
 
     std::vector<std::int32_t> starts{0};  // of the rows, and the end of the last one
 
@@ -44,10 +42,10 @@ class SparseRows {
     void grow();
     std::size_t start() const { return static_cast<std::size_t>(starts.back()); }
 
-    struct Free {
-        void operator()(void* memory) const { std::free(memory); }
+    struct Give {
+        void operator()(void* memory) const { give_memory(memory); }
     };
-    std::unique_ptr<void, Free> memory_;  // not filled with zeros first, as that of a vector would be
+    std::unique_ptr<void, Give> memory_;  // not filled with zeros first, as that of a vector would be
     double* values_ = nullptr;
     std::int32_t* columns_ = nullptr;
     std::size_t entries_ = 0, room_ = 0;

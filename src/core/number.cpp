@@ -49,18 +49,22 @@ double beyond_range(const Decimal& x) {
     return first < x.end && place + x.exponent > 0 ? std::numeric_limits<double>::infinity() : 0.0;
 }
 
+#ifdef __cpp_lib_to_chars
 double converted(const Decimal& x, const Letter* end) {
     double value = 0.0;
     const char *from = reinterpret_cast<const char*>(x.begin), *to = reinterpret_cast<const char*>(end);
-#ifdef __cpp_lib_to_chars
     return std::from_chars(from, to, value).ec == std::errc() ? value : beyond_range(x);
+}
 #else
-    std::istringstream stream(std::string(from, to));
+double converted(const Decimal& x, const Letter* end) {  // slower, for older libraries
+    double value = 0.0;
+    std::istringstream stream(std::string(x.begin, end));
     stream.imbue(std::locale::classic());
     stream >> value;
-    return stream.fail() ? beyond_range(x) : value;
-#endif
+    const bool tiny = 0.0 < value && value < std::numeric_limits<double>::min();  // may be called a failure
+    return stream.fail() && !tiny ? beyond_range(x) : value;
 }
+#endif
 
 }  // namespace
 

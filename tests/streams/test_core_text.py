@@ -23,6 +23,20 @@ def test_arrays_are_those_of_a_csr_matrix():
     assert bad == [] and dropped == 0
 
 
+def test_memory_is_used_again_only_when_a_block_is_gone():
+    """Large blocks take memory of earlier ones; each block that is still held keeps its numbers."""
+    rng, held = np.random.default_rng(0), []
+    for k in range(25):
+        n = int(rng.integers(8_000, 30_000))
+        (values, columns, starts), *_ = _core.parse_libsvm(b"1 1:%d 2:%d\n" % (k, k + 1) * n, True, 1, 2, -1, False)
+        held.append((k, values, columns if k % 3 else None, n))
+        for _ in range(int(rng.integers(3))):
+            held.pop(int(rng.integers(len(held)))) if held else None
+        for k_, values_, columns_, n_ in held:
+            assert (values_.reshape(n_, 2) == [k_, k_ + 1]).all()
+            assert columns_ is None or (columns_.reshape(n_, 2) == [0, 1]).all()
+
+
 def test_bad_lines_have_offset_number_and_problem():
     found = _core.parse_libsvm(b"1 1:1\n x\n1 1:1e308 1:1e308\n1 2:y\n", True, 1, 3, -1, False)
     assert found[2] == [
