@@ -183,7 +183,9 @@ class NewtonState:
     def __setstate__(self, state: dict[str, Any]) -> None:
         numbers, arrays = state["of"]
         parts = Parts({name: numbers[name] for name in numbers if name != "sparse"}, dict(arrays), "")
-        vars(self).update(vars(self.unpack(parts, state["settings"], state["d"], *state["sizes"], sparse=state["sparse"])))
+        vars(self).update(
+            vars(self.unpack(parts, state["settings"], state["d"], *state["sizes"], sparse=state["sparse"]))
+        )
 
     def pack(self) -> tuple[Document, Tensors]:
         """Return the numbers and arrays of the state, for a snapshot."""
