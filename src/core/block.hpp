@@ -34,7 +34,8 @@ namespace robustfd {
 
 enum Extreme : int { SAFE, EXTREME_NUMBERS, EXTREME_ROWS };
 
-constexpr double SMALL_ALPHA = 1e-8;  // K and N are separate (`careful`) while alpha is below this times the largest eigenvalue
+// K and N are separate (`careful`) while alpha is below this times the largest eigenvalue.
+constexpr double SMALL_ALPHA = 1e-8;
 
 // The numbers of a block.
 struct BlockState {

@@ -18,13 +18,16 @@ constexpr double LARGEST_DEFECT = 1e-5;       // of orthogonality, that Newton-S
 constexpr int REFINEMENTS = 3;
 constexpr Index BLOCK = 32;  // of LAPACK's reduction and back-transformation
 
+// The number of numbers in whole vectors.
+Index in_vectors(Index n) { return (n + VALUE_LANES - 1) / VALUE_LANES * VALUE_LANES; }
+
 // Orthonormalise the columns of z by Newton-Schulz iteration, of which each step squares the defect (Higham 2008, ch. 8).
 // Return false if the defect is too large.
-bool orthonormalise(std::vector<double>& z, Index n, Index k) {
-    std::vector<double> overlap(k * k), refined;
+bool orthonormalise(Array<double>& z, Index n, Index k, Index stride) {
+    std::vector<double> overlap(k * k);
     const Matrix<double> gram(overlap.data(), k, k);
     for (int step = 0; step < REFINEMENTS; ++step) {
-        const Matrix<double> columns(z.data(), n, k);
+        const Matrix<double> columns(z.data(), n, k, stride);
         gemm(true, false, 1.0, columns, columns, 0.0, gram);
         double defect = 0.0;
         for (Index p = 0; p < k; ++p) {
@@ -35,9 +38,9 @@ bool orthonormalise(std::vector<double>& z, Index n, Index k) {
             }
         }
         if (!(defect <= LARGEST_DEFECT)) return false;
-        refined = z;
-        gemm(false, false, -0.5, columns, gram, 1.0, {refined.data(), n, k});
-        z.swap(refined);
+        Array<double> refined(z);
+        gemm(false, false, -0.5, columns, gram, 1.0, {refined.data(), n, k, stride});
+        z = std::move(refined);
         if (static_cast<double>(k) * defect * defect <= EPS) break;
     }
     return true;
@@ -48,23 +51,25 @@ bool by_inverse_iteration(Matrix<double> a, Index k, double* values, Matrix<doub
     const Index n = a.rows, most = std::min(k + 1, n);
     const bool by_lapack = n >= MIN_ROWS_FOR_SYTRD;
     std::vector<double> scratch(std::max({(3 * n + 4) * k, n + 9 * (most + VALUE_LANES), BLOCK * n}));
-    std::vector<double> form_data(6 * n), z(n * k);
-    const Matrix<double> form(form_data.data(), 6, n), columns(z.data(), n, k);
+    const Index line = in_vectors(n), stride = in_vectors(k);
+    Array<double> form_data(6 * line), z(n * stride);
+    const Matrix<double> form(form_data.data(), 6, n, line), columns(z.data(), n, k, stride);
     const int size = static_cast<int>(n), width = static_cast<int>(k), length = static_cast<int>(BLOCK * n);
+    const int lda = static_cast<int>(a.stride);
     int info = 0;
     if (by_lapack)
-        blas().dsytrd("L", &size, a.data, &size, form[0], form[1], form[2], scratch.data(), &length, &info);
+        blas().dsytrd("L", &size, a.data, &lda, form[0], form[1], form[2], scratch.data(), &length, &info);
     else
         tridiagonal().reduce(a, form);
     if (!tridiagonal().largest_values(form, values, most, scratch.data())) return false;
     const double residual = tridiagonal().vectors(form, values, columns, scratch.data());
-    if (!(residual <= static_cast<double>(n) * EPS) || !orthonormalise(z, n, k)) return false;
-    const Matrix<double> refined(z.data(), n, k);
-    if (!by_lapack) tridiagonal().back_transform(a, form, refined, scratch.data());
+    if (!(residual <= static_cast<double>(n) * EPS) || !orthonormalise(z, n, k, stride)) return false;
+    const Matrix<double> refined(z.data(), n, k, stride);
+    if (!by_lapack) tridiagonal().back_transform(a, form, refined);
     for (Index i = 0; i < n; ++i)
         for (Index j = 0; j < k; ++j) vectors(j, i) = refined(i, j);
     if (by_lapack)  // Fortran reads the k rows of n numbers as the columns of an n x k matrix
-        blas().dormtr("L", "L", "N", &size, &width, a.data, &size, form[2], vectors.data, &size, scratch.data(),
+        blas().dormtr("L", "L", "N", &size, &width, a.data, &lda, form[2], vectors.data, &size, scratch.data(),
                       &length, &info);
     return true;
 }
@@ -72,10 +77,11 @@ bool by_inverse_iteration(Matrix<double> a, Index k, double* values, Matrix<doub
 // Compute all eigenvalues and the first k eigenvectors with LAPACK. `a` is overwritten.
 bool by_divide_and_conquer(Matrix<double> a, Index k, double* values, Matrix<double> vectors) {
     const int n = static_cast<int>(a.rows), length = 1 + 6 * n + 2 * n * n, integers_length = 3 + 5 * n;
+    const int lda = static_cast<int>(a.stride);
     std::vector<double> work(length);
     std::vector<int> integers(integers_length);
     int info = 0;
-    blas().dsyevd("V", "U", &n, a.data, &n, values, work.data(), &length, integers.data(), &integers_length, &info);
+    blas().dsyevd("V", "U", &n, a.data, &lda, values, work.data(), &length, integers.data(), &integers_length, &info);
     for (Index j = 0; j < k; ++j) std::copy_n(a[n - 1 - j], n, vectors[j]);
     std::reverse(values, values + n);
     return info == 0;
@@ -98,8 +104,8 @@ bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<
             for (Index i = 0; i < n; ++i) vectors(j, i) = i == j ? 1.0 : 0.0;
         return scale == 0.0;
     }
-    std::vector<double> data(n * n);
-    const Matrix<double> scaled(data.data(), n, n);
+    const Array<double> data(n * in_vectors(n));
+    const Matrix<double> scaled(data.data(), n, n, in_vectors(n));
     copy_scaled(a, 1.0 / scale, scaled);
     std::fill_n(values, n, 0.0);
     bool found = n >= 3 && static_cast<double>(k) < MAX_SHARE_OF_VECTORS * static_cast<double>(n) &&

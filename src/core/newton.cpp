@@ -1,5 +1,7 @@
 #include "newton.hpp"
 
+#include <stdexcept>
+
 #include "eigen.hpp"
 #include "rules.hpp"
 
@@ -21,7 +23,7 @@ std::unique_ptr<Basis> basis_for(Index d, Index m, Index rows, bool sparse, Inde
 Newton::Newton(const PaperSettings& settings, Index d, Index m, Index rows, bool sparse, Index run_rows)
     : settings(settings), m(m), size(rows), products_(rows * m), gram_(rows * rows), k_(rows * rows), n_(rows * rows),
       rows_(rows * NUMBERS), lam_(m - 1), ball_(m - 1), overlaps_(m), coef_b_(m * (m - 1)), coef_x_(m * rows),
-      scratch_(rows * (rows + m + 1)), basis_(basis_for(d, m, rows, sparse, run_rows)) {
+      scratch_(rows * (rows + m + 1)), is_sparse_(sparse), basis_(basis_for(d, m, rows, sparse, run_rows)) {
     state.alpha = settings.alpha0;
 }
 
@@ -29,7 +31,7 @@ Newton::Newton(const Newton& other)
     : Learner(other), settings(other.settings), m(other.m), size(other.size), state(other.state),
       products_(other.products_), gram_(other.gram_), k_(other.k_), n_(other.n_), rows_(other.rows_), lam_(other.lam_),
       ball_(other.ball_), overlaps_(other.overlaps_), coef_b_(other.coef_b_), coef_x_(other.coef_x_),
-      scratch_(other.scratch_.size()), basis_(other.basis_->clone()), active_(other.active_), stored_(other.stored_),
+      scratch_(other.scratch_.size()), is_sparse_(other.is_sparse_), basis_(other.basis_->clone()), active_(other.active_), stored_(other.stored_),
       state_before_(other.state_before_), before_(other.before_) {}
 
 std::vector<Part> Newton::parts() {
@@ -60,6 +62,7 @@ Block Newton::block() {
 // ------------------------------------------------------------------------------------------------- learning
 
 void Newton::add(const Rows& rows, Index done, Index count) {
+    if (rows.sparse() != is_sparse_) throw std::invalid_argument("rows must be sparse or dense as the first ones");
     const Block now = block();
     basis_->add(now, rows, done, count);
     block_loops().begin_rows(now, state.filled, state.filled + count);

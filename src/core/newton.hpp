@@ -48,6 +48,7 @@ class Newton final : public Learner {
     bool shrink();
     void store();
     Array<double> products_, gram_, k_, n_, rows_, lam_, ball_, overlaps_, coef_b_, coef_x_, scratch_;
+    bool is_sparse_;
     std::unique_ptr<Basis> basis_;
     Change change_;
     bool active_ = false, stored_ = false;

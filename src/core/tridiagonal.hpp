@@ -16,7 +16,8 @@ constexpr Index VALUE_LANES = 8;  // the number of eigenvalues is rounded up to 
 struct Tridiagonal {
     // Reduce the symmetric matrix `a` to tridiagonal form by Householder reflections I - tau v v'. The vectors v are
     // stored in the rows of `a`, to the right of the diagonal. Both triangles are read and overwritten. `form` (6, n)
-    // receives the diagonal, the off-diagonal and tau; its other rows are scratch.
+    // receives the diagonal, the off-diagonal and tau; its other rows are scratch. The rows of `a` and `form` must end
+    // with zeros up to a multiple of VALUE_LANES.
     void (*reduce)(Matrix<double> a, Matrix<double> form);
 
     // Fill `values` (count) with the largest eigenvalues of T, descending; return whether all were isolated and
@@ -27,8 +28,9 @@ struct Tridiagonal {
     // holds (3 n + 4) k numbers.
     double (*vectors)(Matrix<const double> form, const double* values, Matrix<double> z, double* scratch);
 
-    // Map the columns of z from eigenvectors of T to eigenvectors of the matrix, in place. `scratch` holds k numbers.
-    void (*back_transform)(Matrix<const double> a, Matrix<const double> form, Matrix<double> z, double* scratch);
+    // Map the columns of z from eigenvectors of T to eigenvectors of the matrix, in place. Rows of z have space for a
+    // multiple of VALUE_LANES.
+    void (*back_transform)(Matrix<const double> a, Matrix<const double> form, Matrix<double> z);
 };
 
 RFD_LEVELS(Tridiagonal, tridiagonal)

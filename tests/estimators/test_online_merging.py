@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 from robustfd.estimators import _online
 from tests.estimators.online_faces import FACES, assert_same, stream, targets
-
-OLD = Path(__file__).parents[1] / "data" / "v1-learners"
 
 
 def learned(model, X, y):
@@ -240,12 +237,6 @@ def test_merged_parts_of_a9a_are_as_good_as_one_pass(a9a):
         for i, part in enumerate(SketchedNewtonClassifier().split(8))
     )
     assert merged.score(X[test], y[test]) > alone.score(X[test], y[test]) - 0.004
-
-
-def test_files_written_before_there_were_parts_have_all_of_the_prior():
-    found = [robustfd.load(path) for path in sorted(OLD.glob("untuned*.rfd"))]
-    assert len(found) > 3
-    assert [model.share_ for model in found] == [1.0] * len(found)
 
 
 def test_a_model_that_grew_beyond_two_memories_is_loaded(tmp_path):

@@ -81,6 +81,5 @@ def test_memory_of_a_million_features():
     X = sp.csr_array((np.ones(30 * n), rng.integers(0, d, 30 * n), 30 * np.arange(n + 1)), shape=(n, d))
     learner = OnlineNewton("rfd", m)
     learner.learn(X, np.where(rng.random(n) < 0.5, 1.0, -1.0))
-    state = learner._state
-    held = sum(part.nbytes for part in (*state.basis.columns, state.memory))
+    held = sum(part.nbytes for part in learner._state.arrays.values())
     assert held < 8 * (m + 1) * d + 8e6

@@ -10,6 +10,9 @@ constexpr double TINY = 1e-200;              // replaces a zero pivot; the matri
 constexpr int ISOLATING = 16, REFINING = 24; // maximum numbers of bisection sweeps and of Laguerre sweeps
 constexpr double GRID = 12.0;                // the first shifts are a geometric sequence over this many factors of two
 
+using Vector = Lanes<double>;
+static_assert(VALUE_LANES == LANES);
+
 // ------------------------------------------------------------------------------------------------- reduction
 
 // Make the Householder vector of row[0 .. size - 1] in place; return the new off-diagonal entry and tau.
@@ -26,51 +29,68 @@ void make_reflector(double* row, Index size, double& off, double& tau) {
     row[0] = 1.0;
 }
 
-// Subtract x w + y v and x2 w + y2 v from two rows, and add u and u2 times the results to p.
-void update_two_rows(double* one, double* two, const double* v, const double* w, double* p, Index j, const double* row,
-                     Index size) {
-    const double x = v[j], y = w[j], u = row[j], x2 = v[j + 1], y2 = w[j + 1], u2 = row[j + 1];
-    for (Index i = 0; i < size; ++i) {
-        const double s = one[i] - (x * w[i] + y * v[i]), t = two[i] - (x2 * w[i] + y2 * v[i]);
-        one[i] = s;
-        two[i] = t;
-        p[i] += u * s + u2 * t;
+// The reflector v and the vector w of the last step, the reflector of this step, and the sum p of the rows times it.
+struct Reflection {
+    const double *v, *w, *now;
+    double* p;
+};
+
+// Subtract v[j] w + w[j] v from four rows j of `a`, and add now[j] times the results to p.
+RFD_INLINE void update_four_rows(Matrix<double> a, Index j, const Reflection& r, Index begin, Index end) {
+    double *one = a[j], *two = a[j + 1], *three = a[j + 2], *four = a[j + 3];
+    const double *x = r.v + j, *y = r.w + j, *u = r.now + j;
+    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], y0 = y[0], y1 = y[1], y2 = y[2], y3 = y[3];
+    const double u0 = u[0], u1 = u[1], u2 = u[2], u3 = u[3];
+    for (Index i = begin; i < end; i += LANES) {
+        const Vector v = load(r.v + i), w = load(r.w + i);
+        const Vector s0 = load(one + i) - (Vector(x0) * w + Vector(y0) * v);
+        const Vector s1 = load(two + i) - (Vector(x1) * w + Vector(y1) * v);
+        const Vector s2 = load(three + i) - (Vector(x2) * w + Vector(y2) * v);
+        const Vector s3 = load(four + i) - (Vector(x3) * w + Vector(y3) * v);
+        store(s0, one + i);
+        store(s1, two + i);
+        store(s2, three + i);
+        store(s3, four + i);
+        store(load(r.p + i) + ((Vector(u0) * s0 + Vector(u1) * s1) + (Vector(u2) * s2 + Vector(u3) * s3)), r.p + i);
+    }
+}
+
+// Do the same for one row.
+RFD_INLINE void update_row(Matrix<double> a, Index j, const Reflection& r, Index begin, Index end) {
+    const Vector x(r.v[j]), y(r.w[j]), u(r.now[j]);
+    for (Index i = begin; i < end; i += LANES) {
+        const Vector s = load(a[j] + i) - (x * load(r.w + i) + y * load(r.v + i));
+        store(s, a[j] + i);
+        store(load(r.p + i) + u * s, r.p + i);
     }
 }
 
 // One pass over the trailing matrix applies the rank-two update of a reflection and multiplies by the next v, so each
 // step reads the matrix only once. Costs 2 n^3 flops, because the loop does not exploit symmetry. Backward stable (Golub
-// and Van Loan 2013, section 8.3.1).
+// and Van Loan 2013, section 8.3.1). Loops run over whole vectors: what they change to the left of the trailing matrix is
+// not needed any more.
 void reduce(Matrix<double> a, Matrix<double> form) {
-    const Index n = a.rows;
-    double *diagonal = form[0], *off = form[1], *tau = form[2];
-    for (Index i = 0; i < n; ++i) form(3, i) = form(4, i) = 0.0;
+    const Index n = a.rows, end = padded(n);
+    double *diagonal = form[0], *off = form[1], *tau = form[2], *v = form[3], *w = form[4], *p = form[5];
+    for (Index i = 0; i < end; ++i) v[i] = w[i] = p[i] = 0.0;
     diagonal[0] = a(0, 0);
     for (Index k = 0; k < n - 1; ++k) {
-        const Index size = n - 1 - k;
-        double *row = a[k] + k + 1, *v = form[3] + k + 1, *w = form[4] + k + 1, *p = form[5] + k + 1;
+        const Index size = n - 1 - k, begin = (k + 1) / LANES * LANES;
+        double *row = a[k] + k + 1, *next = a[k + 1];
         make_reflector(row, size, off[k], tau[k]);
-        for (Index i = 0; i < size; ++i) p[i] = 0.0;
-        for (Index j = 0; j + 1 < size; j += 2)
-            update_two_rows(a[k + 1 + j] + k + 1, a[k + 2 + j] + k + 1, v, w, p, j, row, size);
-        if (size % 2 == 1) {
-            double* one = a[n - 1] + k + 1;
-            const double x = v[size - 1], y = w[size - 1], u = row[size - 1];
-            for (Index i = 0; i < size; ++i) {
-                const double s = one[i] - (x * w[i] + y * v[i]);
-                one[i] = s;
-                p[i] += u * s;
-            }
+        for (Index i = begin; i < end; ++i) p[i] = 0.0;
+        const Reflection reflection{v, w, a[k], p};
+        Index j = k + 1;
+        for (; j + 4 <= n; j += 4) update_four_rows(a, j, reflection, begin, end);
+        for (; j < n; ++j) update_row(a, j, reflection, begin, end);
+        const double t = tau[k], correction = -0.5 * t * t * dot(p + k + 1, row, size);
+        for (Index i = k + 1; i < n; ++i) {
+            v[i] = a(k, i);
+            w[i] = t * p[i] + correction * v[i];
         }
-        const double t = tau[k], correction = -0.5 * t * t * dot(p, row, size);
-        for (Index i = 0; i < size; ++i) {
-            v[i] = row[i];
-            w[i] = t * p[i] + correction * row[i];
-        }
-        double* next = a[k + 1] + k + 1;  // the next v is computed from this row; v[0] = 1
-        const double y = w[0];
-        for (Index i = 0; i < size; ++i) next[i] -= w[i] + y * v[i];
-        diagonal[k + 1] = next[0];
+        const double y = w[k + 1];  // the next v is computed from this row; v[k + 1] = 1
+        for (Index i = k + 1; i < n; ++i) next[i] -= w[i] + y * v[i];
+        diagonal[k + 1] = next[k + 1];
     }
 }
 
@@ -89,8 +109,6 @@ struct Shifts {
     Index count, lanes;
 };
 
-using Vector = Lanes<double>;
-static_assert(VALUE_LANES == LANES);
 
 // The pivot, or -tiny if it is smaller than that.
 RFD_INLINE Vector away_from_zero(const Vector& pivot, const Vector& tiny) {
@@ -322,22 +340,25 @@ double vectors(Matrix<const double> form, const double* values, Matrix<double> z
     return residual;
 }
 
-// Apply the reflections that `reduce` left in `a` and `form`, in reverse order: 2 n^2 k flops.
-void back_transform(Matrix<const double> a, Matrix<const double> form, Matrix<double> z, double* scratch) {
-    const Index n = z.rows, k = z.cols;
-    double* __restrict total = scratch;
-    for (Index i = n - 2; i >= 0; --i) {
-        const double* v = a[i] + i + 1;
-        const Index size = n - 1 - i;
-        for (Index j = 0; j < k; ++j) total[j] = 0.0;
-        for (Index l = 0; l + 1 < size; l += 2) {
-            const double *one = z[i + 1 + l], *two = z[i + 2 + l], x = v[l], y = v[l + 1];
-            for (Index j = 0; j < k; ++j) total[j] += x * one[j] + y * two[j];
+// Apply the reflections that `reduce` left in `a` and `form`, in reverse order: 2 n^2 k flops. A strip of columns of z stays
+// in the cache for all reflections.
+void back_transform(Matrix<const double> a, Matrix<const double> form, Matrix<double> z) {
+    const Index n = z.rows;
+    for (Index strip = 0; strip < z.cols; strip += LANES)
+        for (Index i = n - 2; i >= 0; --i) {
+            const double* v = a[i];
+            Vector one(0.0), two(0.0), three(0.0), four(0.0);  // partial sums, for shorter chains of additions
+            Index l = i + 1;
+            for (; l + 4 <= n; l += 4) {
+                one += Vector(v[l]) * load(z[l] + strip);
+                two += Vector(v[l + 1]) * load(z[l + 1] + strip);
+                three += Vector(v[l + 2]) * load(z[l + 2] + strip);
+                four += Vector(v[l + 3]) * load(z[l + 3] + strip);
+            }
+            for (; l < n; ++l) one += Vector(v[l]) * load(z[l] + strip);
+            const Vector total = Vector(form(2, i)) * ((one + two) + (three + four));
+            for (l = i + 1; l < n; ++l) store(load(z[l] + strip) - Vector(v[l]) * total, z[l] + strip);
         }
-        if (size % 2 == 1) add_multiple(total, z[n - 1], v[size - 1], k);
-        for (Index j = 0; j < k; ++j) total[j] *= form(2, i);
-        for (Index l = 0; l < size; ++l) add_multiple(z[i + 1 + l], total, -v[l], k);
-    }
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ class ProjectionState(RowState):
 
     def __init__(self, settings: Settings, d: int, m: int, generator: np.random.Generator, *, sparse: bool):
         super().__init__(settings, self._new_core(settings, d, m), sparse=sparse)
-        self.generator, self.before = generator, None
+        self.generator = generator
+        self.before: Any = None  # the state of the generator at the beginning of a call
 
     @classmethod
     def _new_core(cls, settings: Settings, d: int, m: int) -> Any:
@@ -93,5 +94,6 @@ class ProjectionState(RowState):
         return numbers | {"generator": json.dumps(self.generator.bit_generator.state)}, arrays
 
     def _unpack_more(self, parts: Parts, *more: Any) -> None:
-        self.generator, self.before = more[0], None
+        self.generator = more[0]
+        self.before = None
         self.generator.bit_generator.state = json.loads(parts.text("generator"))
