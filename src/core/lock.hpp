@@ -1,5 +1,6 @@
 // A lock for many readers or one writer. Threads enter in the order in which they came, so neither readers nor writers
-// starve. A thread that holds the lock may take it again; one that only reads must not ask to write.
+// starve. A thread that holds the lock may take it again. Its outermost use decides: a method that only reads may call
+// others that would enter alone.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ class Lock {
     // Enter if nobody has to wait; return whether this thread is inside.
     bool try_enter(Use use) {
         const std::scoped_lock inside(mutex_);
-        return enter_again(use) || (queue_.empty() && enter(use));
+        return enter_again() || (queue_.empty() && enter(use));
     }
 
     // Join the queue; the ticket is for `wait` and `leave_queue`.
@@ -74,14 +75,11 @@ class Lock {
         int times;
     };
 
-    bool enter_again(Use use) {
+    bool enter_again() {
         const auto me = std::this_thread::get_id();
         if (writes_ > 0 && writer_ == me) return ++writes_;
         for (Reader& reader : readers_)
-            if (reader.thread == me) {
-                if (use == Use::write) throw std::logic_error("a thread that reads a model cannot change it");
-                return ++reader.times;
-            }
+            if (reader.thread == me) return ++reader.times;
         return false;
     }
     bool enter(Use use) {

@@ -284,8 +284,12 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         try:
             learned = self._learn_one(x, y, sample_weight)
         finally:
-            self.__dict__ = self.__dict__ if learned else before
-            self.__dict__["_quick"] = self._quick_rows() if learned else None
+            if not learned:
+                self.__dict__ = before
+            elif (quick := self._quick_rows()) is not None:
+                self.__dict__["_quick"] = quick
+            else:
+                self.__dict__.pop("_quick", None)
             self._lock.release()
         return self
 
