@@ -1,5 +1,7 @@
 #include "libsvm.hpp"
 
+#include <cstring>
+
 #include "entries.hpp"
 
 namespace robustfd {
@@ -48,6 +50,13 @@ const Letter* scan_indices(const Letter* p, Scan& scan) {
     return p;
 }
 
+// The line feed at the end of a line, or nullptr if there is a comment before.
+const Letter* plain_line_end(const Letter* p, const Letter* end) {
+    const void* feed = std::memchr(p, '\n', static_cast<std::size_t>(end - p));
+    const Letter* line_end = static_cast<const Letter*>(feed);
+    return std::memchr(p, MARK<Dialect::libsvm>, static_cast<std::size_t>(line_end - p)) ? nullptr : line_end;
+}
+
 void add_label(std::vector<double>& labels, double label, std::size_t most) {
     if (labels.size() < most && std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
 }
@@ -83,11 +92,8 @@ std::optional<Scan> scan_libsvm(Text text, bool labelled, bool named, std::size_
             if (!p || *p > ' ' || !std::isfinite(value)) return std::nullopt;
             if (value != label) add_label(scan.labels, label = value, most);
         }
-        if (named)
-            while (*p != '\n' && *p != MARK<Dialect::libsvm>) ++p;
-        else
-            p = scan_indices(p, scan);
-        if (!p || *p != '\n') return std::nullopt;
+        p = named ? plain_line_end(p, end) : scan_indices(p, scan);
+        if (!p) return std::nullopt;
     }
     return scan;
 }
