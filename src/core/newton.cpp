@@ -138,7 +138,8 @@ bool Newton::shrink() {
 }
 
 void Newton::collect_steps(double* coef_b, double* coef_x) {
-    block_loops().collect_steps(block(), scratch_.data(), coef_b, coef_x);
+    std::vector<double> scratch(2 * state.filled);  // reading changes nothing
+    block_loops().collect_steps(block(), scratch.data(), coef_b, coef_x);
 }
 
 void Newton::multiply_weights(double factor) {
