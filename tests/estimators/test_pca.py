@@ -487,21 +487,6 @@ def test_models_that_were_saved_without_upper_ends_are_loaded():
     np.testing.assert_array_equal(SketchedPCA.from_bytes(pca.to_bytes()).explained_variance_interval_, before)
 
 
-@pytest.mark.parametrize(("name", "n"), [("one", 400), ("two", 2000)])
-def test_models_that_were_saved_with_a_rotation_are_loaded(name, n):
-    # Saved by an older version: directions in terms of those of one sketch or of both.
-    rng = np.random.default_rng(0)
-    first = rng.standard_normal((400, 20)) @ np.eye(20, 60)
-    later = rng.standard_normal((1600, 3)) @ np.eye(3, 60, 40)
-    X = (np.vstack([first, later]) + 0.01 * rng.standard_normal((2000, 60)))[:n]
-    pca = SketchedPCA.from_bytes((DATA / "v1-pca" / f"{name}.rfd").read_bytes())
-    np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(3), atol=1e-12)
-    np.testing.assert_allclose(pca.transform(X).var(axis=0, ddof=1), pca.explained_variance_, rtol=1e-10)
-    again = SketchedPCA.from_bytes(pca.to_bytes())
-    np.testing.assert_array_equal(again.components_, pca.components_)
-    np.testing.assert_array_equal(again.explained_variance_interval_, pca.explained_variance_interval_)
-
-
 @given(seed=st.integers(0, 2**32 - 1), sparse=st.booleans(), cuts=st.lists(st.integers(0, 150), max_size=4).map(sorted))
 def test_rows_after_fit_keep_the_certificates(seed, sparse, cuts):
     rng = np.random.default_rng(seed)

@@ -4,10 +4,8 @@ import copy
 import json
 import os
 import pickle
-import runpy
 import stat
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -628,48 +626,3 @@ def test_rewriting_nothing_is_accepted(healthy):
     for sketch in healthy.values():
         assert_same(BaseSketch.from_bytes(rewritten(sketch)), sketch)
     assert len(healthy[DENSE]._state.b) == 4 and len(healthy[SPARSE]._queue) and healthy[SPARSE]._queue.is_sparse
-
-
-# -- files of older versions
-
-
-V1 = Path(__file__).parent.parent / "data" / "v1"
-numbers = runpy.run_path(str(V1.parent / "make_v1.py"))["numbers"]
-RECORDED = json.loads((V1 / "numbers.json").read_text()) if (V1 / "numbers.json").exists() else {}
-
-
-def assert_close(ours, theirs, rtol):
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert_close(ours[key], theirs[key], rtol)
-    elif isinstance(ours, float) or (isinstance(ours, list) and ours and isinstance(ours[0], float)):
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
-    else:
-        assert ours == theirs
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_file_of_version_1_loads_and_gives_its_numbers(name):
-    found = json.loads(json.dumps(numbers(rf.load(V1 / f"{name}.rfd"))))
-    assert_close(found, RECORDED[name], 1e-5 if found["dtype"] == "float32" else 1e-9)
-
-
-def test_the_files_of_version_1_are_all_there():
-    assert len(RECORDED) >= 12
-    assert {path.stem for path in V1.glob("*.rfd")} == RECORDED.keys()
-    tensors = {name: safetensors.numpy.load((V1 / f"{name}.rfd").read_bytes()).keys() for name in RECORDED}
-    assert {"state.b", "queue.x"} <= tensors["fd-waiting-dense"]
-    assert {"state.b", "state.mean", "queue.indptr"} <= tensors["rfd-waiting-sparse-centred"]
-    assert {"state.b", "state.squares", "queue.x"} <= tensors["dfd-waiting-dense"]
-    assert {"state.b", "state.dumps", "state.dates", "state.marks", "queue.clock"} <= tensors["sliding-waiting-dense"]
-    assert {"state.shift", "state.marks"} <= tensors["sliding-centred"]
-    assert {each["kind"] for each in RECORDED.values()} == {cls.__name__ for cls, _ in CLASSES.values()}
-
-
-def test_the_generator_never_overwrites():
-    before = {path.name: path.read_bytes() for path in V1.iterdir()}
-    with pytest.raises(SystemExit, match="never written again"):
-        runpy.run_path(str(V1.parent / "make_v1.py"), run_name="__main__")
-    assert {path.name: path.read_bytes() for path in V1.iterdir()} == before

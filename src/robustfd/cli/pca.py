@@ -58,9 +58,7 @@ def principal_components(model: Any, k: int) -> tuple[Any, Any, Any, float]:
     """
     import numpy as np
 
-    from robustfd.cli._models import sketch_of
-
-    analysis, model = model, sketch_of(model)
+    analysis, model = model, model
     known = analysis if hasattr(analysis, "explained_variance_") else model
     directions = np.asarray(known.components_, dtype=np.float64)
     if k > len(directions):

@@ -42,9 +42,8 @@ class Analysis:
         if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
             certain = np.maximum(ritz.values - ritz.rounding, 0.0)
             lower = np.maximum(lower, padded(certain, k + 1))
-            if ritz.upper is not None:
-                known = min(k + 1, len(ritz.upper))
-                upper[:known] = np.minimum(upper[:known], ritz.upper[:known])
+            known = min(k + 1, len(ritz.upper))
+            upper[:known] = np.minimum(upper[:known], ritz.upper[:known])
             upper = np.maximum(upper, lower)
         missing = view.alpha if ritz is None else 0.0  # estimated scatter in directions that the sketch does not keep
         scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))

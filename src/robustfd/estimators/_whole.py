@@ -29,7 +29,6 @@ from robustfd.linalg.krylov import (
 )
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.interface import BLOCK, EPS32, LARGEST_NORM, State, exact_mean, shift_mean, unit_rows
-from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]
 Precision: TypeAlias = type[np.float32] | type[np.float64]
@@ -53,7 +52,7 @@ class Ritz:
     values: Floats
     directions: Floats  # the first k
     rounding: float  # bound on the rounding errors of `values`
-    upper: Floats | None = None  # includes rounding errors; None in files of older versions
+    upper: Floats  # includes rounding errors
 
 
 def count_components(values: Floats, total: float, wanted: int | float | None) -> int:
@@ -63,12 +62,6 @@ def count_components(values: Floats, total: float, wanted: int | float | None) -
     if wanted is None or not total > 0:
         return len(values)
     return min(len(values), int(np.searchsorted(np.cumsum(values), wanted * total, side="right")) + 1)
-
-
-def rotated_directions(view: TwoSidedView, rotation: Floats) -> Floats:
-    """Return the directions of model files of older versions, which store them in terms of those of the sketches."""
-    both = rotation.shape[1] > len(view.lam)
-    return np.asarray(rotation @ (np.concatenate([view.components, view.upper_form()]) if both else view.components))
 
 
 @one_blas_thread()

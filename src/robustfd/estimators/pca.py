@@ -15,14 +15,14 @@ from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
 from robustfd.estimators._analysis import Analysis
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
-from robustfd.estimators._whole import Ritz, analyse, count_components, rotated_directions
+from robustfd.estimators._whole import Ritz, analyse, count_components
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.interface import EPS32
-from robustfd.sketch.two_sided import TwoSidedFrequentDirections, TwoSidedView
+from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 Floats = NDArray[np.float64]
 SPARE = 50  # sketch rows in addition to twice the number of components
@@ -282,8 +282,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         ritz, own = self._ritz, {"wanted": self._wanted, "ritz": self._ritz is not None}
         if ritz is None:
             return own, {}
-        arrays = {"values": ritz.values, "directions": ritz.directions}
-        return own | {"rounding": ritz.rounding}, arrays | ({} if ritz.upper is None else {"upper": ritz.upper})
+        arrays = {"values": ritz.values, "directions": ritz.directions, "upper": ritz.upper}
+        return own | {"rounding": ritz.rounding}, arrays
 
     def _unpack_own(self, parts: Parts) -> None:
         wanted, d = parts.text("wanted"), self.n_features_in_
@@ -298,18 +298,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             self._ritz = self._unpack_ritz(parts)
 
     def _unpack_ritz(self, parts: Parts) -> Ritz:
-        view, older = self.sketch_._view, parts.has("rotation")
+        view = self.sketch_._view
         (r,) = parts.shape("values", 1)
         values = parts.array("values", r, least=0.0)
-        upper = parts.array("upper", r, least=0.0) if parts.has("upper") else None  # absent in older files
+        upper = parts.array("upper", r, least=0.0)
         k = min(r, count_components(values, view.squared_norm, self._wanted))
-        if older:
-            q = parts.shape("rotation", 2)[1]
-            if not isinstance(view, TwoSidedView) or q not in (len(view.lam), len(view.lam) + len(view.upper_lam)):
-                raise ValueError(f"a rotation of shape {(r, q)}")
-            directions = rotated_directions(view, parts.array("rotation", r, q)[:k])
-        else:
-            directions = parts.array("directions", k, self.n_features_in_)
+        directions = parts.array("directions", k, self.n_features_in_)
         return Ritz(values, directions, parts.number("rounding", 0.0), upper)
 
     # -- fitted attributes

@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 
 State = TypeVar("State", bound=ExpertState)
 
-EDITION = 2  # version of the state in a file
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
 MIXTURE = ("linear", "share", "plain", "follow", "trace")  # arrays of the mixture in a file
 
@@ -31,11 +30,10 @@ def as_numbers(records: Any) -> Floats:
     return np.column_stack([records[name].astype(np.float64) for name in records.dtype.names])
 
 
-def unpack_records(parts: Any, name: str, records: Any, *, later: int = 0) -> None:
-    """Fill records from a file; older files lack the last `later` fields, which then stay unchanged."""
+def unpack_records(parts: Any, name: str, records: Any) -> None:
+    """Fill records from a file."""
     fields = records.dtype.names or ()
-    old = later > 0 and parts.shape(name, 2)[1] == len(fields) - later
-    for field, column in zip(fields, parts.array(name, len(records), len(fields) - (later if old else 0)).T):
+    for field, column in zip(fields, parts.array(name, len(records), len(fields)).T, strict=True):
         records[field] = column
 
 
@@ -62,7 +60,7 @@ def unpack_mixture(parts: Any, mix: Mixture, memories: int, rows: int) -> Mixtur
         array = getattr(mix, name)
         array[:] = parts.array(name, *array.shape, least=-np.inf if name == "follow" else 0.0)
     kind = mix.targets[["numbers", "level", "counts"]].copy()
-    unpack_records(parts, "targets", mix.targets, later=2)
+    unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
     if mix.targets[["numbers", "level", "counts"]] != kind or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
@@ -117,7 +115,7 @@ def pack(state: ExpertState) -> tuple[dict[str, Any], dict[str, Any]]:
     e = state.experts
     table = e.features.table
     which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0)).astype(np.int32)
-    numbers = {"edition": EDITION, "features": state.d, "outputs": state.outputs, "form": state.form}
+    numbers = {"features": state.d, "outputs": state.outputs, "form": state.form}
     numbers |= {name: getattr(state, name) for name in COUNTS} | {"gain": state.gain}
     arrays = {"feature": which, "weights": e.weights[which], "table": as_numbers(table[which])}
     arrays |= {
@@ -141,8 +139,6 @@ def unpack(make: Callable[[int, int], State], parts: Any, check: Callable[[int, 
 
     `check` raises if the numbers of features and outputs do not fit the model; `make` returns a new state with them.
     """
-    if parts.count("edition") != EDITION:
-        raise ValueError("the state has an unknown edition")
     d, outputs, form = parts.count("features"), parts.count("outputs"), parts.text("form")
     check_choice("form", form, ("diagonal", "exact", "sketch"))
     check(d, outputs)  # before memory is allocated

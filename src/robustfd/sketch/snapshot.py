@@ -116,8 +116,6 @@ def _unpack_state(
     for name, type_ in ((field.name, field.type) for field in fields(kind)):
         if name in _SHAPES and (name != "mean" or structure["center"]):
             value = tensors.pop(f"state.{name}")
-            if name == "mean" and value.ndim == 1:  # older files store means as one row
-                value = np.stack([value, np.zeros_like(value)])
             for letter, length in zip(_SHAPES[name], value.shape, strict=True):
                 if lengths.setdefault(letter, length) != length:
                     raise ValueError(f"state.{name} has shape {value.shape}")

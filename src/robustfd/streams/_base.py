@@ -84,7 +84,7 @@ class Position:
     stored: int = 0  # stored bytes of all inputs so far, for progress bars
     skipped: int = 0  # bad rows of all inputs so far
     dropped: int = 0  # dropped entries (unknown features) of all inputs so far
-    checksum: str = ""  # of all rows so far; empty in positions of older versions
+    checksum: str = ""  # of all rows so far
 
     def to_json(self) -> dict[str, int | str]:
         """Return a JSON object."""
@@ -218,9 +218,6 @@ class Stream(ABC):
         The earlier rows are read again and compared with the checksum of the position. Reading continues after that
         number of rows, not at an offset in a file that may have changed. Rows may have been appended.
         """
-        if start.rows and not start.checksum:
-            yield from self._blocks(start)
-            return
         left, checksum = start.rows, Checksum()
         for block, position in self._blocks(Position()):
             if left:
