@@ -3,7 +3,6 @@
 import copy
 import pickle
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -477,14 +476,6 @@ def test_a_second_pass_makes_the_intervals_much_shorter(container):
         assert np.all((low <= exact) & (exact <= high))
     assert (high - low).max() < 0.05 * np.ptp(once.explained_variance_interval_, axis=1).max()
     assert twice.excess_error_bound_ < 0.05 * once.excess_error_bound_
-
-
-def test_models_that_were_saved_without_upper_ends_are_loaded():
-    pca = SketchedPCA(3, sketch_size=8).fit(stream(200, 40, ratio=0.95))
-    pca._ritz = replace(pca._ritz, upper=None)
-    pca._cache = {}
-    before = pca.explained_variance_interval_
-    np.testing.assert_array_equal(SketchedPCA.from_bytes(pca.to_bytes()).explained_variance_interval_, before)
 
 
 @given(seed=st.integers(0, 2**32 - 1), sparse=st.booleans(), cuts=st.lists(st.integers(0, 150), max_size=4).map(sorted))

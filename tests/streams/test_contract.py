@@ -427,25 +427,6 @@ def test_rows_may_be_added_behind_a_position(case):
     same(rows_of(case.open(longer, start=position)), (x[n:], None if y is None else y[n:]))
 
 
-@pytest.mark.parametrize("case", FILES, indirect=True)
-def test_positions_of_older_versions_have_no_checksum(case):
-    stream = case.open(block_bytes=200, start=replace(middle(case), checksum=""))
-    x, y = rows_of(case.open())
-    n = middle(case).rows
-    same(rows_of(stream), (x[n:], None if y is None else y[n:]))
-    assert stream.position.checksum == ""  # that of all rows is not known
-
-
-def test_a_place_in_the_middle_of_a_line(tmp_path):
-    path = tmp_path / "rows.svm"
-    path.write_text("1 1:1\n2 1:2\n3 1:3")
-    for offset, rows in ((6, 2), (12, 1), (17, 0)):
-        assert len(rows_of(open_stream(path, n_features=1, start=Position(offset=offset, rows=1)))[0]) == rows
-    for offset in (1, 5, 7, 11, 16):
-        with pytest.raises(StreamError, match=f"no line that starts at byte {offset}"):
-            rows_of(open_stream(path, n_features=1, start=Position(offset=offset, rows=1)))
-
-
 def test_the_checksum_knows_text_of_any_kind_for_labels():
     """Labels are told apart by where they end too."""
     sums = set()

@@ -24,7 +24,7 @@ def load_file(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -
         model, notes = load_with_notes(path)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
-    found = "sketch" if is_sketch(model) else "learner"
+    found = "sketch" if is_sketch(sketch_of(model)) else "learner"
     if wanted not in ("any", found):
         made_by = {"sketch": "sketch", "learner": "train"}[wanted]
         raise ValueError(f"{path} holds a {type(model).__name__}. Give a file that `robustfd {made_by}` wrote.")
@@ -43,6 +43,11 @@ def load_learner(path: Path, inputs: InputOptions) -> tuple[LoadedFile, InputOpt
 def is_sketch(model: Any) -> bool:
     """Return whether this is a sketch rather than a learner."""
     return hasattr(model, "second_moment")
+
+
+def sketch_of(model: Any) -> Any:
+    """Return the sketch inside an estimator; any other model unchanged."""
+    return model.sketch_ if hasattr(model, "sketch_") and not is_sketch(model) else model
 
 
 def without_labels(layout: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -57,9 +57,9 @@ def arrays_of(model: Any) -> dict[str, Any]:
     """Return the arrays of a sketch or a learner by name."""
     import numpy as np
 
-    from robustfd.cli._models import is_sketch
+    from robustfd.cli._models import is_sketch, sketch_of
 
-    model = model if hasattr(model, "coef_") else model
+    model = model if hasattr(model, "coef_") else sketch_of(model)
     names = ("sketch", "alpha", "singular_values", "error_bound", "squared_norm", "mean")
     if not is_sketch(model):
         names = ("coef", "intercept", "offset", "classes", "weights", "alpha")

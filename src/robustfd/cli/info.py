@@ -26,12 +26,12 @@ def info(
     """Describe FILE: rows, features, alpha, certified error and spectrum of a sketch. See inspect for models."""
     from robustfd.cli._console import print_result, text_table
     from robustfd.cli._learners import learner_summary
-    from robustfd.cli._models import is_sketch, load_file
+    from robustfd.cli._models import is_sketch, load_file, sketch_of
     from robustfd.cli._plots import draw_spectrum, require_plot
     from robustfd.cli._sketches import sketch_summary
 
     model = load_file(file).model
-    sketch = model
+    sketch = sketch_of(model)
     if not is_sketch(sketch):
         if plot is not None:
             raise ValueError(f"--plot draws the spectrum of a sketch, and {file} holds a {type(model).__name__}.")

@@ -22,7 +22,7 @@ def merge(parts: Parts, output: Output, *, console: ConsoleOptions) -> None:
     from robustfd.cli._console import print_result
     from robustfd.cli._files import require_writable
     from robustfd.cli._learners import learner_summary
-    from robustfd.cli._models import is_sketch, load_file
+    from robustfd.cli._models import is_sketch, load_file, sketch_of
     from robustfd.cli._sketches import sketch_summary
     from robustfd.sketch.merging import merge as merged
     from robustfd.streams.feature_names import names_in, with_names, without_names
@@ -41,6 +41,6 @@ def merge(parts: Parts, output: Output, *, console: ConsoleOptions) -> None:
     for each in loaded[1:]:
         layout = layout and with_names(layout, names_in(each.layout or {}))
     result.save(output, notes={"layout": layout} | ({} if first.missing is None else {"missing": first.missing}))
-    sketch = result
+    sketch = sketch_of(result)
     summary = sketch_summary(sketch) if is_sketch(sketch) else learner_summary(result)
     print_result(console, summary | {"files": len(loaded), "file": str(output)})

@@ -58,7 +58,9 @@ def principal_components(model: Any, k: int) -> tuple[Any, Any, Any, float]:
     """
     import numpy as np
 
-    analysis, model = model, model
+    from robustfd.cli._models import sketch_of
+
+    analysis, model = model, sketch_of(model)
     known = analysis if hasattr(analysis, "explained_variance_") else model
     directions = np.asarray(known.components_, dtype=np.float64)
     if k > len(directions):
