@@ -267,11 +267,6 @@ class SketchEstimator(Saved, BaseEstimator):
         return self.sketch_
 
     @property
-    def rfd_(self) -> Any:
-        """Former name of `sketch_`."""
-        return self._fitted()
-
-    @property
     def n_samples_seen_(self) -> int:
         """The number of rows seen, not counting rows of weight 0."""
         return int(self._fitted().n_samples_seen_)
