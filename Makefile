@@ -33,13 +33,14 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo build test test-all check bench fuzz docs docs-test pictures clean
+.PHONY: help demo build test test-all check sanitize bench fuzz docs docs-test pictures clean
 
 help:
 	@echo "make demo       draw a sketch with its certificate and a learner next to its peers (demo.png)"
 	@echo "make test       run the tests and doctests"
 	@echo "make test-all   also run the slow tests"
 	@echo "make check      run ruff, mypy and import-linter"
+	@echo "make sanitize   run the core under sanitizers for SECONDS=60 each"
 	@echo "make bench      measure speed against peers, as ratios"
 	@echo "make fuzz       fuzz the library for SECONDS=60"
 	@echo "make docs       build the site in docs/_build/html"
@@ -65,6 +66,15 @@ check: $(VENV)/.stamp-dev
 	@echo "ruff format";   $(BIN)/ruff format --check .
 	@echo "mypy";          $(BIN)/mypy
 	@echo "import-linter"; $(BIN)/lint-imports
+
+# The core alone, under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer.
+sanitize: $(VENV)/.stamp-compiler
+	@for which in address,undefined thread; do \
+	    folder=build/sanitize-$${which%%,*}; \
+	    $(BIN)/cmake -S . -B $$folder -G Ninja -DRFD_SANITIZE=$$which > /dev/null && \
+	    $(BIN)/cmake --build $$folder > $$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
+	    echo "sanitizers: $$which"; $$folder/stress $(SECONDS) || exit 1; \
+	done
 
 bench: $(VENV)/.stamp-plot
 	@$(BIN)/python -m benchmarks.run $(ARGS)

@@ -37,7 +37,7 @@ class Bytes {
 };
 
 // The arguments of a CSR matrix of scipy: values, columns and row pointers.
-nb::tuple csr_arrays(SparseRows& rows) {
+nb::tuple csr_arrays(CsrMatrix& rows) {
     double* values = rows.values();
     std::int32_t* columns = rows.columns();
     nb::capsule owner(rows.release(), give_memory);
@@ -102,7 +102,7 @@ Results rows_of_table(const In2<double>& numbers, const In2<Index>& codes, const
         require(first >= 0 && first + size <= length(columns), "bases must be places in columns");
         for (Index i = 0; i < chosen.cols; ++i) require(chosen(t, i) < size, "a code is too large");
     }
-    SparseRows rows(0);
+    CsrMatrix rows(0);
     {
         nb::gil_scoped_release unlocked;
         rows = table_rows(matrix(numbers), {chosen, bases.data(), columns.data(), signs.data()});
@@ -111,7 +111,7 @@ Results rows_of_table(const In2<double>& numbers, const In2<Index>& codes, const
 }
 
 // Add a feature to a row: a number under a name, or the feature "name=value" with the value 1.
-void add_feature(nb::handle name, nb::handle value, int bits, SparseRows& rows) {
+void add_feature(nb::handle name, nb::handle value, int bits, CsrMatrix& rows) {
     nb::object held = nb::borrow(name);
     double number = 1.0;
     if (nb::isinstance<nb::str>(value)) {
@@ -138,7 +138,7 @@ void add_feature(nb::handle name, nb::handle value, int bits, SparseRows& rows) 
 }
 
 // Add the features of a mapping, or of pairs, to a row. Return what is wrong with it, if anything.
-std::string add_features(nb::handle row, int bits, SparseRows& rows) {
+std::string add_features(nb::handle row, int bits, CsrMatrix& rows) {
     try {
         const nb::object items = nb::hasattr(row, "items") ? row.attr("items")() : nb::borrow(row);
         for (nb::handle item : items) {
@@ -158,7 +158,7 @@ std::string add_features(nb::handle row, int bits, SparseRows& rows) {
 
 Results rows_of_dicts(const nb::typed<nb::list, nb::any>& dicts, int bits) {
     require_bits(bits);
-    SparseRows rows(16 * dicts.size());
+    CsrMatrix rows(16 * dicts.size());
     nb::list bad;
     Index k = 0;
     for (nb::handle row : dicts) {
@@ -216,7 +216,7 @@ Results vw_rows(nb::handle source, bool labelled, Index first, Index width, int 
     if (!std::all_of(parsed.weights.begin(), parsed.weights.end(), [](double x) { return x == 1.0; }))
         weights = nb::cast(numpy_array(std::move(parsed.weights)));
     nb::list parts;
-    for (SparseRows& part : parsed.parts) parts.append(csr_arrays(part));
+    for (CsrMatrix& part : parsed.parts) parts.append(csr_arrays(part));
     const std::size_t rows = parsed.labels.size();
     return nb::make_tuple(csr_arrays(parsed.rows), numpy_array(std::move(parsed.labels)), bad_lines(parsed.bad),
                           parsed.dropped, weights, numpy_array(std::move(parsed.tags), {rows, 2}), parts);
@@ -285,7 +285,7 @@ Results rows_with_products(const CsrArrays& x, Index columns, const std::vector<
         products.push_back({factors_of(left, rows, columns), factors_of(right, rows, columns), same, rank[0], rank[1],
                             many, first, bits});
     }
-    SparseRows result(0);
+    CsrMatrix result(0);
     {
         nb::gil_scoped_release unlocked;
         result = cross(features, static_cast<Index>(rows), products);

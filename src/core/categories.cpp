@@ -16,9 +16,9 @@ void hash_values(Span<const Letter> prefix, const Letter* text, Span<const Index
     }
 }
 
-SparseRows table_rows(Matrix<const double> numbers, const Categories& values) {
+CsrMatrix table_rows(Matrix<const double> numbers, const Categories& values) {
     const Index n = numbers.rows, width = numbers.cols;
-    SparseRows rows(static_cast<std::size_t>(n) * static_cast<std::size_t>(width + values.codes.rows));
+    CsrMatrix rows(static_cast<std::size_t>(n) * static_cast<std::size_t>(width + values.codes.rows));
     for (Index i = 0; i < n; ++i) {
         for (Index j = 0; j < width; ++j)
             if (numbers(i, j) != 0.0) rows.add(j, numbers(i, j));

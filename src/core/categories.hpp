@@ -19,6 +19,6 @@ struct Categories {
 };
 
 // Rows with the numbers other than 0 in the first columns, and the signs of their values.
-SparseRows table_rows(Matrix<const double> numbers, const Categories& values);
+CsrMatrix table_rows(Matrix<const double> numbers, const Categories& values);
 
 }  // namespace robustfd

@@ -28,7 +28,7 @@ Index column_of(const Products& pair, std::int32_t left, std::int32_t right) {
     return pair.first + static_cast<Index>(hash & ((std::uint64_t{1} << pair.bits) - 1));
 }
 
-void add_products(const Products& pair, Index row, SparseRows& out) {
+void add_products(const Products& pair, Index row, CsrMatrix& out) {
     const Factors &left = pair.left, &right = pair.right;
     for (std::int32_t i = left.starts[row]; i < left.starts[row + 1]; ++i)
         for (std::int32_t j = pair.same ? i : right.starts[row]; j < right.starts[row + 1]; ++j)
@@ -37,10 +37,10 @@ void add_products(const Products& pair, Index row, SparseRows& out) {
 
 }  // namespace
 
-SparseRows cross(const Factors& x, Index rows, Span<const Products> pairs) {
+CsrMatrix cross(const Factors& x, Index rows, Span<const Products> pairs) {
     const double entries = count_entries(x, rows, pairs);
     if (entries > static_cast<double>(MOST_ENTRIES)) throw std::bad_alloc();
-    SparseRows out(static_cast<std::size_t>(entries));
+    CsrMatrix out(static_cast<std::size_t>(entries));
     for (Index row = 0; row < rows; ++row) {
         for (std::int32_t k = x.starts[row]; k < x.starts[row + 1]; ++k) out.add(x.columns[k], x.values[k]);
         for (const Products& pair : pairs) add_products(pair, row, out);

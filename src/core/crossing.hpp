@@ -25,6 +25,6 @@ struct Products {
 };
 
 // The rows of x with products as further entries.
-SparseRows cross(const Factors& x, Index rows, Span<const Products> pairs);
+CsrMatrix cross(const Factors& x, Index rows, Span<const Products> pairs);
 
 }  // namespace robustfd

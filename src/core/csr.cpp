@@ -47,7 +47,7 @@ void sort_row(std::int32_t* columns, double* values, std::size_t n) {
 
 }  // namespace
 
-bool SparseRows::settle() {
+bool CsrMatrix::settle() {
     if (sorted_) return true;
     std::int32_t* column = columns_ + start();
     double* value = values_ + start();
@@ -68,19 +68,19 @@ bool SparseRows::settle() {
     return finite;
 }
 
-void SparseRows::end_row() {
+void CsrMatrix::end_row() {
     starts.push_back(static_cast<std::int32_t>(entries_));
     last_ = -1;
     sorted_ = true;
 }
 
-void SparseRows::drop_row() {
+void CsrMatrix::drop_row() {
     entries_ = start();
     last_ = -1;
     sorted_ = true;
 }
 
-void SparseRows::make_room(std::size_t room) {
+void CsrMatrix::make_room(std::size_t room) {
     std::unique_ptr<void, Give> memory(take_memory(room * (sizeof(double) + sizeof(std::int32_t))));
     double* values = static_cast<double*>(memory.get());
     std::int32_t* columns = reinterpret_cast<std::int32_t*>(values + room);
@@ -92,7 +92,7 @@ void SparseRows::make_room(std::size_t room) {
     room_ = room;
 }
 
-void SparseRows::grow() {
+void CsrMatrix::grow() {
     if (room_ == MOST_ENTRIES) throw std::bad_alloc();
     make_room(std::min(2 * room_ + 16, MOST_ENTRIES));
 }

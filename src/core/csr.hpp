@@ -13,9 +13,9 @@ constexpr std::size_t MOST_ENTRIES = (std::size_t{1} << 31) - 1;  // what 32-bit
 
 // A matrix in CSR form, whose rows have ascending columns. Entries of the next row may be added in any order, and
 // several for one column. settle() puts them in order.
-class SparseRows {
+class CsrMatrix {
   public:
-    explicit SparseRows(std::size_t room) { make_room(room < MOST_ENTRIES ? room : MOST_ENTRIES); }
+    explicit CsrMatrix(std::size_t room) { make_room(room < MOST_ENTRIES ? room : MOST_ENTRIES); }
 
     void add(Index column, double value) {
         if (entries_ == room_) grow();

@@ -32,7 +32,7 @@ struct ParseOptions {
 };
 
 struct Parsed {
-    SparseRows rows;
+    CsrMatrix rows;
     std::vector<double> labels;
     std::vector<BadLine> bad;
     Index dropped = 0;

@@ -95,7 +95,7 @@ Problem read_line(const Letter*& p, const ParseOptions& o, Head& head, Parsed& p
 
 // Copy the entries of a line to the groups that they belong to.
 void add_parts(const Parsed& parsed, const std::vector<Segment>& segments, Span<const Group> groups,
-               std::vector<SparseRows>& parts) {
+               std::vector<CsrMatrix>& parts) {
     for (std::size_t g = 0; g < groups.size(); ++g)
         for (const Segment& segment : segments)
             for (std::size_t k = segment.begin; belongs(segment, groups[g]) && k < segment.end; ++k)
@@ -103,8 +103,8 @@ void add_parts(const Parsed& parsed, const std::vector<Segment>& segments, Span<
 }
 
 // End the row of each part, or forget it.
-void end_parts(std::vector<SparseRows>& parts, bool is_row) {
-    for (SparseRows& part : parts) {
+void end_parts(std::vector<CsrMatrix>& parts, bool is_row) {
+    for (CsrMatrix& part : parts) {
         if (!is_row) {
             part.drop_row();
             continue;

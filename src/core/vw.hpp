@@ -17,7 +17,7 @@ struct Group {
 struct ParsedVw : Parsed {
     std::vector<double> weights;
     std::vector<Index> tags;         // start and end of the tag of each row, in the text
-    std::vector<SparseRows> parts;   // for each group, the entries in its namespaces
+    std::vector<CsrMatrix> parts;   // for each group, the entries in its namespaces
     using Parsed::Parsed;
 };
 

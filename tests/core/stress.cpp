@@ -1,0 +1,244 @@
+// The core without Python, for sanitizers: hostile text, extreme rows, growing features and classes, damaged states, and
+// threads that read and learn. Run: stress SECONDS [SEED]. It prints what it did, and ends with a sanitizer's report or 0.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "csv.hpp"
+#include "experts.hpp"
+#include "first_order.hpp"
+#include "hash.hpp"
+#include "libsvm.hpp"
+#include "lock.hpp"
+#include "random_basis.hpp"
+#include "vw.hpp"
+
+namespace {
+
+using namespace robustfd;
+using Random = std::mt19937_64;
+
+Index below(Random& random, Index n) { return static_cast<Index>(random() % static_cast<std::uint64_t>(n)); }
+
+// ------------------------------------------------------------------------------------------------------ text
+
+std::string hostile_text(Random& random) {
+    static const std::vector<std::string> pieces = {
+        "1",     "-1",  "+1",   "0:",  ":",      "1:1",    "3:-2e-3", "7:1e999", "9:1e-999",  "99999999999999999999:1",
+        "a:2",   "|",   "|a",   "|a:", "|a:2",   "#",      "qid:1",   "'tag",    "nan",       "2:inf",
+        "\"",    "\"\"", ",",   ";",   "\t",     "\r",     "\n",      "\n",      "\n",        " ",
+        " ",     " ",   "0x1p3", "1_0", "4:.5",  "5:5.",   "6:.",     "1:2:3",   "\xff\xfe",  std::string(1, '\0'),
+        "12345678901234567890123456789.5e-20", "2147483646:1", "2147483647:1", "-0:1"};
+    std::string text;
+    for (Index n = below(random, 60); n > 0; --n) {
+        if (below(random, 12) == 0)
+            text += static_cast<char>(below(random, 256));
+        else
+            text += pieces[static_cast<std::size_t>(below(random, static_cast<Index>(pieces.size())))];
+        if (below(random, 3) == 0) text += ' ';
+    }
+    return text + "\n";
+}
+
+// A copy with exactly the size of the text, so that a sanitizer notices a byte read after its end.
+void read_text(Random& random) {
+    const std::string made = hostile_text(random);
+    const std::vector<Letter> bytes(made.begin(), made.end());
+    const Text text(bytes.data(), bytes.size());
+    const bool hashed = below(random, 2);
+    const ParseOptions options{below(random, 2) == 1, below(random, 2), hashed ? Index{256} : below(random, 3) ? 50 : -1,
+                               hashed ? 8 : -1, below(random, 2) == 1};
+    parse_libsvm(text, options);
+    scan_libsvm(text, below(random, 2), below(random, 2), 5);
+    const Group groups[] = {{'a', -1}, {ANY_SPACE, -1}};
+    parse_vw(text, options, groups);
+    const Letter delimiter = ",;\t"[below(random, 3)];
+    find_records(text, delimiter, 100);
+    last_record_end(text, delimiter);
+    const std::array<bool, 3> keep{true, false, true};
+    copy_fields(text, delimiter, keep, '\x1f');
+}
+
+// ------------------------------------------------------------------------------------------- the untuned learner
+
+constexpr Index L = 4;
+
+// Experts as Python starts them.
+Experts experts(Index d, Index outputs, bool numbers, Index memories) {
+    Experts e;
+    const Index plain = 2 * L, all = plain + memories * L, size = d + 1;
+    e.table = Array<Feature>(size), e.totals = Array<Totals>(1), e.centred = Array<Index>(0);
+    e.centre = Array<double>(2, 0);
+    e.totals[0] = {0, 1, 0, 0, 1, 1, 1, 0.2, 1};
+    e.table[0].inverse = 1, e.table[0].prior = 0.2;
+    e.rate = Array<double>(all), e.linear = Array<double>(all), e.fast = Array<double>(all);
+    for (Index k = 0; k < all; ++k) e.rate[k] = 1 << 2 * (k % L), e.linear[k] = k % 2, e.fast[k] = k / L % 2;
+    e.share = Array<double>(outputs, all), e.plain = Array<double>(outputs, plain);
+    for (double& x : Span<double>(e.share)) x = 1.0 / static_cast<double>(all);
+    for (double& x : Span<double>(e.plain)) x = 1.0 / static_cast<double>(plain);
+    e.follow = Array<double>(outputs, 2, FOLLOWERS), e.trace = Array<double>(WINDOWS), e.targets = Array<Targets>(1);
+    for (Index c = 0; c < outputs; ++c) std::copy_n(FOLLOW_SHARE, FOLLOWERS, e.follow.plane(c)[1]);
+    e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0};
+    e.weights = Array<float>(size, 2 * ((outputs * L + 7) / 8 * 8));
+    if (memories) {
+        const Index wide = (size + 7) / 8 * 8;
+        e.inverse = Array<double>(memories, size, wide), e.past = Array<double>(memories, size, size);
+        e.block = Array<double>(size, wide), e.exact_weights = Array<double>(size, memories * outputs * L);
+        for (Index m = 0; m < memories; ++m)
+            for (Index i = 0; i < size; ++i) e.inverse.plane(m)(i, i) = 1;
+    }
+    return e;
+}
+
+double extreme(Random& random) {
+    static const double odd[] = {0.0, 1.0, -1.0, 1e150, -1e150, 1e-150, 5e-324, 1e30, 3.5, 0.1};
+    return below(random, 3) ? std::normal_distribution<double>()(random) : odd[below(random, 10)];
+}
+
+// Rows in CSR form, in vectors of exactly their size.
+struct Made {
+    std::vector<double> data, y, weight, out;
+    std::vector<std::int32_t> indices;
+    std::vector<Index> indptr{0};
+    Rows rows() const { return {data.data(), indices.data(), indptr.data(), static_cast<Index>(y.size()), 0}; }
+};
+
+Made make_rows(Random& random, Index n, Index d, Index outputs, bool numbers) {
+    Made made;
+    for (Index i = 0; i < n; ++i) {
+        for (Index j = 0; j < d; ++j)
+            if (below(random, 3) == 0) {
+                made.data.push_back(below(random, 40) == 0 ? NAN : extreme(random));
+                made.indices.push_back(static_cast<std::int32_t>(j));
+            }
+        made.indptr.push_back(static_cast<Index>(made.data.size()));
+        made.y.push_back(numbers ? extreme(random) : static_cast<double>(below(random, std::max<Index>(outputs, 2))));
+        made.weight.push_back(below(random, 10) ? 1.0 : std::abs(extreme(random)) + 1e-9);
+    }
+    made.out.resize(static_cast<std::size_t>(n * outputs));
+    return made;
+}
+
+void learn(Experts& e, const Made& made) {
+    const Rows rows = made.rows();
+    rows.check(e.features(), 0, rows.count);
+    const Scratch scratch(e, rows.longest(0, rows.count));
+    std::vector<double> out(made.out);
+    untuned_loops().learn(e, scratch.work, rows, 0, rows.count, made.y.data(), made.weight.data(), out.data(), true);
+    untuned_loops().read(e, scratch.work, rows, out.data());
+}
+
+// Bytes of all arrays, to compare states.
+std::string bytes_of(Experts& e) {
+    std::string bytes;
+    e.visit([&](const char*, auto& array) {
+        bytes.append(reinterpret_cast<const char*>(array.data()), static_cast<std::size_t>(array.size()) * sizeof(array[0]));
+    });
+    return bytes;
+}
+
+void learn_untuned(Random& random) {
+    const Index d = 1 + below(random, 20), outputs = below(random, 2) ? 1 : 3, memories = below(random, 3);
+    const bool numbers = outputs == 1 && below(random, 2);
+    Experts e = experts(d, outputs, numbers, memories);
+    e.check();
+    learn(e, make_rows(random, 30, d, outputs, numbers));
+    const Made more = make_rows(random, 10, d, outputs, numbers);
+    const std::string before = bytes_of(e);
+    const Kept kept(e, 10, more.indices, below(random, 2));
+    learn(e, more);
+    if (memories) try {
+            e.renew_exact(0.9);
+        } catch (const std::runtime_error&) {  // a Hessian of extreme rows may be singular
+        }
+    kept.restore(e);
+    if (bytes_of(e) != before) throw std::logic_error("restoring a state changed it");
+    const Experts copy = e;
+    learn(e, more);
+}
+
+// A state with damaged numbers and shapes is refused, or learning from it stays inside its arrays.
+void learn_damaged(Random& random) {
+    const Index d = 1 + below(random, 8);
+    Experts e = experts(d, 1, false, below(random, 2));
+    learn(e, make_rows(random, 10, d, 1, false));
+    const Index which = below(random, 25);
+    Index place = 0;
+    e.visit([&](const char*, auto& array) {
+        if (place++ != which) return;
+        using Element = std::remove_reference_t<decltype(array[0])>;
+        if (below(random, 2) && array.size()) {
+            auto* bytes = reinterpret_cast<unsigned char*>(array.data());
+            for (int i = 0; i < 8; ++i)
+                bytes[below(random, array.size() * static_cast<Index>(sizeof(Element)))] = static_cast<unsigned char>(random());
+        } else {
+            array = below(random, 2) ? Array<Element>(below(random, 9)) : Array<Element>(below(random, 4), below(random, 9));
+        }
+    });
+    try {
+        e.check();
+    } catch (const std::invalid_argument&) {
+        return;
+    }
+    learn(e, make_rows(random, 3, e.features(), e.outputs(), e.targets[0].numbers));
+}
+
+// ------------------------------------------------------------------------------------------------- threads
+
+// Threads that learn and read one model under its lock.
+void meet_in_one_model(Random& random) {
+    constexpr Index D = 12;
+    Experts e = experts(D, 1, false, 1);
+    Lock lock;
+    const Made made = make_rows(random, 20, D, 1, false);
+    const auto enter = [&](Lock::Use use) {
+        if (lock.try_enter(use)) return;
+        const unsigned long ticket = lock.queue();
+        while (!lock.wait(ticket, use, std::chrono::milliseconds(5))) {
+        }
+    };
+    const auto read = [&] {
+        for (int i = 0; i < 20; ++i) {
+            enter(Lock::Use::read);
+            const Scratch scratch(e, D);
+            std::vector<double> out(made.out);
+            untuned_loops().read(e, scratch.work, made.rows(), out.data());
+            lock.leave();
+        }
+    };
+    const auto write = [&] {
+        for (int i = 0; i < 20; ++i) {
+            enter(Lock::Use::write);
+            learn(e, made);
+            lock.leave();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(read);
+    for (int i = 0; i < 2; ++i) threads.emplace_back(write);
+    for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const double seconds = count > 1 ? std::atof(arguments[1]) : 5.0;
+    Random random(count > 2 ? static_cast<std::uint64_t>(std::atoll(arguments[2])) : 2026);
+    const std::vector<std::pair<const char*, std::function<void(Random&)>>> jobs = {
+        {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model}};
+    for (const auto& [name, job] : jobs) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds / static_cast<double>(jobs.size()));
+        long runs = 0;
+        for (; runs == 0 || std::chrono::steady_clock::now() < end; ++runs) job(random);
+        std::printf("%-8s %ld runs\n", name, runs);
+        std::fflush(stdout);
+    }
+}
