@@ -116,8 +116,10 @@ void bind_newton(nb::module_& m) {
     nb::class_<Newton, Learner>(m, "Newton", "RFD-SON, FD-SON, PFD-SON and FULL-ON.")
         .def("__init__", [](Newton* self, const PaperSettings& settings, Index d, Index m, Index rows, bool sparse,
                             Index run_rows) {
-            require(d >= 1 && m >= 2 && rows >= m && run_rows >= 1 && 1 <= settings.shrunk && settings.shrunk <= m,
-                    "sizes of a sketched Newton learner");
+            // Products of these sizes must not overflow.
+            require(1 <= d && d < Index(1) << 31 && 2 <= m && m < Index(1) << 24 && m <= rows && rows < Index(1) << 28 &&
+                        run_rows >= 1 && 1 <= settings.shrunk && settings.shrunk <= m,
+                    "a sketch of this size is not possible");
             ensure_blas();
             new (self) Newton(settings, d, m, rows, sparse, run_rows);
         }, "settings"_a, "d"_a, "m"_a, "rows"_a, "sparse"_a, "run_rows"_a)

@@ -132,6 +132,26 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("d", &Learner::features, "Number of features.");
 }
 
+// The constructors of models with d features and, for some, m rows of a sketch. Products of these sizes must not overflow.
+void check_sizes(Index d, Index m) {
+    require(1 <= d && d < Index(1) << 31 && 1 <= m && m < Index(1) << 24, "a model of this size is not possible");
+}
+
+template <class Model> void bind_first_order(nb::class_<Model, Learner> bound) {
+    bound.def("__init__", [](Model* self, const PaperSettings& settings, Index d) {
+        check_sizes(d, 1);
+        new (self) Model(settings, d);
+    }, "settings"_a, "d"_a);
+}
+
+template <class Model> void bind_random(nb::class_<Model, Learner> bound) {
+    bound.def("__init__", [](Model* self, const PaperSettings& settings, Index d, Index m) {
+        check_sizes(d, m);
+        new (self) Model(settings, d, m);
+    }, "settings"_a, "d"_a, "m"_a);
+    bound.def_ro("m", &Model::m, "Number of rows of the sketch.");
+}
+
 template <class Model> nb::class_<Model, Learner> bind_model(nb::module_& m, const char* name, const char* doc) {
     nb::class_<Model, Learner> bound(m, name, doc);
     bound.def_rw("seen", &Model::seen, "Number of rows learned.");
@@ -140,14 +160,10 @@ template <class Model> nb::class_<Model, Learner> bind_model(nb::module_& m, con
 }
 
 void bind_models(nb::module_& m) {
-    bind_model<AdaGrad>(m, "AdaGrad", "ADAGRAD.").def(nb::init<const PaperSettings&, Index>(), "settings"_a, "d"_a);
-    bind_model<GradientDescent>(m, "GradientDescent", "Online gradient descent.")
-        .def(nb::init<const PaperSettings&, Index>(), "settings"_a, "d"_a);
-    bind_model<RandomProjection>(m, "RandomProjection", "RP-SON.")
-        .def_ro("m", &RandomProjection::m, "Number of rows of the sketch.")
-        .def(nb::init<const PaperSettings&, Index, Index>(), "settings"_a, "d"_a, "m"_a);
-    bind_model<Oja>(m, "Oja", "Oja-SON. The caller fills the array `yt` with orthonormal columns.")
-        .def(nb::init<const PaperSettings&, Index, Index>(), "settings"_a, "d"_a, "m"_a);
+    bind_first_order(bind_model<AdaGrad>(m, "AdaGrad", "ADAGRAD."));
+    bind_first_order(bind_model<GradientDescent>(m, "GradientDescent", "Online gradient descent."));
+    bind_random(bind_model<RandomProjection>(m, "RandomProjection", "RP-SON."));
+    bind_random(bind_model<Oja>(m, "Oja", "Oja-SON. The caller fills the array `yt` with orthonormal columns."));
     m.def("solve_projection", [](double alpha, In2<double> gram, In1<double> b, double square) {
         const Index size = length(gram);
         require(static_cast<Index>(gram.shape(1)) == size && length(b) == size, "the shapes do not match");

@@ -55,9 +55,10 @@ class DenseBasis final : public Basis {
     Index d_, q_, rows_;
     Array<double> basis_, buffer_, strip_;  // (q, d): w and B; (rows, d): rows of the block; a strip of features
     const double* block_rows_ = nullptr;    // the rows of the block: in the buffer, or in the caller's batch
-    bool active_ = false, stored_ = false;
+    void store_rows();
+    bool active_ = false, stored_ = false, has_rows_ = false;
     Index filled_before_ = 0;
-    Stored before_;
+    Stored before_, rows_before_;
 };
 
 class SparseBasis final : public Basis {

@@ -21,6 +21,7 @@ void DenseBasis::add(const Block& block, const Rows& x, Index done, Index count)
     const Index first = block.state.filled, last = first + count;
     block_rows_ = x.data + done * d_;
     if (count < block.capacity()) {  // otherwise x holds the whole block, and the rows need not be copied
+        if (first < filled_before_) store_rows();
         std::copy_n(block_rows_, count * d_, buffer_.data() + first * d_);
         block_rows_ = buffer_.data();
         if (count == 1 && block_loops().add_thin_row(block, basis(), {buffer_.data(), last, d_})) return;
@@ -76,17 +77,25 @@ void DenseBasis::begin(Index filled) {
 void DenseBasis::store_all() {
     if (!active_ || stored_) return;
     before_.put(basis_.data(), q_ * d_);
-    before_.put(buffer_.data(), filled_before_ * d_);
     stored_ = true;
 }
 
+// Store the rows of the block before those of a new block replace them. Most calls end before that.
+void DenseBasis::store_rows() {
+    if (!active_ || has_rows_) return;
+    rows_before_.put(buffer_.data(), filled_before_ * d_);
+    has_rows_ = true;
+}
+
 void DenseBasis::commit() {
-    active_ = stored_ = false;
+    active_ = stored_ = has_rows_ = false;
     before_.clear();
+    rows_before_.clear();
 }
 
 void DenseBasis::rollback() {
-    if (stored_) before_.take(before_.take(0, basis_.data(), q_ * d_), buffer_.data(), filled_before_ * d_);
+    if (stored_) before_.take(0, basis_.data(), q_ * d_);
+    if (has_rows_) rows_before_.take(0, buffer_.data(), filled_before_ * d_);
     commit();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "blas.hpp"
@@ -50,7 +51,9 @@ bool orthonormalise(Array<double>& z, Index n, Index k, Index stride) {
 bool by_inverse_iteration(Matrix<double> a, Index k, double* values, Matrix<double> vectors) {
     const Index n = a.rows, most = std::min(k + 1, n);
     const bool by_lapack = n >= MIN_ROWS_FOR_SYTRD;
-    std::vector<double> scratch(std::max({(3 * n + 4) * k, n + 9 * (most + VALUE_LANES), BLOCK * n}));
+    const Index numbers = std::max({(3 * n + 4) * k, n + 9 * (most + VALUE_LANES), by_lapack ? BLOCK * n : 0});
+    const auto memory = std::make_unique_for_overwrite<double[]>(numbers);
+    double* scratch = memory.get();
     const Index line = in_vectors(n), stride = in_vectors(k);
     Array<double> form_data(6 * line), z(n * stride);
     const Matrix<double> form(form_data.data(), 6, n, line), columns(z.data(), n, k, stride);
@@ -58,18 +61,18 @@ bool by_inverse_iteration(Matrix<double> a, Index k, double* values, Matrix<doub
     const int lda = static_cast<int>(a.stride);
     int info = 0;
     if (by_lapack)
-        blas().dsytrd("L", &size, a.data, &lda, form[0], form[1], form[2], scratch.data(), &length, &info);
+        blas().dsytrd("L", &size, a.data, &lda, form[0], form[1], form[2], scratch, &length, &info);
     else
         tridiagonal().reduce(a, form);
-    if (!tridiagonal().largest_values(form, values, most, scratch.data())) return false;
-    const double residual = tridiagonal().vectors(form, values, columns, scratch.data());
+    if (!tridiagonal().largest_values(form, values, most, scratch)) return false;
+    const double residual = tridiagonal().vectors(form, values, columns, scratch);
     if (!(residual <= static_cast<double>(n) * EPS) || !orthonormalise(z, n, k, stride)) return false;
     const Matrix<double> refined(z.data(), n, k, stride);
     if (!by_lapack) tridiagonal().back_transform(a, form, refined);
     for (Index i = 0; i < n; ++i)
         for (Index j = 0; j < k; ++j) vectors(j, i) = refined(i, j);
     if (by_lapack)  // Fortran reads the k rows of n numbers as the columns of an n x k matrix
-        blas().dormtr("L", "L", "N", &size, &width, a.data, &lda, form[2], vectors.data, &size, scratch.data(),
+        blas().dormtr("L", "L", "N", &size, &width, a.data, &lda, form[2], vectors.data, &size, scratch,
                       &length, &info);
     return true;
 }

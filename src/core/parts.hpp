@@ -38,7 +38,7 @@ class Stored {
     }
 
   private:
-    static constexpr std::size_t SPARE = 1 << 15;
+    static constexpr std::size_t SPARE = 1 << 18;
     std::vector<double> numbers_;
 };
 

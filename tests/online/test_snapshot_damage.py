@@ -63,6 +63,7 @@ NONSENSE = [
     ("rfd", {"document": {"params/sketch_size": "4"}}),
     ("rfd", {"document": {"params/buffer_size": 4}}),  # the block has more rows
     ("rfd", {"document": {"params/buffer_size": 10**9}}),
+    ("rfd", {"document": {"params/buffer_size": 2**32}}),  # its square overflows
     ("rfd", {"document": {"params/buffer_size": 10**30}}),
     ("rfd", {"document": {"params/sketch": "full"}}),
     ("rfd", {"document": {"params/sketch": "oja"}}),

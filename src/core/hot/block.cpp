@@ -35,7 +35,9 @@ double round_off(const Block& block, double squares, const double* z) {
 
 // ------------------------------------------------------------------------------------------------- beginning of rows
 
-// For a single row, a loop is faster than preparing a matrix product.
+constexpr Index FEW_ROWS = 16;  // for a single row, or for a B with this few rows, loops are faster than a matrix product
+
+// Fill column i of n, if K and N are not separate.
 void begin_row(const Block& block, Index i) {
     const Index r = block.r;
     double* scaled = block.scratch;
@@ -66,7 +68,10 @@ void begin_rows(const Block& block, Index first, Index last) {
             for (Index j = 0; j <= i; ++j) block.k(j, i) = 0.0;
             block.rows[i].rounding = 0.0;
         }
-    if (last - first == 1 && !state.careful) return begin_row(block, first);
+    if (!state.careful && (last - first == 1 || block.r <= FEW_ROWS)) {
+        for (Index i = first; i < last; ++i) begin_row(block, i);
+        return;
+    }
     const Matrix<double> start(block.scratch + block.size * block.r, last - first, last);
     scaled_products(block, first, last, false, start);
     for (Index i = first; i < last; ++i)
