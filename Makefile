@@ -62,6 +62,7 @@ test-all: build
 	@$(BIN)/python -m pytest -n 2 -m "not browser" $(ARGS)
 
 check: $(VENV)/.stamp-dev
+	@$(BIN)/python -c "import robustfd._core" && cp $(BUILD)/_core.pyi src/robustfd/_core.pyi
 	@echo "ruff check";    $(BIN)/ruff check .
 	@echo "ruff format";   $(BIN)/ruff format --check .
 	@echo "mypy";          $(BIN)/mypy

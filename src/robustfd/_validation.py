@@ -86,7 +86,7 @@ def _is_plain(x: Any) -> bool:
 def random_generator(random_state: Any) -> np.random.RandomState:
     """Return the generator that a parameter `random_state` stands for."""
     if random_state is None:
-        return np.random.mtrand._rand  # type: ignore[attr-defined]  # NumPy's own, as in scikit-learn
+        return np.random.mtrand._rand  # NumPy's own, as in scikit-learn
     from sklearn.utils import check_random_state
 
     return check_random_state(random_state)

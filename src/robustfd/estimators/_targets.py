@@ -121,8 +121,8 @@ class OnlineClassifier(OnlineEstimator):
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the indices of labels in `classes_`."""
         place = self._class_places()
-        if len(y) < FEW and None not in (found := [place.get(label) for label in y.tolist()]):
-            return np.array(found, np.int64)
+        if len(y) < FEW and None not in (places := [place.get(label) for label in y.tolist()]):
+            return np.array(places, np.int64)
         order = np.argsort(self.classes_, kind="stable")
         if len(y) > len(order):
             found = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]

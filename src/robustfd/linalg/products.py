@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd import _core
+import robustfd._core as _core
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd.linalg.eigen import EPS
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd.linalg import products
 
 Floats = NDArray[np.float64]

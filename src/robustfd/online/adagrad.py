@@ -3,7 +3,7 @@
 from operator import attrgetter
 from typing import Any, Literal
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd._validation import check_choice, check_real
 from robustfd.online.learner import OnlineLearner
 from robustfd.online.rows import Floats

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd._validation import check_choice, check_real
 from robustfd.online.learner import OnlineLearner
 from robustfd.online.rows import Floats

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd._container import Document, Tensors
 from robustfd.online import ball, newton_merging
 from robustfd.online.rows import GROWTH, LARGEST_NUMBER, Floats, as_rows
@@ -166,7 +166,8 @@ class NewtonState:
         if self.sparse and sp.issparse(x) and x.nnz < x.shape[1]:  # only the features that occur
             x = as_rows(x, sparse=True)
             features, place = np.unique(x.indices, return_inverse=True)
-            w = self.core.state.factor * self.core.combine(1.0, *self.core.steps(), features)
+            of_b, of_x = self.core.steps()
+            w = self.core.state.factor * self.core.combine(1.0, of_b, of_x, features)
             return np.asarray(sp.csr_array((x.data, place, x.indptr), shape=(x.shape[0], len(features))) @ w)
         return np.asarray(x @ self.weights())
 
@@ -255,8 +256,8 @@ class NewtonState:
         elif state.alpha == 0.0 and (n or shrinks):
             raise ValueError("alpha is zero, but K is missing")
         added = np.count_nonzero((effects[:, 0] > 0) & (effects[:, 3] != 0))  # c^2 and along_n
-        state.rank = np.count_nonzero(lam) + added
-        state.span = np.count_nonzero(lam > state.alpha) + added
+        state.rank = int(np.count_nonzero(lam) + added)
+        state.span = int(np.count_nonzero(lam > state.alpha) + added)
         if sparse:
             self._unpack_run(parts, views)
         else:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd.online.rows import Floats
 from robustfd.online.settings import Settings
 from robustfd.online.single_row import RowState

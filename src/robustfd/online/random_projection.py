@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd import _core
+import robustfd._core as _core
 from robustfd._container import Document, Tensors
 from robustfd.online.rows import Floats
 from robustfd.online.settings import Settings

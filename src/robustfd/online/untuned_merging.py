@@ -22,11 +22,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from robustfd._core import WINDOWS
 from robustfd._lazy import scipy_linalg
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import exact, hessian_choice, low_rank, mixture, progress, untuned_growth
 from robustfd.online.feature_stats import Features
-from robustfd.online.mixture import WINDOWS
 from robustfd.online.rows import CsrRows, as_rows
 from robustfd.online.untuned import UntunedState, is_whole
 from robustfd.online.untuned_snapshot import joined

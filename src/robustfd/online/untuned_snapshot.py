@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from robustfd._core import WINDOWS
 from robustfd._validation import check_choice
 from robustfd.online import exact, feature_stats, low_rank, mixture
 from robustfd.online.feature_stats import Features
-from robustfd.online.mixture import WINDOWS, Mixture
+from robustfd.online.mixture import Mixture
 from robustfd.online.rows import LARGEST, CsrRows, join, plain_rows
 from robustfd.online.untuned_state import FIRST, OFFER_EXACT, Experts, ExpertState
 

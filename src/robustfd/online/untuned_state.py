@@ -64,7 +64,9 @@ def experts_of(core: Untuned) -> Experts:
 
 def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
     """Return the arrays of `new` that are not the same objects as those of `old`, by their names in the core."""
-    arrays = {} if old is not None and old.weights is new.weights else {"weights": new.weights}
+    arrays: dict[str, Any] = {}
+    if old is None or old.weights is not new.weights:
+        arrays["weights"] = np.ascontiguousarray(new.weights)
     for part, names in NAMES.items():
         before = [None] * len(names) if old is None else getattr(old, part)
         for name, one, two in zip(names, before, getattr(new, part), strict=True):

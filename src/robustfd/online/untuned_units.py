@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import INTERCEPT
+from robustfd._core import INTERCEPT, WINDOWS
 from robustfd.online import progress
 from robustfd.online.feature_stats import FEATURE, Features
-from robustfd.online.mixture import WINDOWS
 from robustfd.online.untuned import UntunedState
 
 Floats = NDArray[np.float64]
