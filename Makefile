@@ -1,4 +1,4 @@
-# Every target installs its requirements into .venv. You need make and Python 3.11 or later.
+# Every target installs its requirements into .venv. You need make, Python 3.11 or later and, if possible, a C++20 compiler.
 #   make test ARGS="-k merge"        passes ARGS to pytest (and to the demo and the benchmarks)
 #   make test PYTHON=python3.13      builds .venv with that interpreter (after make clean)
 

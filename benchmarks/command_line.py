@@ -1,11 +1,11 @@
 """`robustfd train` from text to a model file, compared with Vowpal Wabbit.
 
 `command_line` compares it, including start-up, with --OjaNewton. Vowpal Wabbit runs inside this process, so its
-start-up does not count. robustfd is a separate process with loops compiled by an earlier run. Both read their own text
-format and learn in one pass with sketches of the same size.
+start-up does not count. robustfd is a separate process. Both read their own text format and learn in one pass with
+sketches of the same size.
 
 `price` compares it, without options, with the usual mode of Vowpal Wabbit: two processes, started as users start them,
-without the start-up time of both.
+without the start-up time of both. It also measures a short job including start-up.
 """
 
 import os
@@ -27,7 +27,7 @@ from benchmarks.sketch_speed import _row
 
 COPIES = {"a9a": 10, "farm-ads": 5, "news20": 5}
 FEW = 50  # rows whose time is negligible compared with start-up
-FIRST = 1000  # rows for the first use
+SHORT = 1000  # rows of a job that is mostly start-up
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -72,7 +72,7 @@ def _compare(name: str, text: Path, theirs: Path, d: int, m: int, repeats: int) 
 
 
 def price(repeats: int = 5) -> None:
-    """Measure seconds of a pass and their ratio to Vowpal Wabbit's, and the first use of an installation."""
+    """Measure seconds of a pass and their ratio to Vowpal Wabbit's, and those of a short job."""
     if folder() is None or not vowpal.available():
         print("\nprice: skipped, it needs ROBUSTFD_DATA and the package vowpalwabbit")
         return
@@ -85,7 +85,7 @@ def price(repeats: int = 5) -> None:
             results.append(_row(f"{name} x {copies}: robustfd train", ours, "s"))
             results.append(_row("  vw --loss_function logistic -b 18", theirs, "s"))
             results.append(_row("  robustfd / vw (aim 1)", ours / theirs, "", most=2.0))
-        results += _first_use(Path(place), repeats)
+        results.append(_short_job(Path(place), repeats))
     report("price", results)
 
 
@@ -113,21 +113,16 @@ def _train(text: Path) -> list[Any]:
     return [sys.executable, "-m", "robustfd", "train", text, "-o", text.with_suffix(".rfd")]
 
 
-def _run(command: list[Any], **environment: str) -> None:
+def _run(command: list[Any]) -> None:
     """Run a command without a setting for the number of threads, as users do."""
     inherited = {name: value for name, value in os.environ.items() if name not in THREADS}
-    subprocess.run(
-        command, check=True, env=inherited | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    subprocess.run(command, check=True, env=inherited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _first_use(place: Path, repeats: int) -> list[dict[str, Any]]:
-    """Return the seconds of a command with an empty compile cache, and of the same command again."""
+def _short_job(place: Path, repeats: int) -> dict[str, Any]:
+    """Return the seconds of a command on few rows, including start-up."""
     x, y = rows_of("a9a")
-    text = place / "first.svm"
-    dump_svmlight_file(x[:FIRST], y[:FIRST], str(text), zero_based=False)
-    with tempfile.TemporaryDirectory() as cache:
-        tasks = {"it": lambda: _run(_train(text), NUMBA_CACHE_DIR=cache)}
-        cold, warm = seconds(tasks, 1)["it"], seconds(tasks, repeats)["it"]
-    what = f"robustfd train of {FIRST:,} rows of a9a, start-up counted"
-    return [_row(f"{what}: first use", cold, "s", most=6.0), _row("  and from then on", warm, "s", most=1.0)]
+    text = place / "short.svm"
+    dump_svmlight_file(x[:SHORT], y[:SHORT], str(text), zero_based=False)
+    best = seconds({"it": lambda: _run(_train(text))}, repeats)["it"]
+    return _row(f"robustfd train of {SHORT:,} rows of a9a, start-up counted", best, "s", most=1.0)

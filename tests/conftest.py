@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-# No deadline and no complaint about slow first examples: the first call of a compiled kernel compiles it.
+# No deadline and no complaint about slow examples: the machine may be busy, and first examples import modules.
 settings.register_profile(
     "default",
     deadline=None,

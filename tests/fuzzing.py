@@ -285,7 +285,7 @@ def _layout(format: str, data: bytes, options: str) -> str:
 
 
 def warm_up(folder: Path) -> None:
-    """Read all that is whole, so that everything is imported and compiled."""
+    """Read all that is whole, so that everything is imported."""
     for data in snapshots().values():
         assert judge(Case("load", "file.rfd", data), folder) == "accepted"
     for format, files in texts().items():

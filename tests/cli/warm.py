@@ -1,4 +1,4 @@
-"""The command `robustfd` in processes that start at once: forked from one that has imported and compiled everything.
+"""The command `robustfd` in processes that start at once: forked from one that has imported everything.
 
 They are real processes, with their own standard files, limits and exit status, and can be killed. What a real start
 does beside, to import, takes seconds; `REAL` is for the tests that want that too.

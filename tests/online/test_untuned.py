@@ -310,7 +310,7 @@ def test_it_stays_finite(case, scale, sketch):
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
 def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
-    """A state caches the addresses of its arrays for compiled loops, and a copy has different addresses."""
+    """A state caches views of the arrays of its core, and a copy has a core of its own."""
     X, y, _ = stream(3, 300, 4)
     state = UntunedState(4, 1)
     learn(state, X[:150], y[:150])

@@ -37,7 +37,7 @@ def address_space():
         return int(file.read().split()[0]) * resource.getpagesize()
 
 sketch = getattr(robustfd, name)(10, center=center)
-for _ in range(2):  # the first round loads and compiles code, which must not count
+for _ in range(2):  # the first round loads code, which must not count
     sketch.partial_fit(block())
 sketch.error_bound_
 budget = int(sys.argv[4]) * 2**20

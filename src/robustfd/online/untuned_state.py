@@ -91,7 +91,7 @@ class ExpertState:
     ):
         """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
         self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
-        self.first = FIRST  # number of first rows, which are learned again; 0 if a file lacks them
+        self.first = FIRST  # number of first rows, which are learned again; 0 if they are not stored
         self.entries = 0  # the largest number of entries of a row
         self.kept: list[tuple[Any, Floats, Floats]] = []  # the first rows, unscaled
         self.aside: list[tuple[Any, Floats, Floats]] = []  # rows to learn from when all parts are merged
