@@ -9,7 +9,6 @@ import threading
 import pytest
 
 import robustfd as rf
-from robustfd._container import load_with_notes
 from robustfd.streams import open_stream
 from tests.cli.warm import until, write_rows
 
@@ -322,20 +321,6 @@ def test_rows_may_be_added_behind(warm, folder, command, kept):
     assert warm.run(folder, *command, "-o", "more").status == 0
     assert warm.run(folder, *command, "-o", "model", *KEPT, "--resume").status == 0
     assert (folder / "model").read_bytes() == (folder / "more").read_bytes()
-
-
-def test_a_checkpoint_of_an_older_version_has_no_checksum(warm, whole, folder, command, kept):
-    """It goes on from its place in the file, if a line begins there."""
-    model, notes = load_with_notes(folder / "kept")
-    del notes["checkpoint"]["position"]["checksum"]
-    model.save(folder / "kept", notes=notes)
-    old, text = (folder / "kept").read_bytes(), (folder / "rows.svm").read_bytes()
-    (folder / "rows.svm").write_bytes(text[3:])
-    done = warm.run(folder, *command, "-o", "model", *KEPT, "--resume")
-    assert_failed(done, "no line that starts at byte", "it was changed")
-    (folder / "rows.svm").write_bytes(text)
-    (folder / "kept").write_bytes(old)
-    goes_on(warm, whole, folder, command)
 
 
 # -- rows that vanish

@@ -14,8 +14,11 @@ TRAIN = """
 import os, sys
 from robustfd import cli
 sys.argv = ["robustfd", *sys.argv[1:]]
-os._exit = lambda status: print(*sys.modules, file=sys.stderr)
+status = []
+os._exit = status.append
 cli.script()
+print(*sys.modules, file=sys.stderr)
+sys.exit(status[0])
 """
 
 

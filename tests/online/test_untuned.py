@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from robustfd._core import implicit_steps
 
+from robustfd._core import implicit_steps
 from robustfd.online import hessian_choice, low_rank, untuned_reading
 from robustfd.online.mixture import NumberLoss
 from robustfd.online.rows import as_rows

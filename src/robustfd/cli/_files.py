@@ -91,7 +91,7 @@ def open_for_model(
 
 def accepts_nan(model: Any) -> bool:
     """Return whether the rows of a model may have NaN."""
-    return bool(model.__sklearn_tags__().input_tags.allow_nan)
+    return bool(getattr(model, "_takes_missing", False))
 
 
 def column_options(inputs: InputOptions) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from robustfd._container import Document, Tensors, check_names, plain
 from robustfd._validation import check_choice, check_integer, check_real, random_generator
-from robustfd.linalg.eigen import EPS
 from robustfd.sketch._rows import Queue, Rows
 
 TINY = float(np.finfo(np.float64).smallest_subnormal)  # the smallest positive number
@@ -50,10 +49,6 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
         tensors[name] = np.asfortranarray(tensors[name])
     d = check_integer("n_features", document["n_features"], 1)
     scalars = document["state"]
-    if any(field.name == "rounding" for field in fields(sketch._state_type)) and "rounding" not in scalars:
-        # Older files lack it. Use the worst case: one shrink step per row.
-        size = structure.get("sketch_size", d) + np.sqrt(d)
-        scalars["rounding"] = float(8.0 * EPS * document["n_seen"] * size * scalars["squared_norm"])
     unpack_state = getattr(sketch, "_unpack_state", _unpack_state)
     sketch._state = unpack_state(sketch._state_type, scalars, tensors, structure, d)
     sketch._queue = _unpack_queue(document["queue"], tensors, d)
