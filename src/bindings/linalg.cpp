@@ -115,7 +115,7 @@ void bind_sparse(nb::module_& m) {
 
 void ensure_blas() {
     Blas& table = blas();
-    if (table.dpotri) return;  // the last routine that is loaded
+    if (table.dgejsv) return;  // the last routine that is loaded
     const nb::object of_blas = nb::module_::import_("scipy.linalg.cython_blas").attr("__pyx_capi__");
     const nb::object of_lapack = nb::module_::import_("scipy.linalg.cython_lapack").attr("__pyx_capi__");
     load(of_blas, "dgemm", table.dgemm);
@@ -125,8 +125,6 @@ void ensure_blas() {
     load(of_lapack, "dsyevd", table.dsyevd);
     load(of_lapack, "dpstrf", table.dpstrf);
     load(of_lapack, "dgejsv", table.dgejsv);
-    load(of_lapack, "dpotrf", table.dpotrf);
-    load(of_lapack, "dpotri", table.dpotri);
 }
 
 void bind_linalg(nb::module_& m) {

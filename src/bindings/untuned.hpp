@@ -6,7 +6,6 @@
 #include <string>
 #include <type_traits>
 
-#include "cholesky.hpp"
 #include "rows.hpp"
 
 namespace robustfd {
@@ -124,7 +123,6 @@ class Untuned {
     }
 
     void renew_exact(double faded) {
-        if (needs_lapack(experts.block.shape(0))) ensure_blas();
         nb::gil_scoped_release unlocked;
         experts.renew_exact(faded);
     }

@@ -21,8 +21,6 @@ struct Blas {
     void (*dgejsv)(const char*, const char*, const char*, const char*, const char*, const char*, const int*, const int*,
                    double*, const int*, double*, double*, const int*, double*, const int*, double*, const int*, int*,
                    int*) = nullptr;
-    void (*dpotrf)(const char*, const int*, double*, const int*, int*) = nullptr;
-    void (*dpotri)(const char*, const int*, double*, const int*, int*) = nullptr;
 };
 
 Blas& blas();  // the table of routines, empty until the caller fills it

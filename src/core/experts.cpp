@@ -72,7 +72,7 @@ void Experts::check() const {
 void Experts::renew_exact(double faded) {
     const Index size = block.shape(0), memories = inverse.shape(0);
     const Matrix<double> recent = block.matrix();
-    Array<double> scratch(size, size);
+    Array<double> scratch(size, size), more(size, size);
     const Matrix<double> h = scratch.matrix();
     for (Index memory = 0; memory < memories; ++memory) {
         const Matrix<double> sums = past.plane(memory), known = inverse.plane(memory);
@@ -91,7 +91,7 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        if (!invert(h)) throw std::runtime_error("The Hessian is not positive definite.");
+        if (!cholesky().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from robustfd._lazy import scipy_sparse as sp
 from robustfd._validation import check_integer
 
 SHARED_BYTES = 2**16  # arrays of at least this size go to a process through a file that it maps

@@ -1,4 +1,4 @@
-"""Public names of a package, each imported on first use, so that importing the package is fast."""
+"""Imports on first use: the public names of a package, and modules of scipy."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -56,4 +56,14 @@ class _LazyModule:
         return getattr(import_module(self._name), name)
 
 
+class _Sparse(_LazyModule):
+    """scipy.sparse, which is not imported to find out that something is not sparse."""
+
+    def issparse(self, x: Any) -> bool:
+        """Return whether x is a sparse matrix or array."""
+        module = sys.modules.get(self._name)
+        return module is not None and bool(module.issparse(x))
+
+
 scipy_linalg = _LazyModule("scipy.linalg")
+scipy_sparse = _Sparse("scipy.sparse")

@@ -77,6 +77,8 @@ def _is_plain(x: Any) -> bool:
     """Return whether x is a matrix of floats that needs no conversion: dense, or canonical CSR."""
     if type(x) is np.ndarray:
         return x.ndim == 2 and x.dtype in (np.float32, np.float64)
+    if isinstance(x, tuple) and hasattr(x, "indptr"):  # rows of text, CSR without scipy
+        return True
     sparse = sys.modules.get("scipy.sparse")  # if it is not imported, x is not sparse
     if sparse is None or not isinstance(x, sparse.csr_array | sparse.csr_matrix):
         return False

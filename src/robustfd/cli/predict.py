@@ -22,7 +22,7 @@ def predict(
 ) -> None:
     """Predict the label of each row of FILES with MODEL. Labels in FILES are ignored."""
     from robustfd.cli._console import print_result
-    from robustfd.cli._files import open_for_model, report_skipped
+    from robustfd.cli._files import accepts_nan, open_for_model, report_skipped
     from robustfd.cli._models import load_learner, without_labels
     from robustfd.cli._tables import table_writer
 
@@ -31,6 +31,8 @@ def predict(
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
     stream = open_for_model(files, inputs, learner, without_labels(layout))
     stream.wants_ids = True
+    if hasattr(stream, "plain_rows"):
+        stream.plain_rows = accepts_nan(learner)
     name = stream.layout.get("id")  # tables have a column of ids with a name
     id_column = name if isinstance(name, str) and name != "prediction" and not name.startswith("p(") else "id"
     with table_writer(output) as write:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from robustfd._lazy import scipy_sparse as sp
 
 
 def missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

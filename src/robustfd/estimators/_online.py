@@ -10,22 +10,22 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._core import OneRow
 from robustfd._guard import guards_itself, shared_guard
 from robustfd._jobs import count_jobs, side_by_side
+from robustfd._lazy import scipy_sparse as sp
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables
 from robustfd.estimators._merging import MergingEstimator
-from robustfd.estimators._single_rows import Kind, SingleRow, entries_of_dict, entries_of_pair, kind_of
+from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.online import progress
 from robustfd.online.plots import plot_progress
 from robustfd.online.progress import tally_judged
-from robustfd.online.rows import CHUNK, check_numbers, writable
+from robustfd.online.rows import CHUNK, CsrRows, check_numbers, writable
 from robustfd.sketch.merging import merge
 
 Floats = NDArray[np.float64]
@@ -137,7 +137,8 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         if not weight.all():
             if reset and not weight.any():
                 raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
-            x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
+            live = weight > 0
+            x, y, weight = x.take(live) if isinstance(x, CsrRows) else x[live], y[live], weight[live]
         orders = after._orders(len(y)) if whole else (None,)
         jobs = max(min(jobs, len(y) // FEWEST_ROWS, after._work(x) // LEAST_WORK), 1)
         return self._learn_on_copy(after, x, y, weight, fitted=not reset, orders=orders, jobs=jobs)
@@ -145,7 +146,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def _work(self, x: Any) -> int:
         """Return the amount of work: the number of entries times the number of outputs."""
         classes = len(getattr(self, "classes_", ()))
-        return int(x.nnz if sp.issparse(x) else x.size) * (classes if classes > 2 else 1)
+        return int(x.size if isinstance(x, np.ndarray) else x.nnz) * (classes if classes > 2 else 1)
 
     def _weigh_classes(self, y: Any, weight: Floats, *, whole: bool) -> Floats:
         """Return the row weights, multiplied by the class weights if the estimator has any."""
@@ -215,7 +216,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
     def _begin_for(self, x: Any) -> None:
         """Create the model for its first rows x."""
         self._kind = getattr(self, "_kind", "rows")
-        self._begin(x.shape[1], sparse=sp.issparse(x), growing=self._kind != "rows")
+        self._begin(x.shape[1], sparse=not isinstance(x, np.ndarray), growing=self._kind != "rows")
         self._progress = progress.start()
 
     def _ensure_width(self, x: Any, *, fitted: bool) -> None:
@@ -454,7 +455,7 @@ class OnlineEstimator(MergingEstimator, SavedEstimator, BaseEstimator, metaclass
         return self._encoder.encode(X)[0]
 
     def _finite_margins(self, x: Any) -> Floats:
-        if type(x) is SingleRow:  # ten times as fast as numpy's checks
+        if type(x) is CsrRows and len(x.indptr) == 2:  # ten times as fast as numpy's checks
             margins = self._margins(x)
             if all(map(math.isfinite, margins[0].tolist())):
                 return margins

@@ -1,7 +1,7 @@
 """Parsing of single rows: dicts, (indices, values) pairs and one-dimensional arrays."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,6 @@ Kind = Literal["dicts", "pairs", "rows"]
 LAST = 2**31 - 2  # largest index; indices are int32
 IS_MISSING = " is missing"  # suffix of the names of missing-value indicators
 PLAIN = {float, bool, np.float64}
-
-
-class SingleRow(NamedTuple):
-    """One sparse row. Building a scipy matrix would take longer than learning the row."""
-
-    data: Floats
-    indices: NDArray[np.int32]
-    indptr: NDArray[np.int64]
-    shape: tuple[int, int]
 
 
 def kind_of(x: Any) -> Kind:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
+from robustfd._lazy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
-from robustfd.estimators._single_rows import IS_MISSING, SingleRow
+from robustfd.estimators._single_rows import IS_MISSING
 from robustfd.online import plots, untuned_merging, untuned_reading
 from robustfd.online.hessian_choice import next_event
 from robustfd.online.mixture import NumberLoss
@@ -110,13 +110,13 @@ class UntunedEstimator(OnlineEstimator):
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
-        return SingleRow(values, indices, np.array([0, len(indices)]), (1, width))
+        return CsrRows(values, indices, np.array([0, len(indices)]), width)
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
         """Learn rows and return their margins."""
         margins = np.empty((x.shape[0], self._model.outputs))
-        if isinstance(x, SingleRow):
-            self._model.learn(CsrRows(*x[:3]), y.astype(np.float64), weight, margins)
+        if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
+            self._model.learn(x, y.astype(np.float64), weight, margins)
             self._update_common_names()
             return margins
         for part, rows in blocks(x, sparse=sp.issparse(x)):
@@ -146,7 +146,7 @@ class UntunedEstimator(OnlineEstimator):
         if model.seen == 0:  # after an error, nobody uses a new model
             yield
             return
-        if isinstance(x, SingleRow) or sp.issparse(x):
+        if isinstance(x, CsrRows) or sp.issparse(x):
             features = x.indices.astype(np.int32, copy=False)
             if self._kind == "rows":  # indicators of missing values may appear
                 features = np.append(features, np.arange(x.shape[1], model.d, dtype=np.int32))
@@ -158,8 +158,8 @@ class UntunedEstimator(OnlineEstimator):
             raise
 
     def _margins(self, x: Any) -> Floats:
-        if isinstance(x, SingleRow):
-            return self._model.margins(CsrRows(*x[:3]), 1)
+        if isinstance(x, CsrRows):
+            return self._model.margins(x)
         margins = np.empty((x.shape[0], self._model.outputs))
         for part, rows in blocks(x, sparse=sp.issparse(x)):
             rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)

@@ -3,8 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from robustfd._lazy import scipy_sparse as sp
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +23,27 @@ class CsrRows(NamedTuple):
     data: Floats
     indices: NDArray[np.int32]
     indptr: NDArray[np.int64]
+    width: int = 0  # number of features, if it matters
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and of features."""
+        return len(self.indptr) - 1, self.width
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return len(self.data)
+
+    def take(self, keep: Any) -> "CsrRows":
+        """Return the rows that a mask or a slice selects."""
+        lengths = np.diff(self.indptr)
+        chosen = np.zeros(len(lengths), bool)
+        chosen[keep] = True
+        entries = np.repeat(chosen, lengths)
+        indptr = np.append(0, np.cumsum(lengths[chosen])).astype(np.int64)
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        return CsrRows(self.data[first:last][entries], self.indices[first:last][entries], indptr, self.width)
 
 
 def part_of(rows: CsrRows, part: slice) -> CsrRows:
@@ -83,7 +105,7 @@ def writable(value: Any) -> Any:
 
 def check_numbers(x: Any, *, missing: bool = False) -> None:
     """Raise an error unless all numbers of x are finite and can be squared; with `missing`, NaN is allowed."""
-    values = x.data if sp.issparse(x) else x
+    values = x if isinstance(x, np.ndarray) else x.data
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         flat = values.reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from robustfd.online.rows import CsrRows
 from robustfd.streams._checksum import Checksum
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
@@ -64,7 +65,8 @@ class Block(_Pair):
     def take(self, keep: Any) -> "Block":
         """Return the rows that a mask or a slice selects."""
         y, weight, id = (None if each is None else each[keep] for each in (self.y, self.weight, self.id))
-        return Block(self.X[keep], y, weight, id, tuple(part[keep] for part in self.parts))
+        x = self.X.take(keep) if isinstance(self.X, CsrRows) else self.X[keep]
+        return Block(x, y, weight, id, tuple(part[keep] for part in self.parts))
 
 
 def _distinct(y: Any) -> list[Any]:

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from robustfd._core import Problem
+from robustfd.online.rows import CsrRows
 from robustfd.streams._base import Block, Position, Stream, Survey
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
@@ -40,6 +43,7 @@ class IndexedTextStream(Stream):
     """Rows of text as CSR matrices with n_features or 2^hash_bits columns."""
 
     KIND: ClassVar[str]
+    plain_rows = False  # whether blocks have CsrRows, for learners that need no scipy
     MARK: ClassVar[bytes]  # the byte that may end a number, in addition to blanks
     WRONG: ClassVar[dict[Problem, str]]
     HARMLESS: ClassVar[tuple[Problem, ...]] = ()  # problems for which a line is skipped without an error
@@ -165,9 +169,11 @@ class IndexedTextStream(Stream):
 
     def _matrix(self, rows: tuple[Any, Any, Any]) -> Any:
         """Return rows as a CSR matrix."""
+        width = self._width if self._width >= 0 else int(rows[1].max(initial=0)) + 1
+        if self.plain_rows:
+            return CsrRows(rows[0], rows[1], rows[2].astype(np.int64), width)
         from scipy.sparse import csr_matrix
 
-        width = self._width if self._width >= 0 else int(rows[1].max(initial=0)) + 1
         x = csr_matrix(rows, shape=(len(rows[2]) - 1, width))
         x.has_canonical_format = True
         return x
