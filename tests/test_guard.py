@@ -2,18 +2,23 @@
 
 import copy
 import inspect
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
 import robustfd as rf
+from robustfd import _core
 from robustfd._guard import Guarded
 from tests.meeting_threads import LEARNERS, learn, stream
 
@@ -33,6 +38,8 @@ class Recorder:
     def acquire(self):
         self.taken += 1
         return self.lock.acquire()
+
+    acquire_shared = acquire
 
     def release(self):
         self.lock.release()
@@ -141,3 +148,87 @@ def test_help_shows_the_parameters():
             shown = inspect.signature(kind).parameters
             assert list(shown) == list(inspect.signature(kind.__init__).parameters)[1:], name
             assert "args" not in shown
+
+
+def test_writers_do_not_wait_for_readers_that_come_later():
+    """Threads enter in the order in which they came."""
+    lock, order = _core.Lock(), []
+
+    def use(name, acquire):
+        acquire()
+        order.append(name)
+        lock.release()
+
+    lock.acquire_shared()
+    threads = []
+    for name, acquire in (("writer", lock.acquire), ("reader", lock.acquire_shared)):
+        threads.append(threading.Thread(target=use, args=(name, acquire), daemon=True))
+        threads[-1].start()
+        time.sleep(0.1)  # they queue in this order
+    assert order == []
+    lock.release()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert order == ["writer", "reader"]
+
+
+def test_readers_share():
+    lock, inside = _core.Lock(), threading.Barrier(3)
+
+    def read():
+        lock.acquire_shared()
+        inside.wait(timeout=10)  # all three are inside at the same time
+        lock.release()
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert not inside.broken
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_waits_for_a_running_call_and_gets_a_whole_model():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20_000, 20))
+    y = (x[:, 0] > 0).astype(int)
+    model = rf.SketchedNewtonClassifier().partial_fit(x, y, classes=[0, 1])
+    learning = threading.Thread(target=lambda: [model.partial_fit(x, y) for _ in range(5)], daemon=True)
+    learning.start()
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if model.n_samples_seen_ % len(y) == 0 and model.predict(x[:5]).shape == (5,) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    learning.join(timeout=60)
+
+
+class Stop(BaseException):
+    """An interrupt."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers")
+@pytest.mark.parametrize("delay", [0.002, 0.02, 0.1])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_interrupt_leaves_the_model_as_it_was(delay, sparse):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300_000, 12)) * (rng.random((300_000, 12)) < 0.3)
+    y, rows = (x[:, 0] > 0).astype(int), sp.csr_array(x) if sparse else x
+    model = rf.SketchedNewtonClassifier().partial_fit(rows[:500], y[:500], classes=[0, 1])
+    before = model.to_bytes()
+
+    def stop(signum, frame):
+        raise Stop
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        with pytest.raises(Stop):
+            model.partial_fit(rows, y)  # takes longer than the delay
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+    assert model.to_bytes() == before
+    model.partial_fit(rows[:100], y[:100])

@@ -265,3 +265,34 @@ def test_after_dicts_with_the_same_names_others_are_refused_as_before():
         with pytest.raises(ValueError, match="must be a number|cannot be squared|infinity"):
             model.predict_one(bad)
     np.testing.assert_array_equal(model.coef_, before)
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "words"])
+def test_the_short_path_of_dicts_is_the_long_one(kind, monkeypatch):
+    """Most dicts go straight to the core. The others, and all of them here, take the path through Python."""
+    rng = np.random.default_rng(0)
+    make = robustfd.SketchedNewtonRegressor if kind == "numbers" else robustfd.SketchedNewtonClassifier
+    rows = []
+    for i in range(700):
+        row = {f"f{j}": float(value) for j, value in enumerate(rng.standard_normal(4))}
+        if kind == "words":
+            row |= {"colour": str(rng.choice(["red", "green", "blue"])), "size": int(rng.integers(3))}
+        if i % 50 == 7:
+            row["f1"] = None  # missing
+        if i % 90 == 11:
+            row["new" + str(i)] = 1.0
+        if i % 40 == 3:
+            row = dict(reversed(row.items()))
+        target = sum(value for value in row.values() if isinstance(value, float))
+        rows.append((row, target if kind == "numbers" else int(target > 0)))
+    short, long, taken = make(), make(), 0
+    for row, target in rows:
+        taken += "_quick" in vars(short)
+        short.learn_one(row, target)
+        assert short.predict_one(row) == pytest.approx(short.predict_one(dict(row)), abs=0)
+    monkeypatch.setattr(make, "_quick_rows", lambda self: None)
+    for row, target in rows:
+        long.learn_one(row, target)
+    assert taken > 500
+    assert short.to_bytes() == long.to_bytes()
+    assert [short.predict_one(row) for row, _ in rows] == [long.predict_one(row) for row, _ in rows]

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 ASIDE = 4096  # rows that all parts together set aside; the merged state learns from them to weight its experts
 ASIDE_ENTRIES = 2**22  # the largest number of entries of these rows
+INTERRUPTIBLE = 2**15  # rows after which Python looks for an interrupt
 AT_ONCE = 1024  # up to this number of features a better Hessian is tried during the first rows
 
 
@@ -89,8 +90,9 @@ class UntunedState(ExpertState):
         done, stop = part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
-            done = self.core.learn(x, batch.y, batch.weight, batch.margins, done, stop, update_stats)
-            if done < stop:
+            until = min(done + INTERRUPTIBLE, stop)
+            done = self.core.learn(x, batch.y, batch.weight, batch.margins, done, until, update_stats)
+            if done < until:  # the sketch is full
                 with one_blas_thread():
                     low_rank.shrink(self.experts.low_rank)
 
