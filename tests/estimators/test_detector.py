@@ -68,7 +68,7 @@ def test_distances_are_exact_when_the_sketch_is():
 def test_distances_are_those_of_the_sketched_covariance():
     X = stream(500)
     detector = MahalanobisDetector(10).partial_fit(X)
-    rfd = detector.rfd_
+    rfd = detector.sketch_
     expected = rfd.covariance(ddof=0).mahalanobis(X, rfd.mean_)
     np.testing.assert_allclose(detector.mahalanobis(X), expected, rtol=1e-12)
 
@@ -242,12 +242,12 @@ def test_rows_off_the_span_of_a_low_rank_stream_are_far_away(make):
     basis = rng.standard_normal((3, 40))
     X = rng.standard_normal((2000, 3)) @ basis
     detector = MahalanobisDetector(10, contamination=0.05).partial_fit(make(X))
-    assert detector.rfd_.alpha_ < 1e-12
+    assert detector.sketch_.alpha_ < 1e-12
     inside = rng.standard_normal((2000, 3)) @ basis
     assert np.mean(detector.predict(make(inside)) == -1) == pytest.approx(0.05, abs=0.025)
     np.testing.assert_allclose(  # the floor does not affect distances inside the span
         detector.mahalanobis(make(inside)),
-        detector.rfd_.covariance(0).mahalanobis(inside, detector.location_),
+        detector.sketch_.covariance(0).mahalanobis(inside, detector.location_),
         atol=0.01,
     )
     outside = inside + 0.01 * rng.standard_normal((2000, 40))

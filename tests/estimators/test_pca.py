@@ -391,7 +391,7 @@ def test_first_rows_without_weight_are_refused():
     pca = SketchedPCA()
     with pytest.raises(ValueError, match="sample_weight is zero for every row"):
         pca.partial_fit(np.ones((2, 3)), sample_weight=[0.0, 0.0])
-    assert not hasattr(pca, "rfd_") and not hasattr(pca, "n_features_in_")
+    assert not hasattr(pca, "sketch_") and not hasattr(pca, "n_features_in_")
 
 
 def test_sketch_size_cannot_change_under_way():

@@ -69,7 +69,7 @@ def test_exact_sketch_gives_ridge_regression(n, d, t, regularization, fit_interc
     X, y = problem(n, d, t)  # the second case has rank at most 20, below the sketch size
     ridge = SketchedRidge(regularization, sketch_size=25, fit_intercept=fit_intercept).fit(X, y)
     exact = Ridge(regularization, fit_intercept=fit_intercept, solver="svd").fit(X, y)
-    assert ridge.rfd_.error_bound_ <= 1e-9 * ridge.rfd_.squared_norm_  # rounding
+    assert ridge.sketch_.error_bound_ <= 1e-9 * ridge.sketch_.squared_norm_  # rounding
     assert_same_model(ridge, exact)
     np.testing.assert_allclose(ridge.predict(X), exact.predict(X), rtol=1e-8, atol=1e-7)
     assert ridge.score(X, y) == pytest.approx(exact.score(X, y), abs=1e-9)
@@ -89,10 +89,10 @@ def test_no_regularization_and_exact_sketch_give_the_least_squares_of_smallest_n
 def test_no_regularization_is_solvable_by_the_alpha_of_the_sketch():
     X, y = problem(100, 300, offset=0.0)  # rank-deficient, and more directions than the sketch has
     ridge = SketchedRidge(0.0, sketch_size=20).fit(X, y)
-    assert ridge.rfd_.alpha_ > 0
+    assert ridge.sketch_.alpha_ > 0
     assert ridge.score(X, y) > 0.9
     gradient = (X - X.mean(axis=0)).T @ (y - y.mean())
-    np.testing.assert_allclose(ridge.rfd_.second_moment() @ ridge.coef_, gradient, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(ridge.sketch_.second_moment() @ ridge.coef_, gradient, rtol=1e-8, atol=1e-10)
 
 
 def test_predictions_have_the_shape_of_the_targets():
@@ -121,12 +121,12 @@ def test_perturbation_bound_holds(seed, n, d, m, regularization, fit_intercept):
     A, b = X - fit_intercept * X.mean(axis=0), y - fit_intercept * y.mean()
     H = A.T @ A + regularization * np.eye(d)
     exact = np.linalg.solve(H, A.T @ b)
-    M = ridge.rfd_.second_moment()
+    M = ridge.sketch_.second_moment()
     rounding = 1e-9 * np.trace(H)
-    assert np.linalg.norm(M.to_dense() - H, 2) <= ridge.rfd_.error_bound_ + rounding
-    floor = M.eigenvalues()[-1] - ridge.rfd_.error_bound_
+    assert np.linalg.norm(M.to_dense() - H, 2) <= ridge.sketch_.error_bound_ + rounding
+    floor = M.eigenvalues()[-1] - ridge.sketch_.error_bound_
     assert floor >= regularization * (1 - 1e-12) - rounding
-    bound = (ridge.rfd_.error_bound_ + rounding) / max(floor, regularization) * np.linalg.norm(ridge.coef_)
+    bound = (ridge.sketch_.error_bound_ + rounding) / max(floor, regularization) * np.linalg.norm(ridge.coef_)
     assert np.linalg.norm(ridge.coef_ - exact) <= bound
 
 
@@ -266,8 +266,8 @@ def test_rows_of_weight_zero_do_not_make_older_ones_fade():
 def test_mean_is_that_of_the_sketch():
     X, y = problem(300, 12)
     ridge = in_batches(SketchedRidge(decay=0.98, sketch_size=5), X, y, [1, 50, 211])
-    np.testing.assert_allclose(ridge._moments.x_mean, ridge.rfd_.mean_, rtol=1e-13)
-    np.testing.assert_allclose(ridge._moments.weight, ridge.rfd_.weight_sum_, rtol=1e-13)
+    np.testing.assert_allclose(ridge._moments.x_mean, ridge.sketch_.mean_, rtol=1e-13)
+    np.testing.assert_allclose(ridge._moments.weight, ridge.sketch_.weight_sum_, rtol=1e-13)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -379,7 +379,7 @@ def test_first_rows_without_weight_are_refused():
     ridge = SketchedRidge()
     with pytest.raises(ValueError, match="sample_weight is zero for every row"):
         ridge.partial_fit(np.ones((2, 3)), [1.0, 2.0], sample_weight=[0.0, 0.0])
-    assert not hasattr(ridge, "rfd_") and not hasattr(ridge, "n_features_in_")
+    assert not hasattr(ridge, "sketch_") and not hasattr(ridge, "n_features_in_")
 
 
 def test_later_rows_may_be_none():

