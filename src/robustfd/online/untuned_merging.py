@@ -66,7 +66,7 @@ def _learn_aside(state: UntunedState) -> None:
     x, y, weight = joined(state.aside)
     state.aside = []
     order = np.array(sorted(range(len(y)), key=_keys(x, y, weight).__getitem__))
-    x = sp.csr_array(tuple(x), shape=(len(y), state.d)) if isinstance(x, CsrRows) else _padded(x, state.d)
+    x = sp.csr_array(tuple(x[:3]), shape=(len(y), state.d)) if isinstance(x, CsrRows) else _padded(x, state.d)
     mix = state.experts.mix
     for share in (mix.share, mix.plain):
         share[:] = (share + 1.0 / share.shape[1]) / 2.0
