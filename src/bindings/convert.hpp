@@ -42,6 +42,12 @@ template <class T> Result<T> numpy_array(std::vector<T> numbers) {
     return numpy_array(std::move(numbers), {n});
 }
 
+// What keeps the memory of a view alive.
+inline nb::capsule owner_of(const std::shared_ptr<void>& memory) {
+    auto owned = std::make_unique<std::shared_ptr<void>>(memory);
+    return nb::capsule(owned.release(), [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
+}
+
 inline void require(bool holds, const char* message) {
     if (!holds) throw std::invalid_argument(message);
 }

@@ -21,8 +21,7 @@ nb::dict views_of(const std::vector<Part>& parts) {
     nb::dict views;
     for (const Part& part : parts) {
         const std::vector<std::size_t> shape(part.shape.begin(), part.shape.end());
-        auto owned = std::make_unique<std::shared_ptr<void>>(part.memory);
-        nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
+        const nb::capsule owner = owner_of(part.memory);
         std::visit([&](auto* data) {
             using T = std::remove_pointer_t<decltype(data)>;
             views[part.name] = nb::cast(Result<T>(data, shape.size(), shape.data(), owner));

@@ -20,9 +20,7 @@ template <class T> nb::object view_of(const Array<T>& array) {
     std::size_t dims = 0;
     for (int axis = 0; axis < array.dims(); ++axis) shape[dims++] = static_cast<std::size_t>(array.shape(axis));
     if (!std::is_arithmetic_v<T>) shape[dims++] = FIELDS<T>;
-    auto owned = std::make_unique<std::shared_ptr<void>>(array.memory());
-    nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
-    return nb::cast(Result<Number<T>>(reinterpret_cast<Number<T>*>(array.data()), dims, shape, owner));
+    return nb::cast(Result<Number<T>>(reinterpret_cast<Number<T>*>(array.data()), dims, shape, owner_of(array.memory())));
 }
 
 // Copy to zeros. Pages of zeros are skipped, so that they take no memory in the copy either.

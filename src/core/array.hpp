@@ -15,6 +15,10 @@
 namespace robustfd {
 
 using Index = std::int64_t;
+
+constexpr Index LANES = 8;  // numbers in a vector
+constexpr Index padded(Index n) { return (n + LANES - 1) / LANES * LANES; }
+
 template <class T> using Span = std::span<T>;
 
 // A view of a row-major matrix whose rows are `stride` numbers apart.

@@ -47,15 +47,15 @@ void Experts::check() const {
     // The trace has room for this number of rows, and one more after it is halved.
     const double room = static_cast<double>(WINDOWS) * static_cast<double>(targets[0].stride);
     require(0.0 <= totals[0].rows && totals[0].rows <= room && room < 1e18, "rows");
-    const Index wide = (outs * count() + 7) / 8 * 8;
+    const Index wide = padded(outs * count());
     require(has_shape(weights, {size, 2 * wide}), "weights");
     const Index better = n - plain_experts(), lanes = better * outs;
     require(better >= 0 && better % count() == 0, "rate");
     if (has_exact()) {
-        const Index memories = inverse.shape(0), padded = (size + 7) / 8 * 8;
+        const Index memories = inverse.shape(0), full = padded(size);
         require(better == memories * count() && memories >= 1 && memories <= 2, "memories");
-        require(has_shape(inverse, {memories, size, padded}) && has_shape(past, {memories, size, size}), "inverse");
-        require(has_shape(block, {size, padded}) && has_shape(exact_weights, {size, lanes}), "block");
+        require(has_shape(inverse, {memories, size, full}) && has_shape(past, {memories, size, size}), "inverse");
+        require(has_shape(block, {size, full}) && has_shape(exact_weights, {size, lanes}), "block");
     }
     if (has_sketch()) {
         const Index m = lam.size();
@@ -110,9 +110,9 @@ Experts Experts::shared() {
 
 Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every) : same_(e.shared()) {
     // The fade is multiplied into all features when it becomes tiny.
-    every_ = every || e.totals[0].fade * std::pow(GAMMA, static_cast<double>(rows)) < 1e-190;
+    every = every || e.totals[0].fade * std::pow(GAMMA, static_cast<double>(rows)) < 1e-190;
     Experts others = e.shared();
-    if (!every_) {
+    if (!every) {
         others.table = {};
         others.weights = {};
         std::vector<bool> listed(static_cast<std::size_t>(e.table.size()));
@@ -160,28 +160,28 @@ Scratch::Scratch(const Experts& e, Index entries)
     Index size = 0;
     const auto reserve = [&size](Index numbers) {  // in whole vectors
         const Index at = size;
-        size += (numbers + 7) / 8 * 8;
+        size += padded(numbers);
         return at;
     };
     const Index feature = reserve(entries_), raw = reserve(entries_), value = reserve(entries_);
     const Index slow = reserve(entries_), fast = reserve(entries_), sums = reserve(e.weights.shape(1));
-    const Index kappa = reserve(n), chance = reserve(n), total = reserve(n), lanes = reserve(4 * ((n + 7) / 8 * 8));
+    const Index kappa = reserve(n), chance = reserve(n), total = reserve(n), lanes = reserve(4 * padded(n));
     const Index margin = reserve(many), step = reserve(many), softmax = reserve(many), output = reserve(outputs_);
-    const Index plain = reserve(outputs_), first = reserve(3 * ((better + 7) / 8 * 8)), direction = reserve(3 * ((direction_ + 7) / 8 * 8));
+    const Index plain = reserve(outputs_), first = reserve(3 * padded(better)), direction = reserve(3 * padded(direction_));
     memory_ = Array<double>(size);
     double* at = memory_.data();
     work.feature = reinterpret_cast<Index*>(at + feature);
     work.raw = at + raw, work.value = at + value, work.step_slow = at + slow, work.step_fast = at + fast;
     work.sums = reinterpret_cast<float*>(at + sums);
     work.kappa = at + kappa, work.chance = at + chance, work.total = at + total;
-    const Index padded = (n + 7) / 8 * 8;
-    work.z = reinterpret_cast<float*>(at + lanes), work.length = work.z + padded;
-    work.chance32 = work.length + padded, work.step32 = work.chance32 + padded;
+    const Index lane = padded(n);
+    work.z = reinterpret_cast<float*>(at + lanes), work.length = work.z + lane;
+    work.chance32 = work.length + lane, work.step32 = work.chance32 + lane;
     work.margin = at + margin, work.step = at + step, work.softmax = reinterpret_cast<float*>(at + softmax);
     work.output = at + output, work.plain = at + plain;
     for (Index i = 0; i < 3; ++i) {
-        work.better[i] = at + first + i * ((better + 7) / 8 * 8);
-        work.direction[i] = at + direction + i * ((direction_ + 7) / 8 * 8);
+        work.better[i] = at + first + i * padded(better);
+        work.direction[i] = at + direction + i * padded(direction_);
     }
 }
 

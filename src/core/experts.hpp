@@ -131,7 +131,6 @@ class Kept {
     std::vector<Index> features_;
     std::vector<Feature> table_;
     std::vector<float> weights_;
-    bool every_;
 };
 
 // Scratch memory of a row. Experts are numbered as in the mixture.

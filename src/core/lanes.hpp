@@ -23,10 +23,6 @@
 
 namespace robustfd::RFD_LEVEL {
 
-constexpr Index LANES = 8;  // numbers in a vector
-
-constexpr Index padded(Index n) { return (n + LANES - 1) / LANES * LANES; }
-
 #ifdef RFD_STD_SIMD
 namespace simd = std::experimental;
 template <class T> using Lanes = simd::fixed_size_simd<T, 8>;

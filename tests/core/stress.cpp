@@ -87,9 +87,9 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     e.follow = Array<double>(outputs, 2, FOLLOWERS), e.trace = Array<double>(WINDOWS), e.targets = Array<Targets>(1);
     for (Index c = 0; c < outputs; ++c) std::copy_n(FOLLOW_SHARE, FOLLOWERS, e.follow.plane(c)[1]);
     e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0};
-    e.weights = Array<float>(size, 2 * ((outputs * L + 7) / 8 * 8));
+    e.weights = Array<float>(size, 2 * padded(outputs * L));
     if (memories) {
-        const Index wide = (size + 7) / 8 * 8;
+        const Index wide = padded(size);
         e.inverse = Array<double>(memories, size, wide), e.past = Array<double>(memories, size, size);
         e.block = Array<double>(size, wide), e.exact_weights = Array<double>(size, memories * outputs * L);
         for (Index m = 0; m < memories; ++m)

@@ -77,7 +77,7 @@ class Trainer:
                 observer.resumed(run.model)
             stream = self._open(run)
             stream.parse_threads = self._jobs
-            if self._holdout is None and self._jobs == 1 and hasattr(stream, "plain_rows"):
+            if self._holdout is None and self._jobs == 1:
                 stream.plain_rows = self.options.learner == "newton" if run.model is None else accepts_nan(run.model)
             self._learn(run, stream, observer)
             if not _has_learned(run.model):

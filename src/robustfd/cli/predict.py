@@ -31,8 +31,7 @@ def predict(
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
     stream = open_for_model(files, inputs, learner, without_labels(layout))
     stream.wants_ids = True
-    if hasattr(stream, "plain_rows"):
-        stream.plain_rows = accepts_nan(learner)
+    stream.plain_rows = accepts_nan(learner)
     name = stream.layout.get("id")  # tables have a column of ids with a name
     id_column = name if isinstance(name, str) and name != "prediction" and not name.startswith("p(") else "id"
     with table_writer(output) as write:

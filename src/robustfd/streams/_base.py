@@ -174,6 +174,7 @@ class Stream(ABC):
     n_features: int
     groups: tuple[str, ...] = ()  # groups of features whose entries become the parts of blocks
     wants_ids: bool = False  # whether blocks have ids
+    plain_rows: bool = False  # whether blocks of text have CsrRows, for learners that need no scipy
     seen_names: SeenNames | None = None  # set it to collect the names of hashed features
     parse_threads: int = 1  # threads that parse, in formats where lines can be parsed independently
 

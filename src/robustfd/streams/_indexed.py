@@ -43,7 +43,6 @@ class IndexedTextStream(Stream):
     """Rows of text as CSR matrices with n_features or 2^hash_bits columns."""
 
     KIND: ClassVar[str]
-    plain_rows = False  # whether blocks have CsrRows, for learners that need no scipy
     MARK: ClassVar[bytes]  # the byte that may end a number, in addition to blanks
     WRONG: ClassVar[dict[Problem, str]]
     HARMLESS: ClassVar[tuple[Problem, ...]] = ()  # problems for which a line is skipped without an error
