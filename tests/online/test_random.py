@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from robustfd._core import solve_projection
 
+from robustfd._core import solve_projection
 from robustfd.online.losses import LOSSES
 from robustfd.online.oja import OjaState
 from robustfd.online.random_projection import ProjectionState
