@@ -8,26 +8,20 @@ from pathlib import Path
 from typing import Annotated, get_args, get_origin
 
 import pytest
-import typer
-from typer.main import get_command
 
-from robustfd.cli import _COMMANDS
+from robustfd.cli import COMMANDS
 from robustfd.cli._command import file_use
 from robustfd.cli._file_use import READ, WRITE
 
-NAMES = [name for names in _COMMANDS.values() for name in names]
+NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 def parameters(name):
     """What a command is told: {parameter: (what it does with the file, how it is said on the command line)}."""
-    module = name.replace("-", "_")
-    function = getattr(import_module(f"robustfd.cli.{module}"), module)
-    app = typer.Typer()
-    app.command(name)(function)
-    said = {each.name: each for each in get_command(app).params}
-    return {
-        each.name: (file_use(each), said[each.name], each) for each in inspect.signature(function).parameters.values()
-    }
+    command = getattr(import_module(f"robustfd.cli.{name}"), name)
+    given = {each.name: each for each in command.params}
+    signature = inspect.signature(command.callback)
+    return {each.name: (file_use(each), given[each.name], each) for each in signature.parameters.values()}
 
 
 def is_path(annotation):

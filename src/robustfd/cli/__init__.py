@@ -2,13 +2,12 @@
 
 import os
 import sys
-from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 __all__ = ["main", "script"]
 
 # Commands by panel of the help, in order.
-_COMMANDS = {
+COMMANDS = {
     "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
     "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
     "Paper": ("reproduce",),
@@ -51,38 +50,14 @@ def script() -> NoReturn:
 def main() -> None:
     """Run the command line."""
     try:
+        import click  # noqa: F401
         import rich  # noqa: F401
-        import typer
     except ImportError as error:
         sys.exit(f"robustfd: {error.name} is missing. The command needs an extra: pip install 'robustfd[cli]'")
-    app = typer.Typer(
-        no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )  # fmt: skip
-    about.__annotations__["version"] = Annotated[bool, typer.Option("--version", help="Print the version.")]
-    app.callback(epilog=EPILOG, invoke_without_command=True)(about)
-    wanted = {name for names in _COMMANDS.values() for name in names} & set(sys.argv[1:2])
-    for panel, names in _COMMANDS.items():
-        for name in wanted.intersection(names) if wanted else names:  # without importing the other commands
-            module = name.replace("-", "_")
-            app.command(name, rich_help_panel=panel)(getattr(import_module(f"robustfd.cli.{module}"), module))
+    from robustfd.cli._commands import Commands
+
     try:
-        app()
+        Commands(COMMANDS).main(prog_name="robustfd")
     except OSError as error:  # from printing the help or the version; commands handle their own errors
         print(f"robustfd: Standard output could not be written: {error.strerror}.", file=sys.stderr)
         sys.exit(1)
-
-
-EPILOG = (
-    "Results go to standard output, everything else to standard error. Exit status: 0 success; 1 failure (data that "
-    "cannot be read, a full disk, a damaged file); 2 wrong usage; 130 or 143 stopped by a signal, after saving the "
-    "checkpoint."
-)
-
-
-def about(version: bool = False) -> None:
-    """Streaming matrix sketches that certify their own error, and online learning without tuning."""
-    if version:
-        from robustfd import __version__
-
-        print(__version__)

@@ -3,23 +3,22 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
-from functools import wraps
 from typing import Any, get_type_hints
 
 from robustfd.cli._file_use import READ, WRITE, FileUse, refuse_overlaps
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
+from robustfd.cli._parameters import Command, click_parameter, given_as
 
 _GROUPS = (InputOptions, ConsoleOptions, CheckpointOptions)
 
 
-def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command for typer. A parameter annotated with an option group becomes the options of the group."""
+def command(function: Callable[..., Any]) -> Command:
+    """Return the command that calls a function. A parameter annotated with an option group becomes its options."""
     hints = get_type_hints(function, include_extras=True)
     groups = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in _GROUPS}
     parameters = _flat_parameters(function, hints, groups)
     uses = {each.name: use for each in parameters if (use := file_use(each)) is not None}
 
-    @wraps(function)
     def with_groups(**given: Any) -> Any:
         reads, writes = _files(uses, given)
         for name, group in groups.items():
@@ -30,12 +29,12 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             refuse_overlaps(reads, writes)
             return function(**given)
 
-    # One line per paragraph, so that the help wraps at the width of the terminal.
-    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-    with_groups.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_groups
+    return Command(
+        function.__name__, callback=with_groups, help=inspect.getdoc(function),
+        params=[click_parameter(each) for each in parameters],
+        given={each.name: given_as(each) for each in parameters},
+    )  # fmt: skip
 
 
 def _flat_parameters(

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from robustfd.cli._file_use import READ, WRITE
+from robustfd.cli._parameters import Given, argument, option
 
 Format = StrEnum("Format", ["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"])
 Categories = StrEnum("Categories", ["hash", "onehot"])
@@ -16,37 +15,28 @@ OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
 Task = StrEnum("Task", ["auto", "classification", "regression"])
 
 
-def _option(*names: str, help: str, panel: str | None = None, **more: Any) -> Any:
-    """Return an option whose default is not shown, because it is None or described in the help."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
-
-
 Files = Annotated[
     list[str],
     READ,
-    typer.Argument(
-        metavar="FILES",
-        help="LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz files; - is standard input.",
-        show_default=False,
+    argument(
+        "FILES", help="LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz files; - is standard input."
     ),
 ]
-ModelFile = Annotated[
-    Path, READ, typer.Argument(metavar="MODEL", help="Model file from `robustfd train`.", show_default=False)
-]
-SavedFile = Annotated[Path, READ, typer.Argument(metavar="FILE", help="Sketch or model file.", show_default=False)]
-Output = Annotated[Path, WRITE, _option("-o", "--output", help="Output file.")]
+ModelFile = Annotated[Path, READ, argument("MODEL", help="Model file from `robustfd train`.")]
+SavedFile = Annotated[Path, READ, argument("FILE", help="Sketch or model file.")]
+Output = Annotated[Path, WRITE, option("-o", "--output", help="Output file.")]
 TableOutput = Annotated[
     Path | None,
     WRITE,
-    _option("-o", "--output", help="Output file: .csv, .tsv or .parquet. Default: CSV on standard output."),
+    option("-o", "--output", help="Output file: .csv, .tsv or .parquet. Default: CSV on standard output."),
 ]
 SketchSize = Annotated[
     int,
-    typer.Option("-m", "--sketch-size", metavar="ROWS", min=2, help="Rows of the sketch. More rows are more accurate."),
+    option("-m", "--sketch-size", metavar="ROWS", min=2, help="Rows of the sketch. More rows are more accurate."),
 ]
 AutoSketchSize = Annotated[
     int | None,
-    _option(
+    option(
         "-m",
         "--sketch-size",
         metavar="ROWS",
@@ -56,21 +46,21 @@ AutoSketchSize = Annotated[
 ]
 Jobs = Annotated[
     int,
-    typer.Option(
+    option(
         "-j", "--jobs", metavar="N", help="Process N parts of the rows in parallel and merge them; -1 uses all cores."
     ),
 ]
 TaskOption = Annotated[
-    Task, _option(metavar="TASK", help="classification or regression. Default: decided by the labels.")
+    Task, option(metavar="TASK", help="classification or regression. Default: decided by the labels.")
 ]
 Classes = Annotated[
     str | None,
-    _option(metavar="A,B,...", help="All labels, separated by commas. Saves the extra pass that collects them."),
+    option(metavar="A,B,...", help="All labels, separated by commas. Saves the extra pass that collects them."),
 ]
 
 
-def _input(*names: str, help: str, metavar: str | None = None) -> Any:
-    return _option(*names, help=help, metavar=metavar, panel="Input")
+def _input(*names: str, help: str, metavar: str | None = None) -> Given:
+    return option(*names, help=help, metavar=metavar, panel="Input")
 
 
 @dataclass(frozen=True)
@@ -155,12 +145,10 @@ class InputOptions:
 class ConsoleOptions:
     """How much to print, and in which form."""
 
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Console")] = False
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the result.", rich_help_panel="Console")] = (
-        False
-    )
+    json: Annotated[bool, option("--json", help="Print the result as JSON.", panel="Console")] = False
+    quiet: Annotated[bool, option("-q", "--quiet", help="Print only the result.", panel="Console")] = False
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print more, and tracebacks of errors.", rich_help_panel="Console")
+        bool, option("-v", "--verbose", help="Print more, and tracebacks of errors.", panel="Console")
     ] = False
 
 
@@ -169,12 +157,12 @@ class CheckpointOptions:
     """Where and how often to save the state of a pass."""
 
     checkpoint: Annotated[
-        Path | None, WRITE, _option(help="File for checkpoints.", panel="Checkpoints", metavar="FILE")
+        Path | None, WRITE, option(help="File for checkpoints.", panel="Checkpoints", metavar="FILE")
     ] = None
-    every: Annotated[
-        int, typer.Option(min=1, metavar="ROWS", help="Rows between checkpoints.", rich_help_panel="Checkpoints")
-    ] = 100_000
+    every: Annotated[int, option(min=1, metavar="ROWS", help="Rows between checkpoints.", panel="Checkpoints")] = (
+        100_000
+    )
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue from the checkpoint, if there is one.", rich_help_panel="Checkpoints"),
+        option("--resume", help="Continue from the checkpoint, if there is one.", panel="Checkpoints"),
     ] = False

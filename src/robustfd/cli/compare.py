@@ -4,11 +4,10 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import WRITE
 from robustfd.cli._options import Classes, ConsoleOptions, Files, InputOptions, Task, TaskOption
+from robustfd.cli._parameters import option
 
 QUESTION = "Do I need tuning on my data?"
 
@@ -19,13 +18,13 @@ def compare(
     *,
     task: TaskOption = Task.auto,
     classes: Classes = None,
-    test: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.3,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of rows to hold out.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Try only every second setting.")] = False,
+    test: Annotated[float, option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.3,
+    seed: Annotated[int, option(min=0, max=2**32 - 1, help="Seed of the choice of rows to hold out.")] = 0,
+    quick: Annotated[bool, option("--quick", help="Try only every second setting.")] = False,
     plot: Annotated[
         Path | None,
         WRITE,
-        typer.Option(metavar="FILE", help="Plot the comparison to this file.", show_default=False),
+        option(metavar="FILE", help="Plot the comparison to this file."),
     ] = None,
     inputs: InputOptions,
     console: ConsoleOptions,

@@ -4,11 +4,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import WRITE, refuse_overlaps
 from robustfd.cli._options import ConsoleOptions, SavedFile
+from robustfd.cli._parameters import option
 
 To = StrEnum("To", ["npz", "csv"])
 
@@ -17,11 +16,11 @@ To = StrEnum("To", ["npz", "csv"])
 def export(
     file: SavedFile,
     *,
-    to: Annotated[To, typer.Option(help="All arrays as .npz, or the sketch or the weights as CSV.")] = To.npz,
+    to: Annotated[To, option(help="All arrays as .npz, or the sketch or the weights as CSV.")] = To.npz,
     output: Annotated[
         Path | None,
         WRITE,
-        typer.Option("-o", "--output", help="Output file. Default: FILE with the new suffix.", show_default=False),
+        option("-o", "--output", help="Output file. Default: FILE with the new suffix."),
     ] = None,
     console: ConsoleOptions,
 ) -> None:

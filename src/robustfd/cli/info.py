@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import WRITE
 from robustfd.cli._options import ConsoleOptions, SavedFile
+from robustfd.cli._parameters import option
 
 MOST_VALUES = 10  # eigenvalues in the printed table
 
@@ -19,7 +18,7 @@ def info(
     plot: Annotated[
         Path | None,
         WRITE,
-        typer.Option(metavar="FILE", help="Plot the spectrum with its certified bounds.", show_default=False),
+        option(metavar="FILE", help="Plot the spectrum with its certified bounds."),
     ] = None,
     console: ConsoleOptions,
 ) -> None:

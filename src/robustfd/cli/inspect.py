@@ -2,17 +2,16 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._options import ConsoleOptions, ModelFile
+from robustfd.cli._parameters import option
 
 
 @command
 def inspect(
     model: ModelFile,
     *,
-    top: Annotated[int, typer.Option("-k", "--top", min=1, help="Number of features per class.")] = 20,
+    top: Annotated[int, option("-k", "--top", min=1, help="Number of features per class.")] = 20,
     console: ConsoleOptions,
 ) -> None:
     """Show the most important features of MODEL, its progressive errors, and the spectrum of its sketch.

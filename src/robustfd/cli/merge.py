@@ -3,16 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import READ
 from robustfd.cli._options import ConsoleOptions, Output
+from robustfd.cli._parameters import argument
 
 Parts = Annotated[
     list[Path],
     READ,
-    typer.Argument(metavar="FILES", help="Files from `robustfd sketch`, or from `robustfd train`.", show_default=False),
+    argument("FILES", help="Files from `robustfd sketch`, or from `robustfd train`."),
 ]
 
 

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._options import AutoSketchSize, ConsoleOptions, Files, InputOptions, TableOutput
+from robustfd.cli._parameters import option
 
 
 @command
@@ -14,10 +13,7 @@ def outliers(
     *,
     contamination: Annotated[
         float | None,
-        typer.Option(
-            help="Share of rows that are outliers, up to 0.5. Default: estimated from the distances.",
-            show_default=False,
-        ),
+        option(help="Share of rows that are outliers, up to 0.5. Default: estimated from the distances."),
     ] = None,
     sketch_size: AutoSketchSize = None,
     output: TableOutput = None,

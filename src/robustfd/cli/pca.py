@@ -3,16 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import READ
 from robustfd.cli._options import ConsoleOptions, Files, InputOptions, TableOutput
+from robustfd.cli._parameters import argument, option
 
 Sketch = Annotated[
     Path,
     READ,
-    typer.Argument(metavar="SKETCH", help="File from `robustfd sketch --center` or SketchedPCA.", show_default=False),
+    argument("SKETCH", help="File from `robustfd sketch --center` or SketchedPCA."),
 ]
 
 
@@ -21,7 +20,7 @@ def pca(
     sketch: Sketch,
     files: Files,
     *,
-    components: Annotated[int, typer.Option("-k", "--components", min=1, help="Number of components.")] = 10,
+    components: Annotated[int, option("-k", "--components", min=1, help="Number of components.")] = 10,
     output: TableOutput = None,
     inputs: InputOptions,
     console: ConsoleOptions,

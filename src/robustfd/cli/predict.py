@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._options import ConsoleOptions, Files, InputOptions, ModelFile, TableOutput
+from robustfd.cli._parameters import option
 
 
 @command
@@ -14,9 +13,7 @@ def predict(
     files: Files,
     *,
     output: TableOutput = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write the probability of each class.")
-    ] = False,
+    probabilities: Annotated[bool, option("--probabilities", help="Also write the probability of each class.")] = False,
     inputs: InputOptions,
     console: ConsoleOptions,
 ) -> None:

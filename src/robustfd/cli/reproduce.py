@@ -7,23 +7,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustfd.cli._command import command
 from robustfd.cli._file_use import WRITE
 from robustfd.cli._options import ConsoleOptions
+from robustfd.cli._parameters import argument, option
 
 What = StrEnum("What", ["all", "error", "sensitivity", "online", "accuracy", "cost", "regret"])
 
 
 @command
 def reproduce(
-    what: Annotated[What, typer.Argument(help="Experiments to run.", show_default=True)] = What["all"],
-    data: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "a9a,farm-ads",
-    out: Annotated[Path, WRITE, typer.Option(help="Directory for the report and all results.")] = Path("reproduction"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, orders and seeds; takes two minutes.")] = False,
-    jobs: Annotated[int, typer.Option(min=0, help="Number of processes; 0 runs everything in this one.")] = 2,
+    what: Annotated[What, argument("[WHAT]", help=f"Experiments to run: {', '.join(What)}.")] = What["all"],
+    data: Annotated[str, option(metavar="A,B,...", help="Data sets, separated by commas.")] = "a9a,farm-ads",
+    out: Annotated[Path, WRITE, option(help="Directory for the report and all results.")] = Path("reproduction"),
+    quick: Annotated[bool, option("--quick", help="Fewer sizes, orders and seeds; takes two minutes.")] = False,
+    jobs: Annotated[int, option(metavar="N", min=0, help="Number of processes; 0 runs everything in this one.")] = 2,
     *,
     console: ConsoleOptions,
 ) -> None:
@@ -68,7 +68,7 @@ def reproduce(
     else:
         print(outcome.report)
     if outcome.failed:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def _listener(progress: Progress, kind: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from typing import Annotated
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._options import AutoSketchSize, ConsoleOptions, Files, InputOptions, TableOutput
+from robustfd.cli._parameters import option
 
 
 @command
@@ -13,7 +12,7 @@ def ridge(
     files: Files,
     *,
     regularization: Annotated[
-        float, typer.Option("-r", "--regularization", min=0.0, help="Multiple of the squared norm of the weights.")
+        float, option("-r", "--regularization", min=0.0, help="Multiple of the squared norm of the weights.")
     ] = 1.0,
     sketch_size: AutoSketchSize = None,
     output: TableOutput = None,

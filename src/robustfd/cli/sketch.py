@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._options import (
     CheckpointOptions,
@@ -14,6 +12,7 @@ from robustfd.cli._options import (
     Output,
     SketchSize,
 )
+from robustfd.cli._parameters import option
 from robustfd.cli._sketches import Method, sketch_summary, sketch_type
 
 
@@ -23,20 +22,18 @@ def sketch(
     output: Output,
     *,
     sketch_size: SketchSize = 50,
-    method: Annotated[
-        Method, typer.Option(metavar="NAME", help=f"Sketching method: {', '.join(Method)}.")
-    ] = Method.rfd,
-    center: Annotated[bool, typer.Option("--center", help="Subtract the mean: for covariances and PCA.")] = False,
-    alpha0: Annotated[float, typer.Option(min=0.0, help="Start from this multiple of the identity.")] = 0.0,
-    decay: Annotated[float, typer.Option(help="Multiply the sketch of earlier rows by this before each row.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Seed of randomised methods.", show_default=False)] = None,
+    method: Annotated[Method, option(metavar="NAME", help=f"Sketching method: {', '.join(Method)}.")] = Method.rfd,
+    center: Annotated[bool, option("--center", help="Subtract the mean: for covariances and PCA.")] = False,
+    alpha0: Annotated[float, option(min=0.0, help="Start from this multiple of the identity.")] = 0.0,
+    decay: Annotated[float, option(help="Multiply the sketch of earlier rows by this before each row.")] = 1.0,
+    seed: Annotated[int | None, option(help="Seed of randomised methods.")] = None,
     window: Annotated[
         float | None,
-        typer.Option(help="Sketch only this many recent rows, or units of --time.", show_default=False),
+        option(help="Sketch only this many recent rows, or units of --time."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of times for --window; not a feature.", show_default=False),
+        option(metavar="COLUMN", help="Column of times for --window; not a feature."),
     ] = None,
     jobs: Jobs = 1,
     checkpoints: CheckpointOptions,

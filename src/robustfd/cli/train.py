@@ -5,8 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from robustfd.cli._command import command
 from robustfd.cli._file_use import READ, WRITE
 from robustfd.cli._options import (
@@ -20,6 +18,7 @@ from robustfd.cli._options import (
     Task,
     TaskOption,
 )
+from robustfd.cli._parameters import option
 
 Learner = StrEnum("Learner", ["newton", "rfdson"])
 Loss = StrEnum("Loss", ["squared", "huber", "absolute", "quantile", "poisson"])
@@ -33,22 +32,21 @@ def train(
     task: TaskOption = Task.auto,
     learner: Annotated[
         Learner,
-        typer.Option(metavar="NAME", help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."),
+        option(metavar="NAME", help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."),
     ] = Learner.newton,
     sketch_size: Annotated[
         int | None,
-        typer.Option(
+        option(
             "-m",
             "--sketch-size",
             metavar="ROWS",
             min=0,
             help="Rows of the sketch, 0 for none. Default: chosen during training.",
-            show_default=False,
         ),
     ] = None,
     loss: Annotated[
         Loss,
-        typer.Option(
+        option(
             metavar="LOSS",
             help="Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or "
             "poisson (fits counts).",
@@ -56,32 +54,24 @@ def train(
     ] = Loss.squared,
     quantile: Annotated[
         float | None,
-        typer.Option(metavar="LEVEL", help="Quantile for --loss quantile, from 0 to 1.", show_default=False),
+        option(metavar="LEVEL", help="Quantile for --loss quantile, from 0 to 1."),
     ] = None,
     classes: Classes = None,
     start: Annotated[
         Path | None,
         READ,
-        typer.Option("--from", metavar="MODEL", help="Continue to train this model.", show_default=False),
+        option("--from", metavar="MODEL", help="Continue to train this model."),
     ] = None,
     holdout: Annotated[
         float | None,
-        typer.Option(
-            min=0.01,
-            max=0.99,
-            metavar="SHARE",
-            help="Hold out this share of the rows, and test the model on them.",
-            show_default=False,
+        option(
+            min=0.01, max=0.99, metavar="SHARE", help="Hold out this share of the rows, and test the model on them."
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         WRITE,
-        typer.Option(
-            metavar="FILE",
-            help="Plot progressive loss and error to this file; updated whenever the rows double.",
-            show_default=False,
-        ),
+        option(metavar="FILE", help="Plot progressive loss and error to this file; updated whenever the rows double."),
     ] = None,
     jobs: Jobs = 1,
     checkpoints: CheckpointOptions,
