@@ -33,7 +33,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo build test test-all check sanitize wheel bench fuzz docs docs-test pictures clean
+.PHONY: help demo build test test-all check sanitize fuzz-core wheel bench fuzz docs docs-test pictures clean
 
 help:
 	@echo "make demo       draw a sketch with its certificate and a learner next to its peers (demo.png)"
@@ -41,6 +41,7 @@ help:
 	@echo "make test-all   also run the slow tests"
 	@echo "make check      run ruff, mypy and import-linter"
 	@echo "make sanitize   run the core under sanitizers for SECONDS=60 each"
+	@echo "make fuzz-core  fuzz the core with clang's libFuzzer for SECONDS=60"
 	@echo "make wheel      build a wheel and run the demo with it in an empty environment"
 	@echo "make bench      measure speed against peers, as ratios"
 	@echo "make fuzz       fuzz the library for SECONDS=60"
@@ -75,8 +76,18 @@ sanitize: $(VENV)/.stamp-compiler
 	    folder=build/sanitize-$${which%%,*}; \
 	    $(BIN)/cmake -S . -B $$folder -G Ninja -DRFD_SANITIZE=$$which > /dev/null && \
 	    $(BIN)/cmake --build $$folder > $$folder/log 2>&1 || { cat $$folder/log; exit 1; }; \
-	    echo "sanitizers: $$which"; $$folder/stress $(SECONDS) || exit 1; \
+	    echo "sanitizers: $$which"; $$folder/stress $(SECONDS) tests/core/corpus || exit 1; \
 	done
+
+# Coverage-guided fuzzing of the parsers and of damaged states, with Clang's libFuzzer. New inputs go to build/fuzz/corpus;
+# the smallest set of them with the same coverage is added to tests/core/corpus.
+fuzz-core: $(VENV)/.stamp-compiler
+	@mkdir -p build/fuzz/corpus build/fuzz/smallest
+	@CXX=clang++ $(BIN)/cmake -S . -B build/fuzz -G Ninja -DRFD_SANITIZE=address,undefined -DRFD_FUZZ=ON > /dev/null
+	@$(BIN)/cmake --build build/fuzz > build/fuzz/log 2>&1 || { cat build/fuzz/log; exit 1; }
+	@build/fuzz/stress -max_total_time=$(SECONDS) -max_len=400 -print_final_stats=1 build/fuzz/corpus tests/core/corpus
+	@build/fuzz/stress -merge=1 -max_len=400 build/fuzz/smallest tests/core/corpus build/fuzz/corpus
+	@rm -rf tests/core/corpus && mv build/fuzz/smallest tests/core/corpus
 
 # A wheel, and the demo with it in an environment that has nothing else, and no compiler.
 wheel: $(VENV)/.stamp-compiler

@@ -2,6 +2,7 @@
 //
 // Anything unusual (a new name, a missing value, an unknown label, an event that is due, a busy model) is refused, and
 // the caller takes the ordinary path, which handles it or raises an error.
+#include <algorithm>
 #include <cmath>
 
 #include "convert.hpp"
@@ -27,8 +28,8 @@ class Names {
 
     // Convert a dict; return whether that was possible. Unknown names are refused, or ignored if `known_only`.
     bool convert(nb::handle x, bool known_only) {
-        columns.clear();
-        values.clear();
+        found_.clear();
+        numbers_.clear();
         PyObject *key = nullptr, *value = nullptr;
         Py_ssize_t at = 0;
         std::size_t place = 0;
@@ -48,8 +49,8 @@ class Names {
                 if (!known_only) return false;
                 continue;
             }
-            columns.push_back(static_cast<std::int32_t>(column));
-            values.push_back(number);
+            found_.push_back(static_cast<std::int32_t>(column));
+            numbers_.push_back(number);
         }
         return sort();
     }
@@ -67,9 +68,16 @@ class Names {
         return std::abs(number) <= LARGEST;  // false for NaN, which is a missing value
     }
 
+    // Whether two names are the same text. Keys of dicts have their hashes, so most that differ are told apart by them.
+    static bool same_name(PyObject* a, PyObject* b) {
+        if (a == b) return true;
+        if (!a || !PyUnicode_CheckExact(a) || !PyUnicode_CheckExact(b)) return false;
+        return PyObject_Hash(a) == PyObject_Hash(b) && PyUnicode_Compare(a, b) == 0;
+    }
+
     // The column of a name, or -1; `place` is its place in the dict.
     Index column_of(PyObject* key, std::size_t place) {
-        if (place < last_.size() && last_[place].name.ptr() == key) return last_[place].column;
+        if (place < last_.size() && same_name(last_[place].name.ptr(), key)) return last_[place].column;
         const Index column = look_up(vocabulary_.ptr(), key);
         if (column >= 0) {
             if (place >= last_.size()) last_.resize(place + 1, Last{nb::object(), -1});
@@ -104,14 +112,20 @@ class Names {
         return PyLong_AsLongLong(found);
     }
 
-    // Sort the entries by column; return false if a column occurs twice.
+    // Sort the entries by column; return false if a column occurs twice. Dicts with the same names share their order.
     bool sort() {
-        for (std::size_t i = 1; i < columns.size(); ++i)
-            for (std::size_t k = i; k > 0 && columns[k] <= columns[k - 1]; --k) {
-                if (columns[k] == columns[k - 1]) return false;
-                std::swap(columns[k], columns[k - 1]);
-                std::swap(values[k], values[k - 1]);
-            }
+        if (found_ != sorted_) {
+            order_.resize(found_.size());
+            for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
+            std::sort(order_.begin(), order_.end(), [&](auto i, auto k) { return found_[i] < found_[k]; });
+            columns.resize(found_.size());
+            for (std::size_t i = 0; i < order_.size(); ++i) columns[i] = found_[order_[i]];
+            sorted_.clear();
+            if (std::adjacent_find(columns.begin(), columns.end()) != columns.end()) return false;
+            sorted_ = found_;
+        }
+        values.resize(numbers_.size());
+        for (std::size_t i = 0; i < order_.size(); ++i) values[i] = numbers_[order_[i]];
         return true;
     }
 
@@ -121,6 +135,9 @@ class Names {
     };
     nb::dict vocabulary_, texts_;
     std::vector<Last> last_;
+    std::vector<std::int32_t> found_, sorted_;  // columns in the order of the dict; those that `order_` sorts
+    std::vector<double> numbers_;               // values in the order of the dict
+    std::vector<std::size_t> order_;
 };
 
 enum class Judge { classes, squared, absolute, pinball, poisson };  // which loss `progressive_loss_` averages
@@ -134,6 +151,8 @@ class OneRow {
           progress_(table_of(nb::cast<Out2<double>>(progress_object_))), labels_(std::move(labels)),
           names_(std::move(vocabulary)), judge_(judge), level_(level), until_(until) {
         usual_.assign(usual.data(), usual.data() + usual.size());
+        if (judge_ == Judge::classes)
+            for (auto [label, place] : nb::borrow<nb::dict>(labels_)) classes_[nb::cast<Index>(place) > 0] = nb::borrow(label);
     }
 
     // Learn a row before row number `until`; return whether that was possible.
@@ -152,15 +171,15 @@ class OneRow {
         return true;
     }
 
-    // Return the prediction of a row, or None if the ordinary path must make it.
-    nb::object read(nb::handle x) {
+    // Return the prediction of a row, a label or a number, or None if the ordinary path must make it.
+    nb::object predict(nb::handle x) {
         if (!PyDict_CheckExact(x.ptr()) || !names_.convert(x, true) || !has_usual() || !fits()) return nb::none();
         if (!lock_.try_enter(Lock::Use::read)) return nb::none();
         const Leave leave{lock_};
         double p = 0.0;
         model_.read_one(names_.columns, names_.values, &p);
         if (!std::isfinite(p)) return nb::none();
-        return nb::float_(p);
+        return judge_ == Judge::classes ? classes_[p > 0.0] : nb::float_(p);
     }
 
   private:
@@ -210,7 +229,8 @@ class OneRow {
     Untuned& model_;
     Lock& lock_;
     Progress* progress_;
-    nb::object labels_;
+    nb::object labels_;      // the places 0 and 1 of two labels by label, or None
+    nb::object classes_[2];  // the labels by place
     Names names_;
     Judge judge_;
     double level_;
@@ -234,7 +254,7 @@ void bind_one_row(nb::module_& m) {
              "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a,
              "usual"_a.noconvert(), "until"_a)
         .def("learn", &OneRow::learn, "x"_a, "y"_a, "weight"_a, "Learn a dict; return whether that was possible.")
-        .def("read", &OneRow::read, "x"_a, nb::sig("def read(self, x: object) -> float | None"),
+        .def("predict", &OneRow::predict, "x"_a, nb::sig("def predict(self, x: object) -> typing.Any"),
              "Return the prediction of a dict, or None if the ordinary path must make it.");
 }
 

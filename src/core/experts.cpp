@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -99,12 +98,7 @@ void Experts::renew_exact(double faded) {
 
 Experts Experts::shared() {
     Experts same;
-    visit([&](const char* name, auto& array) {
-        same.visit([&](const char* other, auto& place) {
-            if constexpr (std::is_same_v<decltype(array), decltype(place)>)
-                if (std::strcmp(name, other) == 0) place = array.shared();
-        });
-    });
+    visit_both(same, [](auto& array, auto& place) { place = array.shared(); });
     return same;
 }
 
@@ -135,11 +129,8 @@ Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every
 
 void Kept::restore(Experts& e) const {
     e = const_cast<Experts&>(same_).shared();
-    const_cast<Experts&>(copies_).visit([&](const char* name, auto& copy) {
-        e.visit([&](const char* other, auto& array) {
-            if constexpr (std::is_same_v<decltype(copy), decltype(array)>)
-                if (std::strcmp(name, other) == 0 && copy.size() == array.size()) std::copy(copy.begin(), copy.end(), array.begin());
-        });
+    const_cast<Experts&>(copies_).visit_both(e, [](auto& copy, auto& array) {
+        if (copy.size() == array.size()) std::copy(copy.begin(), copy.end(), array.begin());
     });
     const Index width = e.weights.shape(1);
     for (std::size_t k = 0; k < table_.size(); ++k) {

@@ -12,6 +12,8 @@
 // depend on the batch size. docs/online-mathematics.md has the formulas.
 #pragma once
 
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "array.hpp"
@@ -62,6 +64,12 @@ struct Targets {
     Index counts;
 };
 
+template <class A> struct Named {
+    const char* name;
+    A& array;
+};
+template <class A> Named(const char*, A&) -> Named<A>;
+
 // The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of
 // experts of a memory, and W is D rounded up to a whole number of vectors.
 struct Experts {
@@ -94,14 +102,27 @@ struct Experts {
     Array<double> buffer;       // (2 m, D): rows since the last shrink
     Array<Index> filled;        // (1,): the number of these rows
 
-    // Call see(name, array) for every array. Copies, snapshots and memory accounting use this list.
+    // All arrays with their names. Copies, snapshots and memory accounting use this list.
+    auto list() {
+        return std::tuple{
+            Named{"table", table}, Named{"totals", totals}, Named{"centred", centred}, Named{"centre", centre},
+            Named{"rate", rate}, Named{"linear", linear}, Named{"fast", fast}, Named{"share", share},
+            Named{"plain", plain}, Named{"follow", follow}, Named{"trace", trace}, Named{"targets", targets},
+            Named{"weights", weights}, Named{"inverse", inverse}, Named{"past", past}, Named{"block", block},
+            Named{"exact_weights", exact_weights}, Named{"u", u}, Named{"diagonal", diagonal},
+            Named{"low_weights", low_weights}, Named{"along", along}, Named{"sketch", sketch}, Named{"lam", lam},
+            Named{"buffer", buffer}, Named{"filled", filled}};
+    }
+    // Call see(name, array) for every array.
     template <class See> void visit(See&& see) {
-        see("table", table), see("totals", totals), see("centred", centred), see("centre", centre);
-        see("rate", rate), see("linear", linear), see("fast", fast), see("share", share), see("plain", plain);
-        see("follow", follow), see("trace", trace), see("targets", targets), see("weights", weights);
-        see("inverse", inverse), see("past", past), see("block", block), see("exact_weights", exact_weights);
-        see("u", u), see("diagonal", diagonal), see("low_weights", low_weights), see("along", along);
-        see("sketch", sketch), see("lam", lam), see("buffer", buffer), see("filled", filled);
+        std::apply([&](auto... each) { (see(each.name, each.array), ...); }, list());
+    }
+    // Call see(array, other) for every array and the same one of other experts.
+    template <class See> void visit_both(Experts& others, See&& see) {
+        auto mine = list(), theirs = others.list();
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (see(std::get<I>(mine).array, std::get<I>(theirs).array), ...);
+        }(std::make_index_sequence<std::tuple_size_v<decltype(mine)>>());
     }
 
     Index features() const { return table.size() - 1; }

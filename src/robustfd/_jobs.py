@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_integer
 
 SHARED_BYTES = 2**16  # arrays of at least this size go to a process through a file that it maps

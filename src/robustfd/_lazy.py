@@ -1,4 +1,4 @@
-"""Imports on first use: the public names of a package, and modules of scipy."""
+"""Imports on first use of the public names of a package."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,26 +44,3 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *where, *subpackages})
 
     return get, names
-
-
-class _LazyModule:
-    """A module that is imported when one of its names is first used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
-
-
-class _Sparse(_LazyModule):
-    """scipy.sparse, which is not imported to find out that something is not sparse."""
-
-    def issparse(self, x: Any) -> bool:
-        """Return whether x is a sparse matrix or array."""
-        module = sys.modules.get(self._name)
-        return module is not None and bool(module.issparse(x))
-
-
-scipy_linalg = _LazyModule("scipy.linalg")
-scipy_sparse = _Sparse("scipy.sparse")

@@ -1,11 +1,15 @@
 // The core without Python, for sanitizers: hostile text, extreme rows, growing features and classes, damaged states, and
-// threads that read and learn. Run: stress SECONDS [SEED]. It prints what it did, and ends with a sanitizer's report or 0.
+// threads that read and learn. It prints what it did, and ends with a sanitizer's report or 0. Run: stress SECONDS [CORPUS],
+// where the files of CORPUS are inputs that a fuzzer has found. With RFD_FUZZ this is the target of that fuzzer, libFuzzer.
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -24,13 +28,34 @@
 namespace {
 
 using namespace robustfd;
-using Random = std::mt19937_64;
+
+// Random choices, the first of which an input may make.
+class Random {
+  public:
+    using result_type = std::uint64_t;
+    explicit Random(std::string input = {}) : input_(std::move(input)), given_(!input_.empty()) {}
+    static constexpr result_type min() { return 0; }
+    static constexpr result_type max() { return ~result_type{0}; }
+    result_type operator()() {
+        if (at_ >= input_.size()) return generator_();
+        return static_cast<unsigned char>(input_[at_++]);
+    }
+    bool given() const { return given_; }
+    std::string rest() { return input_.substr(std::exchange(at_, input_.size())); }
+
+  private:
+    std::string input_;
+    bool given_;
+    std::size_t at_ = 0;
+    std::mt19937_64 generator_{2026};
+};
 
 Index below(Random& random, Index n) { return static_cast<Index>(random() % static_cast<std::uint64_t>(n)); }
 
 // ------------------------------------------------------------------------------------------------------ text
 
 std::string hostile_text(Random& random) {
+    if (random.given()) return random.rest() + "\n";
     static const std::vector<std::string> pieces = {
         "1",     "-1",  "+1",   "0:",  ":",      "1:1",    "3:-2e-3", "7:1e999", "9:1e-999",  "99999999999999999999:1",
         "a:2",   "|",   "|a",   "|a:", "|a:2",   "#",      "qid:1",   "'tag",    "nan",       "2:inf",
@@ -50,17 +75,18 @@ std::string hostile_text(Random& random) {
 
 // A copy with exactly the size of the text, so that a sanitizer notices a byte read after its end.
 void read_text(Random& random) {
-    const std::string made = hostile_text(random);
-    const std::vector<Letter> bytes(made.begin(), made.end());
-    const Text text(bytes.data(), bytes.size());
     const bool hashed = below(random, 2);
     const ParseOptions options{below(random, 2) == 1, below(random, 2), hashed ? Index{256} : below(random, 3) ? 50 : -1,
                                hashed ? 8 : -1, below(random, 2) == 1};
+    const bool zero_based = below(random, 2), sorted = below(random, 2);
+    const Letter delimiter = ",;\t"[below(random, 3)];
+    const std::string made = hostile_text(random);
+    const std::vector<Letter> bytes(made.begin(), made.end());
+    const Text text(bytes.data(), bytes.size());
     parse_libsvm(text, options);
-    scan_libsvm(text, below(random, 2), below(random, 2), 5);
+    scan_libsvm(text, zero_based, sorted, 5);
     const Group groups[] = {{'a', -1}, {ANY_SPACE, -1}};
     parse_vw(text, options, groups);
-    const Letter delimiter = ",;\t"[below(random, 3)];
     find_records(text, delimiter, 100);
     last_record_end(text, delimiter);
     const std::array<bool, 3> keep{true, false, true};
@@ -227,18 +253,46 @@ void meet_in_one_model(Random& random) {
     for (std::thread& thread : threads) thread.join();
 }
 
+const std::vector<std::pair<const char*, std::function<void(Random&)>>> JOBS = {
+    {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model}};
+
+// The first byte of an input chooses the job, but for threads.
+void run_input(const std::string& input) {
+    if (input.empty()) return;
+    Random random(input.substr(1));
+    JOBS[static_cast<unsigned char>(input[0]) % 3].second(random);
+}
+
 }  // namespace
+
+#ifdef RFD_FUZZ
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+    run_input(std::string(reinterpret_cast<const char*>(bytes), size));
+    return 0;
+}
+
+#else
 
 int main(int count, char** arguments) {
     const double seconds = count > 1 ? std::atof(arguments[1]) : 5.0;
-    Random random(count > 2 ? static_cast<std::uint64_t>(std::atoll(arguments[2])) : 2026);
-    const std::vector<std::pair<const char*, std::function<void(Random&)>>> jobs = {
-        {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model}};
-    for (const auto& [name, job] : jobs) {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds / static_cast<double>(jobs.size()));
+    long inputs = 0;
+    if (count > 2)
+        for (const auto& file : std::filesystem::directory_iterator(arguments[2])) {
+            std::ifstream stream(file.path(), std::ios::binary);
+            run_input({std::istreambuf_iterator<char>(stream), {}});
+            ++inputs;
+        }
+    std::printf("corpus   %ld inputs\n", inputs);
+    Random random;
+    for (const auto& [name, job] : JOBS) {
+        const std::chrono::duration<double> time(seconds / static_cast<double>(JOBS.size()));
+        const auto end = std::chrono::steady_clock::now() + time;
         long runs = 0;
         for (; runs == 0 || std::chrono::steady_clock::now() < end; ++runs) job(random);
         std::printf("%-8s %ld runs\n", name, runs);
         std::fflush(stdout);
     }
 }
+
+#endif

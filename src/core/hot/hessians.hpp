@@ -1,5 +1,5 @@
-// The three forms of the Hessian. Each fills the kappa = x'H^-1 x and the margins of its experts, takes their steps, and
-// follows a feature whose unit or centre changes.
+// The three forms of the Hessian. Each fills the margins of its experts and, to `learn`, their kappa = x'H^-1 x; takes their
+// steps; and follows a feature whose unit or centre changes.
 #pragma once
 
 #include "mixture.hpp"
@@ -65,16 +65,18 @@ inline double past_of_intercept(const Experts& e, int memory) {
     return own.prior + (memory == 0 ? own.slow : own.fast * e.totals[0].fade);
 }
 
-inline void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
+template <bool learn> void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
     const Index width = e.weights.shape(1), count = e.count(), n = e.experts();
     const float* own = e.weights.data();
     sum_rows(work.sums, own, width, work.feature, work.value, row.size, width);
     for (int memory = 0; memory < 2; ++memory) {
         const Index first = memory * count;
-        const double intercept = INTERCEPT * INTERCEPT / past_of_intercept(e, memory);
-        const double kappa = memory == 0 ? row.slow : row.fast;
-        set_kappa(e, work, first, first + count, row.norm * row.norm * kappa + intercept,
-                  row.length * row.length * kappa + intercept);
+        if constexpr (learn) {
+            const double intercept = INTERCEPT * INTERCEPT / past_of_intercept(e, memory);
+            const double kappa = memory == 0 ? row.slow : row.fast;
+            set_kappa(e, work, first, first + count, row.norm * row.norm * kappa + intercept,
+                      row.length * row.length * kappa + intercept);
+        }
         for (Index c = 0; c < e.outputs(); ++c) {
             const Index start = memory * (width / 2) + c * count;
             const double* linear = e.linear.data() + first;
@@ -135,21 +137,25 @@ inline void diagonal_move_centre(Experts& e, Index j, double norm, double length
 // In between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one
 // matrix-vector product.
 
-inline void exact_margins(const Experts& e, const Row& row, const Work& work) {
-    const Index width = e.exact_weights.shape(1), wide = e.block.shape(1), count = e.count(), n = e.experts();
+// Fill kappa of the experts of a memory.
+inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Index memory, Index first) {
+    const double* inverse = e.inverse.plane(memory).data;
+    double *g = work.direction[memory], kappa = 0.0;  // g = H^-1 zeta
+    sum_rows(g, inverse, e.block.shape(1), work.feature, work.value, row.size, e.block.shape(1));
+    for (Index i = 0; i < row.size; ++i) kappa += work.value[i] * g[work.feature[i]];
+    const double cross = 2.0 * INTERCEPT * g[0], own = INTERCEPT * INTERCEPT * inverse[0];
+    set_kappa(e, work, first, first + e.count(), own + row.norm * (cross + row.norm * kappa),
+              own + row.length * (cross + row.length * kappa));
+}
+
+template <bool learn> void exact_margins(const Experts& e, const Row& row, const Work& work) {
+    const Index width = e.exact_weights.shape(1), count = e.count(), n = e.experts();
     const double* weights = e.exact_weights.data();
     double* sums = work.better[0];
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width);
     for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        const double* inverse = e.inverse.plane(memory).data;
-        double* g = work.direction[memory];  // H^-1 zeta
-        sum_rows(g, inverse, wide, work.feature, work.value, row.size, wide);
-        double kappa = 0.0;
-        for (Index i = 0; i < row.size; ++i) kappa += work.value[i] * g[work.feature[i]];
-        const double cross = 2.0 * INTERCEPT * g[0], own = INTERCEPT * INTERCEPT * inverse[0];
         const Index first = e.plain_experts() + memory * count;
-        set_kappa(e, work, first, first + count, own + row.norm * (cross + row.norm * kappa),
-                  own + row.length * (cross + row.length * kappa));
+        if constexpr (learn) exact_kappa(e, row, work, memory, first);
         for (Index c = 0; c < e.outputs(); ++c) {
             const Index start = (memory * e.outputs() + c) * count;
             for (Index k = 0; k < count; ++k)
@@ -263,24 +269,30 @@ inline double sketch_diagonal(const Experts& e, Index j) {
     return known == 0.0 ? e.table[j].prior : known;
 }
 
-inline void sketch_margins(const Experts& e, const Row& row, const Work& work) {
-    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
-    double *along = work.direction[2], *sums = work.better[0], inside = 0.0;
+// Fill kappa, after U x for both scalings of the row.
+inline void sketch_kappa(const Experts& e, const Row& row, const Work& work, Index first) {
+    double inside = 0.0, turned[2];
     for (Index i = 0; i < row.size; ++i) {
         const double zeta = work.value[i];
         if (zeta != 0.0) inside += zeta * zeta / sketch_diagonal(e, work.feature[i]);
     }
+    for (int kind = 0; kind < 2; ++kind) turned[kind] = dot(work.direction[kind], work.direction[kind], e.lam.size());
+    const double intercept = e.diagonal[0] > 0.0 ? INTERCEPT * INTERCEPT / e.diagonal[0] : 0.0;
+    set_kappa(e, work, first, first + e.count(), intercept + row.norm * row.norm * inside - turned[0],
+              intercept + row.length * row.length * inside - turned[1]);
+}
+
+template <bool learn> void sketch_margins(const Experts& e, const Row& row, const Work& work) {
+    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
+    double *along = work.direction[2], *sums = work.better[0];
     sum_rows(along, e.u.data(), rows, work.feature, work.value, row.size, rows);
     sum_rows(sums, e.low_weights.data(), width, work.feature, work.value, row.size, width);
-    const double intercept = e.diagonal[0] > 0.0 ? INTERCEPT * INTERCEPT / e.diagonal[0] : 0.0;
     double* direction[2] = {work.direction[0], work.direction[1]};  // U x, for both scalings of the row
     for (Index i = 0; i < rows; ++i) {
         direction[0][i] = INTERCEPT * e.u[i] + row.norm * along[i];
         direction[1][i] = INTERCEPT * e.u[i] + row.length * along[i];
     }
-    set_kappa(e, work, first, first + count,
-              intercept + row.norm * row.norm * inside - dot(direction[0], direction[0], rows),
-              intercept + row.length * row.length * inside - dot(direction[1], direction[1], rows));
+    if constexpr (learn) sketch_kappa(e, row, work, first);
     double* more[2] = {work.better[1], work.better[2]};  // b'U x
     for (int kind = 0; kind < 2; ++kind) {
         for (Index i = 0; i < width; ++i) more[kind][i] = 0.0;

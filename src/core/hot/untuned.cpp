@@ -93,10 +93,11 @@ template <bool learn> double meet_feature(Experts& e, Feature& f, double square,
 }
 
 // Shorten a row that is so long that float weights would overflow.
-inline void shorten(const Work& work, Index n, Scaled& sums) {
+template <bool learn> void shorten(const Work& work, Index n, Scaled& sums) {
     const double shorter = sqrt(HUGE_ROW / sums.total);
     for (Index i = 0; i < n; ++i) {
         work.value[i] *= shorter;
+        if constexpr (!learn) continue;
         work.step_slow[i] *= shorter;
         work.step_fast[i] *= shorter;
     }
@@ -121,31 +122,31 @@ template <bool learn> Row scale_row(Experts& e, const Work& work, Index n) {
         const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
         const bool live = square > 0.0;
         work.value[i] = live ? zeta : 0.0;
-        work.step_slow[i] = live ? zeta / (f.prior + f.slow) : 0.0;
-        work.step_fast[i] = live ? zeta / (f.prior + f.fast * fade) : 0.0;
-        if (live) {
-            sums.total += square;
-            sums.slow += zeta * work.step_slow[i];
-            sums.fast += zeta * work.step_fast[i];
+        if (live) sums.total += square;
+        if constexpr (learn) {
+            work.step_slow[i] = live ? zeta / (f.prior + f.slow) : 0.0;
+            work.step_fast[i] = live ? zeta / (f.prior + f.fast * fade) : 0.0;
+            sums.slow += work.value[i] * work.step_slow[i];
+            sums.fast += work.value[i] * work.step_fast[i];
         }
     }
     if constexpr (learn) {
         totals.logarithms += sums.logarithms;
         totals.log_weight += sums.met;
     }
-    if (sums.total > HUGE_ROW) shorten(work, n, sums);
+    if (sums.total > HUGE_ROW) shorten<learn>(work, n, sums);
     const double entries = static_cast<double>(n), total = sums.total;
     const double length = totals.length * (total > FAR * entries ? sqrt(FAR * entries / total) : 1.0);
     const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0;
     return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast};
 }
 
-// Fill `work` with the kappa and margins of all experts and with the prediction; return the scaled row.
+// Fill `work` with the margins of all experts, with the prediction and, to `learn`, with kappa; return the scaled row.
 template <bool learn> Row predict_row(Experts& e, const Work& work, Index n) {
     const Row row = scale_row<learn>(e, work, n);
-    diagonal_margins(e, row, work);
-    if (e.has_exact()) exact_margins(e, row, work);
-    if (e.has_sketch()) sketch_margins(e, row, work);
+    diagonal_margins<learn>(e, row, work);
+    if (e.has_exact()) exact_margins<learn>(e, row, work);
+    if (e.has_sketch()) sketch_margins<learn>(e, row, work);
     predict(e, work);
     return row;
 }

@@ -1,17 +1,18 @@
 """Indicator features for missing values: one for each column that has contained NaN."""
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_sparse as sp
 
 
 def missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the row and column indices of missing values in row order."""
     values = (x.data if sp.issparse(x) else x).reshape(-1)
-    if np.isfinite(values @ values):  # the usual case, in one pass
+    if isfinite(values.dot(values)):  # the usual case, in one pass
         return np.empty(0, np.int64), np.empty(0, np.int64)
     at = np.flatnonzero(np.isnan(values))
     if not sp.issparse(x):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from robustfd._core import OneRow
 from robustfd._guard import guards_itself, shared_guard
 from robustfd._jobs import count_jobs, side_by_side
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_sparse as sp
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_rows, check_weights
 from robustfd.estimators import _tables as tables

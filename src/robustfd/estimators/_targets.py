@@ -162,8 +162,8 @@ class OnlineClassifier(OnlineEstimator):
     def predict_one(self, x: Any) -> Any:
         """Return the predicted class of one row in any format of `learn_one`, or None before the first row."""
         quick = self.__dict__.get("_quick")
-        if quick is not None and (margin := quick.read(x)) is not None:
-            return self._labels()[margin > 0]
+        if quick is not None and (label := quick.predict(x)) is not None:
+            return label
         if not self.__sklearn_is_fitted__():
             return None
         margins, labels = self._margins_of_one(x).tolist(), self._labels()
@@ -244,7 +244,7 @@ class OnlineRegressor(OnlineEstimator):
     def predict_one(self, x: Any) -> float:
         """Return the predicted target of one row in any format of `learn_one`, or 0.0 before the first row."""
         quick = self.__dict__.get("_quick")
-        if quick is not None and (predicted := quick.read(x)) is not None:
+        if quick is not None and (predicted := quick.predict(x)) is not None:
             return predicted
         if not self.__sklearn_is_fitted__():
             return 0.0

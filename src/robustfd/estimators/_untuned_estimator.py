@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks

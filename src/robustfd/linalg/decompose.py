@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._lazy import scipy_linalg
+from robustfd._scipy import scipy_linalg
 from robustfd.linalg import products
 from robustfd.linalg.eigen import largest_eigenpairs
 from robustfd.linalg.rules import gram_noise, shrink, svd_noise

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._lazy import scipy_linalg
+from robustfd._scipy import scipy_linalg
 from robustfd.linalg.decompose import shrink_stack
 
 Floats = NDArray[np.float64]

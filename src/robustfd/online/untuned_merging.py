@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import WINDOWS
-from robustfd._lazy import scipy_linalg
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_linalg
+from robustfd._scipy import scipy_sparse as sp
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.online import exact, hessian_choice, low_rank, mixture, progress, untuned_growth
 from robustfd.online.feature_stats import Features

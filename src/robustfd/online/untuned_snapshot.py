@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import WINDOWS
-from robustfd._lazy import scipy_sparse as sp
+from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
 from robustfd.online import exact, feature_stats, low_rank, mixture
 from robustfd.online.feature_stats import Features
