@@ -25,7 +25,7 @@ namespace robustfd::RFD_LEVEL {
 
 #ifdef RFD_STD_SIMD
 namespace simd = std::experimental;
-template <class T> using Lanes = simd::fixed_size_simd<T, 8>;
+template <class T> using Lanes = simd::simd<T, simd::simd_abi::deduce_t<T, 8>>;
 template <class T> RFD_INLINE Lanes<T> load(const T* from) { return {from, simd::element_aligned}; }
 template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) { x.copy_to(to, simd::element_aligned); }
 template <class M, class V> RFD_INLINE V choose(const M& mask, const V& yes, V no) {

@@ -25,28 +25,30 @@ inline void set_kappa(const Experts& e, const Work& work, Index first, Index las
     for (Index k = first; k < last; ++k) work.kappa[k] = larger(linear[k] > 0.0 ? length : norm, 1e-300);
 }
 
-// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows.
-template <class T>
-RFD_INLINE void sum_rows(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
-                         Index rows, Index n) {
-    Index first = 0;
-    for (; first + 2 * LANES <= n; first += 2 * LANES) {
-        Lanes<T> low(T(0)), high(T(0));
+// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors that fit;
+// return where the next block begins. A block stays in registers, and wide blocks read longer parts of each row at once.
+template <int V, class T>
+RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
+                            Index rows, Index first, Index n) {
+    for (; first + V * LANES <= n; first += V * LANES) {
+        Lanes<T> total[V];
+        for (int v = 0; v < V; ++v) total[v] = Lanes<T>(T(0));
         for (Index e = 0; e < rows; ++e) {
             const T* row = x + which[e] * width + first;
             const Lanes<T> factor(static_cast<T>(scale[e]));
-            low += load(row) * factor;
-            high += load(row + LANES) * factor;
+            for (int v = 0; v < V; ++v) total[v] += load(row + v * LANES) * factor;
         }
-        store<T>(low, y + first);
-        store<T>(high, y + first + LANES);
+        for (int v = 0; v < V; ++v) store<T>(total[v], y + first + v * LANES);
     }
-    for (; first + LANES <= n; first += LANES) {
-        Lanes<T> total(T(0));
-        for (Index e = 0; e < rows; ++e)
-            total += load(x + which[e] * width + first) * Lanes<T>(static_cast<T>(scale[e]));
-        store<T>(total, y + first);
-    }
+    return first;
+}
+
+template <class T>
+RFD_INLINE void sum_rows(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
+                         Index rows, Index n) {
+    Index first = sum_blocks<4>(y, x, width, which, scale, rows, 0, n);
+    first = sum_blocks<2>(y, x, width, which, scale, rows, first, n);
+    first = sum_blocks<1>(y, x, width, which, scale, rows, first, n);
     for (; first < n; ++first) {
         T total(0);
         for (Index e = 0; e < rows; ++e) total += x[which[e] * width + first] * static_cast<T>(scale[e]);

@@ -108,8 +108,9 @@ def check_numbers(x: Any, *, missing: bool = False) -> None:
     values = x if isinstance(x, np.ndarray) else x.data
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         flat = values.reshape(-1)
-        if flat.dot(flat) < LARGEST**2:  # a single pass; False if there is a NaN. Unlike @, dot never warns
-            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if flat @ flat < LARGEST**2:  # a single pass; False if there is a NaN
+                return
     if missing:
         with np.errstate(invalid="ignore"):
             largest = float(np.fmax.reduce(np.abs(values), axis=None, initial=0.0))
