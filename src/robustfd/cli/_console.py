@@ -2,11 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+import click
 
 from robustfd.cli._errors import write_errors
 from robustfd.cli._options import ConsoleOptions
@@ -23,22 +22,11 @@ def warn(message: str) -> None:
     print(f"robustfd: warning: {message}", file=sys.stderr, flush=True)
 
 
-def error_console(console: ConsoleOptions) -> Console:
-    """Return the console on standard error."""
-    return Console(stderr=True, quiet=console.quiet, highlight=False)
+class Table(NamedTuple):
+    """A title and the lines below it."""
 
-
-class _ResultConsole(Console):
-    """A console that raises BrokenPipeError if its reader has gone, where rich would end the process."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-def _result_console() -> Console:
-    """Return the console for results. Lines are wrapped only in a terminal."""
-    console = _ResultConsole(highlight=False)
-    return console if console.is_terminal else _ResultConsole(highlight=False, width=200)
+    title: str
+    lines: list[str]
 
 
 def print_result(console: ConsoleOptions, result: Mapping[str, Any], *tables: Table) -> None:
@@ -53,29 +41,29 @@ def print_result(console: ConsoleOptions, result: Mapping[str, Any], *tables: Ta
 
 
 def _print_tables(result: Mapping[str, Any], tables: Iterable[Table]) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for key, value in result.items():
-        if isinstance(value, str | bool | int | float):
-            table.add_row(key.replace("_", " "), formatted(value))
-    console = _result_console()
-    console.print(table)
-    for each in tables:
-        title, each.title = each.title, None  # rich would wrap it at the width of the table
-        console.print()
-        console.print(title, style="bold")
-        console.print(each)
+    scalars = {
+        key.replace("_", " "): value for key, value in result.items() if isinstance(value, str | bool | int | float)
+    }
+    width = max(map(len, scalars), default=0)
+    for name, value in scalars.items():
+        click.echo(click.style(f"{name:{width}}", bold=True) + f"  {formatted(value)}")
+    for table in tables:
+        click.echo()
+        for line in (click.style(table.title, bold=True), *table.lines):
+            click.echo(line)
 
 
 def text_table(title: str, rows: Iterable[Iterable[Any]], *headers: str, left: int = 1) -> Table:
-    """Return a table whose first `left` columns are aligned to the left. Without headers it has one column."""
-    table = Table(title=title, box=None, pad_edge=False, show_header=bool(headers))
-    for place, header in enumerate(headers or ("",)):
-        table.add_column(header, justify="left" if place < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(formatted(value) for value in row))
-    return table
+    """Return a table whose first `left` columns are aligned to the left."""
+    cells = [[formatted(value) for value in row] for row in rows]
+    lines = [list(headers), *cells] if headers else cells
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return Table(title, [_line(line, widths, left) for line in lines])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
+    aligned = [f"{cell:{'<' if k < left else '>'}{width}}" for k, (cell, width) in enumerate(zip(cells, widths))]
+    return "  ".join(aligned).rstrip()
 
 
 def formatted(value: Any) -> str:

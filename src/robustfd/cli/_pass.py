@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from robustfd.cli._console import log
 from robustfd.cli._errors import Stopped
 from robustfd.cli._files import report_remarks, report_skipped, require_writable
 from robustfd.cli._models import load_file
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions
 from robustfd.cli._parallel import close
-from robustfd.cli._progress_bar import Figures, ProgressBar
+from robustfd.cli._progress_bar import Figures, Print, ProgressBar
 from robustfd.cli._signals import DeferredSignals
 from robustfd.streams import Block, Position, Stream, StreamError
 from robustfd.streams.feature_names import names_in, with_names
@@ -82,7 +80,7 @@ class Pass:
         close(self.model)
 
     def blocks(
-        self, stream: Stream, figures: Figures, after_block: Callable[[Console], None] = lambda _: None
+        self, stream: Stream, figures: Figures, after_block: Callable[[Print], None] = lambda _: None
     ) -> Iterator[Block]:
         """Yield blocks. `model` must have learned from a block by the time the caller asks for the next one.
 
@@ -110,7 +108,7 @@ class Pass:
                     yield block
                     self.position = position
                     bar.update(position, figures)
-                    after_block(bar.console)
+                    after_block(bar.print)
                 if signals.caught:
                     raise Stopped(signals.caught, self._save_and_describe())
                 if self._checkpoint is not None and self.position.rows - saved_rows >= self._every:

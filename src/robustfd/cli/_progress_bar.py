@@ -1,13 +1,12 @@
 """The progress bar of a pass over files."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+import click
 
-from robustfd.cli._console import error_console
 from robustfd.cli._files import report_skipped
 from robustfd.cli._options import ConsoleOptions
 from robustfd.streams import Block, Position, Stream
@@ -16,6 +15,7 @@ SECONDS = 0.5  # between two updates
 FIGURES_SHARE = 0.05  # of the time for computing figures, which may be slow
 
 Figures = Callable[[], dict[str, str]]  # what a command shows next to the bar, by name
+Print = Callable[..., None]  # print(line, bold=False), above the bar
 
 
 class ProgressBar:
@@ -23,34 +23,32 @@ class ProgressBar:
 
     def __init__(self, stream: Stream, console: ConsoleOptions):
         self._next, self._started, self._first = 0.0, time.monotonic(), stream.position
-        total = stream.bytes_total
-        # The line has to fit into 80 columns.
-        done = (BarColumn(bar_width=12), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
-        clock = (TimeRemainingColumn(compact=True), TextColumn("left")) if total else (TimeElapsedColumn(),)
-        errors = error_console(console)
-        self._progress = Progress(
-            *done, TextColumn("{task.fields[rows]}"), TextColumn("{task.fields[speed]}"), *clock,
-            TextColumn("{task.fields[figures]}"), console=errors, transient=True,
-            disable=console.quiet or not errors.is_terminal,
-        )  # fmt: skip
-        self._task = self._progress.add_task("", total=total, rows="", speed="", figures="")
+        self._quiet = console.quiet
+        self._progress: Any = None
+        if not console.quiet and sys.stderr is not None and sys.stderr.isatty():
+            self._progress = _bar(stream.bytes_total)
+            self._task = self._progress.add_task("", total=stream.bytes_total, rows="", speed="", figures="")
 
     def __enter__(self) -> "ProgressBar":
-        self._progress.start()
+        if self._progress is not None:
+            self._progress.start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._progress.stop()
+        if self._progress is not None:
+            self._progress.stop()
 
-    @property
-    def console(self) -> Console:
-        """The console to print to while the bar is shown."""
-        return self._progress.console
+    def print(self, line: str, *, bold: bool = False) -> None:
+        """Print a line above the bar."""
+        if self._progress is not None:
+            self._progress.console.print(line, style="bold" if bold else None, markup=False, highlight=False)
+        elif not self._quiet:
+            click.secho(line, err=True, bold=bold)
 
     def update(self, position: Position, figures: Figures) -> None:
         """Show a new position."""
         now = time.monotonic()
-        if self._progress.disable or now < self._next:
+        if self._progress is None or now < self._next:
             return
         seconds = max(now - self._started, 1e-9)
         speed = f"{(position.rows - self._first.rows) / seconds:,.0f} rows/s"
@@ -59,6 +57,18 @@ class ProgressBar:
         self._progress.update(
             self._task, completed=position.stored, rows=f"{position.rows:,} rows", speed=speed, figures=text
         )
+
+
+def _bar(total: int | None) -> Any:
+    """Return a bar whose line fits into 80 columns."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    done = (BarColumn(bar_width=12), TextColumn("{task.percentage:>3.0f}%")) if total else (SpinnerColumn(),)
+    clock = (TimeRemainingColumn(compact=True), TextColumn("left")) if total else (TimeElapsedColumn(),)
+    fields = [TextColumn(f"{{task.fields[{name}]}}") for name in ("rows", "speed", "figures")]
+    console = Console(stderr=True, highlight=False)
+    return Progress(*done, *fields[:2], *clock, fields[2], console=console, transient=True)
 
 
 def blocks_with_progress(stream: Stream, console: ConsoleOptions, figures: Figures = dict) -> Iterator[Block]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from rich.console import Console
 
 from robustfd._jobs import count_jobs
 from robustfd.cli._files import LAYOUT_OPTIONS, accepts_nan, column_options, open_labelled, require_labels
@@ -15,6 +14,7 @@ from robustfd.cli._models import LoadedFile, load_learner
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
 from robustfd.cli._parallel import finished, parallel
 from robustfd.cli._pass import Pass
+from robustfd.cli._progress_bar import Print
 from robustfd.cli._scores import scorer_for
 from robustfd.streams import Block, Stream, StreamError
 
@@ -31,7 +31,7 @@ class TrainingObserver(Protocol):
     def figures(self, model: Any) -> dict[str, str]:
         """Return the figures to show next to the progress bar."""
 
-    def block_learned(self, model: Any, console: Console) -> None:
+    def block_learned(self, model: Any, show: Print) -> None:
         """The model has learned a block; the console can be printed to."""
 
     def finished(self, model: Any) -> None:
@@ -101,9 +101,9 @@ class Trainer:
         def figures() -> dict[str, str]:
             return observer.figures(run.model) if _has_learned(run.model) else {}
 
-        def after_block(console: Console) -> None:
+        def after_block(show: Print) -> None:
             if _has_learned(run.model):
-                observer.block_learned(run.model, console)
+                observer.block_learned(run.model, show)
 
         for block in run.blocks(stream, figures, after_block):
             require_labels(block, self.files, stream)

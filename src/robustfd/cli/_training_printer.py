@@ -1,12 +1,14 @@
 """The progress lines and the plot of `robustfd train`. It reads the model and changes nothing."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import click
 
-from robustfd.cli._console import error_console, log
+from robustfd.cli._console import log
 from robustfd.cli._options import ConsoleOptions
+from robustfd.cli._progress_bar import Print
 
 FIGURES = ("loss", "error")
 
@@ -33,29 +35,29 @@ class TrainingPrinter:
         table = model.progressive_
         return {name: f"{table[name][-1]:.4g}" for name in FIGURES if name in table}
 
-    def block_learned(self, model: Any, console: Console) -> None:
+    def block_learned(self, model: Any, show: Print) -> None:
         """Print the new lines at powers of two, and redraw the plot if there are any."""
         if model.n_samples_seen_.bit_length() <= self._printed:  # reading the table waits for parallel workers
             return
         rows = model.progressive_["rows"].tolist()
         complete = len(rows) - (rows[-1] & (rows[-1] - 1) != 0)  # the last entry is of any number of rows
         if self._printed < complete:
-            self._print(model.progressive_, complete, console)
+            self._print(model.progressive_, complete, show)
             if self._redraw:
                 self._redraw = self.draw(model)
 
     def finished(self, model: Any) -> None:
         """Print the line of the last row."""
         table = model.progressive_
-        if self._printed < len(table["rows"]):
-            self._print(table, len(table["rows"]), error_console(self._console))
+        if self._printed < len(table["rows"]) and not self._console.quiet:
+            self._print(table, len(table["rows"]), partial(click.secho, err=True))
 
-    def _print(self, table: Any, end: int, console: Console) -> None:
+    def _print(self, table: Any, end: int, show: Print) -> None:
         """Print the entries of a table that are new, up to an end."""
         names = [name for name in FIGURES if name in table]
         if self._printed == 0:
             headers = ["rows", *(header for name in names for header in (name, "since last"))]
-            console.print("".join(f"{header:>12}" for header in headers), style="bold", highlight=False)
+            show("".join(f"{header:>12}" for header in headers), bold=True)
         rows = table["rows"].tolist()
         for k in range(self._printed, end):
             cells = [f"{rows[k]:>12,}"]
@@ -63,7 +65,7 @@ class TrainingPrinter:
                 before, sum_before = (rows[k - 1], rows[k - 1] * table[name][k - 1]) if k else (0, 0.0)
                 since = (rows[k] * table[name][k] - sum_before) / (rows[k] - before)
                 cells += [f"{table[name][k]:>12.5g}", f"{abs(since):>12.5g}"]
-            console.print("".join(cells), highlight=False)
+            show("".join(cells))
         self._printed = end
 
     def draw(self, model: Any) -> bool:

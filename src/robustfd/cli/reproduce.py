@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustfd.cli._command import command
@@ -35,12 +36,11 @@ def reproduce(
         import matplotlib  # noqa: F401
     except ImportError:
         raise ImportError("matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'") from None
-    from robustfd.cli._console import error_console
     from robustfd.cli._errors import Stopped
     from robustfd.experiments.reproduce import EXPERIMENTS, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 
-    errors = error_console(console)
+    errors = Console(stderr=True, quiet=console.quiet, highlight=False)
     chosen = EXPERIMENTS if what == "all" else (str(what),)
     names = [name.strip() for name in data.split(",") if name.strip()]
     columns = (
