@@ -4,6 +4,7 @@ Only learning is compared: the time of Vowpal Wabbit minus its time with --noop,
 and learns nothing.
 """
 
+import lzma
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file
 
 from benchmarks import vowpal
 from benchmarks.common import RESULTS, report, seconds, zipf_rows
@@ -28,12 +30,19 @@ GOALS = [
 ]  # fmt: skip
 
 
+LIBSVM_FILES = {"w8a": "w8a.xz", "sector": "sector.scale.xz"}  # not among robustfd.datasets
+
+
 def rows_of(name: str) -> tuple[Any, Any]:
     """Return rows with labels -1 and +1."""
     if name == "generated":
         rng = np.random.default_rng(0)
         x = rng.standard_normal((6000, 5000))
         return x, np.sign(x @ rng.standard_normal(5000))
+    if name in LIBSVM_FILES:
+        with lzma.open(Path(str(folder())) / LIBSVM_FILES[name]) as file:
+            x, y = load_svmlight_file(file)
+        return x, np.where(y <= 52, 1.0, -1.0) if name == "sector" else y
     x, y = load(name)
     if name == "mnist":
         y = np.where(y % 2 == 0, 1.0, -1.0)

@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
+from tests.pairs import others
+
 # No deadline and no complaint about slow examples: the machine may be busy, and first examples import modules.
 settings.register_profile(
     "default",
@@ -32,6 +34,17 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile("default")
 
 MNIST_ROWS = 10_000
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
+def pytest_collection_modifyitems(items):
+    """Mark as slow what `make test` leaves out of products of parameters."""
+    parametrized = [item for item in items if hasattr(item, "callspec")]
+    found = [(item, (item.nodeid.split("[")[0], tuple(item.callspec._idlist))) for item in parametrized]
+    left_out = others(key for _, key in found)
+    for item, key in found:
+        if key in left_out:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
