@@ -58,10 +58,10 @@ build: $(VENV)/.stamp-test
 	@env -u SKBUILD_EDITABLE_SKIP $(BIN)/python -c "import robustfd._core"
 
 test: build
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not browser" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --durations=5 -m "not slow and not browser" $(ARGS)
 
 test-all: build
-	@$(BIN)/python -m pytest -n 2 -m "not browser" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --durations=10 -m "not browser" $(ARGS)
 
 check: $(VENV)/.stamp-dev
 	@$(BIN)/python -c "import robustfd._core" && cp $(BUILD)/_core.pyi src/robustfd/_core.pyi
@@ -136,8 +136,10 @@ $(VENV)/.stamp-compiler: | $(VENV)/pyvenv.cfg
 ifeq ($(COMPILER),)
 	@echo "no C++ compiler found: using ziglang from PyPI ..."
 	@$(PIP) ziglang || { echo "robustfd needs a C++20 compiler: install g++ or clang++ (Debian: apt install g++)."; exit 1; }
-	@printf '#!/bin/sh\nexec "%s" -m ziglang c++ "$$@"\n' "$(abspath $(BIN))/python" > $(BIN)/zig-c++
-	@chmod +x $(BIN)/zig-c++
+	@for tool in c++ ar ranlib; do \
+	    name=$(BIN)/$$(echo $$tool | sed 's/c++/zig-c++/'); \
+	    printf '#!/bin/sh\nexec "%s" -m ziglang %s "$$@"\n' "$(abspath $(BIN))/python" $$tool > $$name && chmod +x $$name; \
+	done
 endif
 	@touch $@
 

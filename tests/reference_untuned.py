@@ -307,7 +307,8 @@ class Learner:
             old = f.scale
             self.set_scale(f)
             change = (f.scale / old) ** 2
-            if not (f.count > 4 and (change > 4 or 4 * change < 1)):
+            most = 4 if f.count > 4 else 1e30
+            if 1 / most <= change <= most:
                 self.rescale(j, change)
 
     def rescale(self, j: int, change: float) -> None:

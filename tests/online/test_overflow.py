@@ -74,6 +74,7 @@ CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_
 @given(calls=CALLS, seed=st.integers(0, 2**32 - 1))
 @example(calls=[(1, []), (1, [("weight", 308, 0)]), (5, [("weight", 308, 0)])], seed=0)
 @example(calls=[(11, []), (16, []), (1, [("x", 149, 1)]), (1, []), (9, [])], seed=625547)
+@example(calls=[(5, []), (1, []), (3, []), (8, [("x", 125, 0)])], seed=1458)
 def test_a_call_is_learned_or_changes_nothing(name, sparse, calls, seed):
     rng, model = np.random.default_rng(seed), clone(LEARNERS[name])
     stays = not name.startswith(("rp", "oja"))  # these may diverge on ordinary rows
