@@ -41,6 +41,7 @@ class UntunedEstimator(OnlineEstimator):
         "_encoder",
     )
     _takes_missing = _takes_tables = True
+    _undoes = True  # whether a call that fails leaves the model as it was
     sketch_size: Literal["auto"] | int
     shuffle: bool
     epochs: int
@@ -143,7 +144,7 @@ class UntunedEstimator(OnlineEstimator):
     @contextmanager
     def _all_or_nothing(self, x: Any) -> Iterator[None]:
         model, features = self._model, None
-        if model.seen == 0:  # after an error, nobody uses a new model
+        if model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
             yield
             return
         if isinstance(x, CsrRows) or sp.issparse(x):

@@ -1,10 +1,16 @@
 """LIBSVM text, one row per line: `label index:value index:value ...`."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 from robustfd._core import Problem, parse_libsvm, scan_libsvm
 from robustfd.streams._base import Position, Survey
 from robustfd.streams._indexed import IndexedTextStream, Parsed, Settings
 from robustfd.streams._text import Chunk, chunks
 from robustfd.streams.limits import MOST_LABELS
+
+Scanned = tuple[int, Any, int, int]  # the number of rows, their labels, the smallest and the largest index
 
 
 class LibsvmStream(IndexedTextStream):
@@ -37,8 +43,8 @@ class LibsvmStream(IndexedTextStream):
         If bad lines are errors, a faster scan that does not parse values is enough: the pass over the rows finds them.
         """
         survey, least, largest = Survey(), 1, 0
-        for chunk in chunks(self.inputs, Position(), self.block_bytes):
-            found = self._scan(chunk, survey) if self.on_error == "raise" else None
+        for chunk, scanned in self._scanned_chunks():
+            found = self._indices_of(scanned, survey) if scanned is not None else None
             if found is None:
                 block, _ = self._parse(chunk)
                 survey.add(block)
@@ -47,13 +53,27 @@ class LibsvmStream(IndexedTextStream):
             least, largest = min(least, int(found[0])), max(largest, int(found[1]))
         return survey, least, largest
 
-    def _scan(self, chunk: Chunk, survey: Survey) -> tuple[int, int] | None:
-        """Add a chunk to a survey and return its smallest and largest index; None if the fast scan cannot read it."""
-        most = 0 if survey.labels is None else MOST_LABELS + 1
-        found = scan_libsvm(chunk.text, self._has_labels(chunk), self._hash_bits is not None, most)
-        if found is None:
-            return None
-        rows, labels, least, largest = found
+    def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
+        """Yield all chunks with what the fast scan finds, None if it cannot read one. A thread scans as this reads."""
+        source = chunks(self.inputs, Position(), self.block_bytes)
+        if self.on_error != "raise":
+            yield from ((chunk, None) for chunk in source)
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="robustfd-scan") as pool:
+            before = None
+            for chunk in source:
+                chunk = chunk._replace(text=memoryview(bytes(chunk.text)))  # the reader reuses its buffer
+                names = self._hash_bits is not None
+                now = pool.submit(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1)
+                if before is not None:
+                    yield before[0], before[1].result()
+                before = chunk, now
+            if before is not None:
+                yield before[0], before[1].result()
+
+    def _indices_of(self, scanned: Scanned, survey: Survey) -> tuple[int, int] | None:
+        """Add a scanned chunk to a survey and return its smallest and largest index; None if they are out of range."""
+        rows, labels, least, largest = scanned
         above = self._width >= 0 and not self._drop and largest >= self._width + self._first
         if above or least < self._first:
             return None
