@@ -20,6 +20,9 @@ test test-all: export OPENBLAS_NUM_THREADS ?= 1
 test test-all: export OMP_NUM_THREADS ?= 1
 test test-all: export MKL_NUM_THREADS ?= 1
 
+# `make test` tries fewer random examples than `make test-all`.
+test: export HYPOTHESIS_PROFILE ?= short
+
 # Tests start many processes. Only `build` checks whether the core must be rebuilt.
 test test-all: export SKBUILD_EDITABLE_SKIP := $(abspath $(BUILD))
 

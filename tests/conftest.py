@@ -17,6 +17,7 @@ import pytest
 import scipy.io
 from hypothesis import HealthCheck, settings
 from scipy import sparse
+from sklearn.base import is_classifier
 from sklearn.datasets import load_svmlight_file
 
 from tests.pairs import others
@@ -30,20 +31,27 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
+settings.register_profile("short", settings.get_profile("default"), max_examples=15)  # of `make test`
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
-settings.load_profile("default")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 MNIST_ROWS = 10_000
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items):
-    """Mark as slow what `make test` leaves out of products of parameters."""
+    """Mark as slow what `make test` leaves out: products of parameters, scikit-learn's checks of similar classes."""
     parametrized = [item for item in items if hasattr(item, "callspec")]
     found = [(item, (item.nodeid.split("[")[0], tuple(item.callspec._idlist))) for item in parametrized]
     left_out = others(key for _, key in found)
+    first: dict[tuple[str, bool], str] = {}
     for item, key in found:
-        if key in left_out:
+        estimator = item.callspec.params.get("estimator") if "check" in item.callspec.params else None
+        if estimator is None:
+            slow = key in left_out
+        else:  # the first classifier and the first other estimator of each test
+            slow = first.setdefault((key[0], is_classifier(estimator)), repr(estimator)) != repr(estimator)
+        if slow:
             item.add_marker(pytest.mark.slow)
 
 

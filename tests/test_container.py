@@ -24,6 +24,7 @@ def test_every_public_class_that_can_be_saved_has_its_package():
         assert _container._find(kind) is getattr(robustfd, kind)
 
 
+@pytest.mark.slow
 def test_loading_imports_only_the_package_that_is_needed(tmp_path):
     path = tmp_path / "sketch.rfd"
     robustfd.FrequentDirections(4).fit([[1.0, 2.0], [3.0, 4.0]]).save(path)

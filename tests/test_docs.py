@@ -30,7 +30,12 @@ def test_each_example_of_the_readme_runs_alone_and_prints_what_it_says(code, tmp
 
 # The examples of docs/command-line.md need its files and commands: tests/cli/test_docs.py runs them together.
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if examples(page) and page.name != "command-line.md"], ids=lambda page: page.stem
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.stem == "start" else pytest.mark.slow)
+        for page in PAGES
+        if examples(page) and page.name != "command-line.md"
+    ],
 )
 def test_python_examples_run_and_print_what_they_say(page, tmp_path, monkeypatch, capsys):
     if page.name in NEEDS:
@@ -48,6 +53,7 @@ def test_code_that_is_not_run_is_marked(page):
     assert all(block.startswith(":class: not-run\n") for block in blocks)
 
 
+@pytest.mark.slow
 def test_demo_shows_both_halves(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert runpy.run_path(str(ROOT / "examples" / "demo.py"))["main"]() == 0  # every certificate held

@@ -17,6 +17,7 @@ def fail(x):
     raise ValueError(f"refused {x}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_results_come_in_order(processes):
     large = np.arange(100_000.0).reshape(1000, 100)
@@ -28,6 +29,7 @@ def test_results_come_in_order(processes):
     np.testing.assert_array_equal(sparse.toarray(), 8 * (large % 7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_errors_are_raised(processes, tmp_path, monkeypatch):
     monkeypatch.setattr(_jobs, "MEMORY_FILES", tmp_path)

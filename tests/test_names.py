@@ -55,6 +55,7 @@ def test_merge_stays_a_function_after_importing_the_command():
     run("import robustfd.cli.merge, robustfd.sketch; from robustfd.sketch import merge; assert callable(merge)")
 
 
+@pytest.mark.slow
 def test_river_needs_an_extra():
     pytest.importorskip("river")
     run("import robustfd; assert robustfd.river.SketchedNewtonClassifier")
@@ -65,6 +66,7 @@ def test_river_needs_an_extra():
     assert "ImportError: robustfd.river needs River" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module, engine, extra", [("dask", "dask.array", "dask"), ("spark", "pyspark", "spark")])
 def test_engines_need_an_extra(module, engine, extra):
     run("import sys, robustfd; assert robustfd.distributed; assert not {'dask', 'pyspark'} & set(sys.modules)")

@@ -11,6 +11,7 @@ import robustfd
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_nothing_relies_on_docstrings_or_asserts(tmp_path):
     """Every public name, and the command line with its help."""
     code = """

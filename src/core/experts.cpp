@@ -119,6 +119,8 @@ Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every
         for (std::int32_t j : features) list(static_cast<Index>(j) + 1);
         for (Index j : Span<Index>(e.centred)) list(j);  // these change with every row
         const Index width = e.weights.shape(1);
+        table_.reserve(features_.size());
+        weights_.reserve(features_.size() * static_cast<std::size_t>(width));
         for (Index j : features_) {
             table_.push_back(e.table[j]);
             weights_.insert(weights_.end(), e.weights.data() + j * width, e.weights.data() + (j + 1) * width);

@@ -13,6 +13,7 @@ from robustfd.cli import COMMANDS
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page, least", [("command-line.md", 10), ("from-vowpal-wabbit.md", 2)])
 def test_commands_run(page, least, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

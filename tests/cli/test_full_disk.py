@@ -12,6 +12,8 @@ import robustfd as rf
 from robustfd.streams import open_stream
 from tests.cli.warm import until, write_rows
 
+pytestmark = pytest.mark.slow
+
 KEPT = ("--checkpoint", "kept", "--every", "1")
 TRAIN = ("train", "rows.svm", "-m", "5", "--features", "20", "--classes=-1,1")
 SKETCH = ("sketch", "rows.svm", "-m", "5", "--features", "20")

@@ -12,6 +12,8 @@ import robustfd as rf
 from robustfd._container import load_with_notes
 from tests.cli.warm import REAL, until, write_rows
 
+pytestmark = pytest.mark.slow
+
 KEPT = ("--checkpoint", "kept", "--every", "1")
 JOBS = {
     "train": ("train", "rows.svm", "-m", "5"),

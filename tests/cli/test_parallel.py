@@ -228,6 +228,7 @@ def test_ctrl_c_keeps_what_processes_learnt_and_leaves_none_behind(many, tmp_pat
     assert 0 < rows < 1600 and f"stopped after {rows:,} rows" in told
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_command(run, many, tmp_path):
     options = ("sketch", many[0], "-m", "4", "--jobs", "2")
     command = [sys.executable, "-c", IN_PROCESSES, *options, "-o", tmp_path / "processes", "--quiet"]

@@ -12,6 +12,8 @@ from sklearn.datasets import load_svmlight_file
 import robustfd
 from robustfd.streams import open_stream
 
+pytestmark = pytest.mark.slow
+
 
 def test_a9a_from_compressed_files(execute, data_path, a9a, tmp_path):
     """Trained on a9a, judged on a9a.t, which has one feature less."""

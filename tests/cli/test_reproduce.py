@@ -53,6 +53,7 @@ class Page(HTMLParser):
         assert self.stack.pop() == tag
 
 
+@pytest.mark.slow
 def test_a_whole_run_and_its_report(tmp_path):
     code, out, err = call(*COMMAND, "all", "--data", "breast-cancer", "--quick", "--out", str(tmp_path), "--jobs", "2")
     assert code == 0, err
@@ -90,6 +91,7 @@ def test_a_whole_run_and_its_report(tmp_path):
     assert f"{mine} cells ({mine - damaged} of them from earlier runs)" in err
 
 
+@pytest.mark.slow
 def test_the_data_sets_that_are_not_at_hand(tmp_path):
     """Small files in their formats, through the same command."""
     from tests.experiments import small
@@ -110,6 +112,7 @@ def test_the_data_sets_that_are_not_at_hand(tmp_path):
     assert {row["m"] for row in rows if row["data"] == "sido0"} == {None, 5, 10, 20}
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues(tmp_path):
     command = [*COMMAND, "accuracy", "--data", "breast-cancer", "--quick", "--out", str(tmp_path), "--jobs", "1"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -138,6 +141,7 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, tmp_path):
     assert extra in err
 
 
+@pytest.mark.slow
 def test_a_data_set_that_does_not_exist(tmp_path):
     code, _, err = call(*COMMAND, "--data", "a9b", "--out", str(tmp_path))
     assert code == 1
@@ -145,6 +149,7 @@ def test_a_data_set_that_does_not_exist(tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_experiments_that_need_two_classes_are_left_out(tmp_path):
     code, _, err = call(*COMMAND, "accuracy", "--data", "digits", "--out", str(tmp_path), "--jobs", "0")
     assert code == 0, err

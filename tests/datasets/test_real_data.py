@@ -8,6 +8,8 @@ import scipy.sparse as sp
 
 from robustfd import datasets
 
+pytestmark = pytest.mark.slow
+
 FOLDER = os.environ.get("ROBUSTFD_DATA")  # read before fixtures replace it
 
 BINARY = [

@@ -130,6 +130,7 @@ def test_missing_values_are_learned_from(sparse):
     assert model.score(rows[2000:], y[2000:]) > without.score(filled[2000:], y[2000:]) + 0.03
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.lists(st.integers(1, 60), min_size=1, max_size=5), st.sampled_from([0.02, 0.3, 0.9]))
 def test_missing_values_do_not_depend_on_batches(seed, sizes, gaps):

@@ -135,6 +135,7 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_going_on_in_a_fresh_process(tmp_path):
     expected = []
     for (name, model), form, n in itertools.product(MODELS.items(), FORMS, (7, 31)):

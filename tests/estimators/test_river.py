@@ -18,6 +18,7 @@ CLASSES = {name: getattr(robustfd.river, name) for name in robustfd.river.__all_
 CHECKS = [(name, check) for name, each in CLASSES.items() for check in checks.yield_checks(each(5))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, check", CHECKS, ids=[f"{name}-{check.__name__}" for name, check in CHECKS])
 @pytest.mark.filterwarnings("default")  # warnings of River itself
 def test_river_s_own_checks(name, check):

@@ -184,6 +184,7 @@ def test_the_same_rows_give_the_same_bytes_and_others_continue(sparse):
         assert error <= each.sketch_.error_bound_
 
 
+@pytest.mark.slow
 def test_fit_agrees_with_the_exact_matrix_on_many_wide_rows():
     rng = np.random.default_rng(0)
     x = sp.random_array((4000, 3000), density=0.01, rng=rng, format="csr")

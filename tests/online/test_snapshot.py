@@ -151,6 +151,7 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_continuing_in_a_new_process(tmp_path):
     expected = []
     for form in FORMS:

@@ -60,6 +60,7 @@ print(sketch.n_samples_seen_)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on the address space is Linux's")
 @pytest.mark.parametrize(
     "form, center, name, megabytes",

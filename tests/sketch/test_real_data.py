@@ -13,6 +13,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh, svds
 import robustfd
 from tests.sketch.family import RULES
 
+pytestmark = pytest.mark.slow
+
 ROWS = {"connectus": 20_000, "mnist": 4_000, "a9a": 10_000, "farm_ads": 4_143}
 SIZES = {"connectus": 20, "mnist": 20, "a9a": 10, "farm_ads": 20}
 

@@ -156,6 +156,7 @@ def test_single_precision_rows_of_low_rank_stay_of_low_rank(rule, solver, sparse
     assert sketch.error_bound_ <= 1e-6 * sketch.squared_norm_  # rounding to single precision
 
 
+@pytest.mark.slow
 @every_rule
 def test_rounding_errors_do_not_accumulate_over_many_shrinks(rule):
     """3000 shrinks of one row each: A'A - B'B stays within [0, Delta] to about shrinks * eps."""

@@ -439,6 +439,7 @@ def test_the_checksum_knows_text_of_any_kind_for_labels():
     assert len(sums) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FILES, indirect=True)
 def test_memory_does_not_grow_with_the_source(case):
     """More than twice the rows take no more memory, but for sources that are in memory anyway."""

@@ -15,6 +15,8 @@ from robustfd.streams import StreamError, open_stream
 from robustfd.streams import _fields as fields_module
 from tests.streams.reading import read, rows_of
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = 10_000  # with work in proportion to their square each test would take ten seconds
 
 

@@ -182,14 +182,36 @@ RFD_INLINE void add_outers(double* y, Index width, const double* u, const double
         for (Index i = 0; i < rows; ++i) y[i * width + k] = x[k] * u[i] + (z[k] * v[i] + y[i * width + k]);
 }
 
-// Add scale x[i] x[k] to y[i, k] for all k <= i < n; some entries above the diagonal change as well. x and the rows of y
-// are padded to whole vectors.
-RFD_INLINE void add_square(double* y, Index width, double scale, const double* x, Index n) {
+// Add scale x[i] x[k] to y[i, k] for all k <= i < n, where x is the row with its intercept; some entries above the diagonal
+// change as well. The rows of y are padded to whole vectors.
+inline void add_dense_square(double* y, Index width, double scale, const Row& row, const Work& work, Index n) {
+    double* x = work.direction[2];
+    for (Index i = 0; i < width; ++i) x[i] = 0.0;
+    x[0] = INTERCEPT;
+    for (Index i = 0; i < row.size; ++i) x[work.feature[i]] = row.curve * work.value[i];
     for (Index first = 0; first < n; first += LANES) {
         const Lanes<double> xs = load(x + first);
         for (Index i = first; i < n; ++i) {
             double* there = y + i * width + first;
             store<double>(xs * Lanes<double>(scale * x[i]) + load(there), there);
+        }
+    }
+}
+
+// The same for a row with few entries, entry by entry.
+inline void add_sparse_square(double* y, Index width, double scale, const Row& row, const Work& work) {
+    y[0] += INTERCEPT * (scale * INTERCEPT);
+    for (Index i = 0; i < row.size; ++i) {
+        const Index j = work.feature[i];
+        const double x = row.curve * work.value[i];
+        y[j * width] += INTERCEPT * (scale * x);
+        for (Index k = 0; k <= i; ++k) {
+            const Index other = work.feature[k];
+            const double z = row.curve * work.value[k];
+            if (j >= other)
+                y[j * width + other] += z * (scale * x);
+            else
+                y[other * width + j] += x * (scale * z);
         }
     }
 }
@@ -209,11 +231,10 @@ inline void exact_steps(Experts& e, const Row& row, const Work& work, double c2)
         add_outers(e.exact_weights.data() + start, width, work.direction[memory], scaled + start,
                    e.inverse.plane(memory).data, steps + start, size, outputs * count);
     }
-    double* x = work.direction[2];  // the row as a dense vector
-    for (Index i = 0; i < wide; ++i) x[i] = 0.0;
-    x[0] = INTERCEPT;
-    for (Index i = 0; i < row.size; ++i) x[work.feature[i]] = row.curve * work.value[i];
-    add_square(e.block.data(), wide, c2, x, size);
+    if (4 * row.size < size)
+        add_sparse_square(e.block.data(), wide, c2, row, work);
+    else
+        add_dense_square(e.block.data(), wide, c2, row, work, size);
 }
 
 inline void exact_rescale(Experts& e, Index j, double change) {
