@@ -31,7 +31,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("short", settings.get_profile("default"), max_examples=15)  # of `make test`
+settings.register_profile("short", settings.get_profile("default"), max_examples=10)  # of `make test`
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
@@ -40,7 +40,13 @@ MNIST_ROWS = 10_000
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items):
-    """Mark as slow what `make test` leaves out: products of parameters, scikit-learn's checks of similar classes."""
+    """Mark as slow what `make test` leaves out.
+
+    These are tests with real data, most of a product of parameters, and scikit-learn's checks of similar classes.
+    """
+    for item in items:
+        if "data_path" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
     parametrized = [item for item in items if hasattr(item, "callspec")]
     found = [(item, (item.nodeid.split("[")[0], tuple(item.callspec._idlist))) for item in parametrized]
     left_out = others(key for _, key in found)

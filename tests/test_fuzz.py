@@ -10,6 +10,8 @@ import pytest
 
 from fuzz import _run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -134,7 +134,10 @@ def test_merging_both_ways_at_a_time_ends():
     assert not any(thread.is_alive() for thread in threads)
 
 
-@pytest.mark.parametrize("meeting", ["readers", "learners", "single"])
+@pytest.mark.parametrize(
+    "meeting",
+    [pytest.param("readers", marks=pytest.mark.slow), pytest.param("learners", marks=pytest.mark.slow), "single"],
+)
 def test_threads_meet_in_one_model(meeting):
     script = Path(__file__).with_name("meeting_threads.py")
     done = subprocess.run([sys.executable, script, meeting], capture_output=True, text=True, timeout=300, check=False)

@@ -42,6 +42,7 @@ def test_errors_are_raised(processes, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "single", "integers", "sparse", "columns"])
 def test_threads_and_processes_make_the_same_sketch(kind, monkeypatch):
     x = np.random.default_rng(0).standard_normal((9001, 37)) * 0.9 ** np.arange(37)

@@ -18,6 +18,8 @@ from robustfd.comparison.figure import draw_comparison
 from robustfd.comparison.problem import Columns, Problem, Rows, Scale
 from robustfd.comparison.verdict import need, verdict
 
+pytestmark = pytest.mark.slow
+
 
 def call(*arguments, given=None):
     command = [sys.executable, "-m", "robustfd", "compare", *map(str, arguments)]

@@ -18,6 +18,8 @@ from robustfd.sketch import frequent_directions
 from robustfd.streams import open_stream
 from tests.cli.text import libsvm_text
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60  # seconds
 
 

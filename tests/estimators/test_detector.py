@@ -129,6 +129,7 @@ def test_planted_outliers_are_found_in_sparse_rows(kind):
     assert detector.offset_ == pytest.approx(dense.offset_, rel=0.01)
 
 
+@pytest.mark.slow
 def test_sparse_rows_are_not_made_dense():
     X = sp.random_array((3000, 200_000), density=1e-5, format="csr", rng=np.random.default_rng(0))  # 4.8 GB if dense
     detector = MahalanobisDetector(5, buffer_size=10).partial_fit(X)

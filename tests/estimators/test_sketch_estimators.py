@@ -105,6 +105,7 @@ def test_a_buffer_is_never_near_the_number_of_features(m, sparse):
     assert learned(SketchedRidge(), wide).sketch_.buffer_size == 8 * SketchedRidge()._auto_size()
 
 
+@pytest.mark.slow
 def test_sparse_rows_of_the_exact_matrix_are_not_made_dense():
     X = sp.random_array((20_000, 900), density=0.002, rng=np.random.default_rng(0), format="csr")
     seen = ExactSecondMoment(center=True).fit(X)

@@ -91,6 +91,7 @@ def test_products_are_made_until_the_bound_is_small_enough():
     assert 0.01 <= last < between <= (first + last) / 2
 
 
+@pytest.mark.slow
 def test_the_bound_fails_as_often_as_it_says(monkeypatch):
     # For a matrix of rank one the bound is tight: it fails if and only if all tests are nearly orthogonal to u.
     share, runs = 0.05, 600

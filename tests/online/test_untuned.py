@@ -121,6 +121,7 @@ def test_units_that_change_equal_the_transcription():
     assert largest_difference(learn(state, X, y)[:, 0], other.learn(X, y)) < 1e-3
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_shape_and_batching(data):
