@@ -56,7 +56,8 @@ nb::tuple shrunk_values(const In1<double>& lam, Index m, Index j, double noise) 
 }
 
 void add_product(const Out2<double>& c, const In2<double>& a, const In2<double>& b, double keep) {
-    require(a.shape(1) == b.shape(0) && c.shape(0) == a.shape(0) && c.shape(1) == b.shape(1), "the shapes do not match");
+    require(a.shape(1) == b.shape(0) && c.shape(0) == a.shape(0) && c.shape(1) == b.shape(1),
+            "the shapes do not match");
     ensure_blas();
     nb::gil_scoped_release unlocked;
     gemm(false, false, 1.0, matrix(a), matrix(b), keep, matrix(c));
@@ -80,18 +81,24 @@ void bind_sparse(nb::module_& m) {
         sparse_products().add_gram(columns_of(starts, stops, rows, data), matrix(out));
     }, "starts"_a.noconvert(), "stops"_a.noconvert(), "rows"_a.noconvert(), "data"_a.noconvert(), "out"_a.noconvert(),
        "Add the lower triangle of x x' to `out`.");
-    m.def("sparse_add_product", [](Starts starts, Starts stops, Starts rows, Numbers data, In2<double> y, Out2<double> out) {
-        require(length(stops) <= length(y) && y.shape(1) == out.shape(1), "the shapes do not match");
-        nb::gil_scoped_release unlocked;
-        sparse_products().add_product(columns_of(starts, stops, rows, data), matrix(y), matrix(out));
-    }, "starts"_a.noconvert(), "stops"_a.noconvert(), "rows"_a.noconvert(), "data"_a.noconvert(), "y"_a.noconvert(),
-       "out"_a.noconvert(), "Add x y to `out`.");
-    m.def("sparse_add_transposed", [](Starts starts, Starts stops, Starts rows, Numbers data, In2<double> c, Out2<double> out) {
-        require(length(stops) <= length(out) && c.shape(1) == out.shape(1), "the shapes do not match");
-        nb::gil_scoped_release unlocked;
-        sparse_products().add_transposed(columns_of(starts, stops, rows, data), matrix(c), matrix(out));
-    }, "starts"_a.noconvert(), "stops"_a.noconvert(), "rows"_a.noconvert(), "data"_a.noconvert(), "c"_a.noconvert(),
-       "out"_a.noconvert(), "Add x' c to `out`.");
+    m.def(
+        "sparse_add_product",
+        [](Starts starts, Starts stops, Starts rows, Numbers data, In2<double> y, Out2<double> out) {
+            require(length(stops) <= length(y) && y.shape(1) == out.shape(1), "the shapes do not match");
+            nb::gil_scoped_release unlocked;
+            sparse_products().add_product(columns_of(starts, stops, rows, data), matrix(y), matrix(out));
+        },
+        "starts"_a.noconvert(), "stops"_a.noconvert(), "rows"_a.noconvert(), "data"_a.noconvert(), "y"_a.noconvert(),
+        "out"_a.noconvert(), "Add x y to `out`.");
+    m.def(
+        "sparse_add_transposed",
+        [](Starts starts, Starts stops, Starts rows, Numbers data, In2<double> c, Out2<double> out) {
+            require(length(stops) <= length(out) && c.shape(1) == out.shape(1), "the shapes do not match");
+            nb::gil_scoped_release unlocked;
+            sparse_products().add_transposed(columns_of(starts, stops, rows, data), matrix(c), matrix(out));
+        },
+        "starts"_a.noconvert(), "stops"_a.noconvert(), "rows"_a.noconvert(), "data"_a.noconvert(), "c"_a.noconvert(),
+        "out"_a.noconvert(), "Add x' c to `out`.");
     m.def("centre", [](Numbers scale, Numbers share, Numbers rows_coef, Numbers mean_coef, Numbers mean_products,
                        Out2<double> y) {
         nb::gil_scoped_release unlocked;

@@ -49,8 +49,10 @@ void after_fork_in_child() {
 void bind_lock(nb::module_& m) {
     nb::class_<ModelLock>(m, "Lock", "A lock for many readers or one writer, which enter in the order they came.")
         .def(nb::init<>())
-        .def("acquire", [](ModelLock& self) { enter(self.lock(), Lock::Use::write); }, "Enter alone.")
-        .def("acquire_shared", [](ModelLock& self) { enter(self.lock(), Lock::Use::read); }, "Enter with other readers.")
+        .def(
+            "acquire", [](ModelLock& self) { enter(self.lock(), Lock::Use::write); }, "Enter alone.")
+        .def(
+            "acquire_shared", [](ModelLock& self) { enter(self.lock(), Lock::Use::read); }, "Enter with other readers.")
         .def("release", [](ModelLock& self) { self.lock().leave(); }, "Leave.");
     const nb::object at_fork = nb::getattr(nb::module_::import_("os"), "register_at_fork", nb::none());
     if (!at_fork.is_none())

@@ -114,26 +114,36 @@ void bind_state(nb::module_& m) {
 void bind_newton(nb::module_& m) {
     bind_state(m);
     nb::class_<Newton, Learner>(m, "Newton", "RFD-SON, FD-SON, PFD-SON and FULL-ON.")
-        .def("__init__", [](Newton* self, const PaperSettings& settings, Index d, Index m, Index rows, bool sparse,
-                            Index run_rows) {
-            // Products of these sizes must not overflow.
-            require(1 <= d && d < Index(1) << 31 && 2 <= m && m < Index(1) << 24 && m <= rows && rows < Index(1) << 28 &&
-                        run_rows >= 1 && 1 <= settings.shrunk && settings.shrunk <= m,
-                    "a sketch of this size is not possible");
-            ensure_blas();
-            new (self) Newton(settings, d, m, rows, sparse, run_rows);
-        }, "settings"_a, "d"_a, "m"_a, "rows"_a, "sparse"_a, "run_rows"_a)
-        .def("copy", [](const Newton& newton) { return Newton(newton); }, "Return a copy.")
-        .def_prop_ro("state", [](Newton& newton) -> BlockState& { return newton.state; }, nb::rv_policy::reference_internal)
-        .def_prop_ro("run", [](Newton& newton) { return RunState(sparse_of(newton).state()); }, "Copy of the counts.")
-        .def_prop_ro("run_left", [](Newton& newton) { return sparse_of(newton).left(); }, "Rows until the end of the run.")
+        .def(
+            "__init__",
+            [](Newton* self, const PaperSettings& settings, Index d, Index m, Index rows, bool sparse, Index run_rows) {
+                // Products of these sizes must not overflow.
+                require(1 <= d && d < Index(1) << 31 && 2 <= m && m < Index(1) << 24 && m <= rows &&
+                            rows < Index(1) << 28 && run_rows >= 1 && 1 <= settings.shrunk && settings.shrunk <= m,
+                        "a sketch of this size is not possible");
+                ensure_blas();
+                new (self) Newton(settings, d, m, rows, sparse, run_rows);
+            },
+            "settings"_a, "d"_a, "m"_a, "rows"_a, "sparse"_a, "run_rows"_a)
+        .def(
+            "copy", [](const Newton& newton) { return Newton(newton); }, "Return a copy.")
+        .def_prop_ro(
+            "state", [](Newton& newton) -> BlockState& { return newton.state; }, nb::rv_policy::reference_internal)
+        .def_prop_ro(
+            "run", [](Newton& newton) { return RunState(sparse_of(newton).state()); }, "Copy of the counts.")
+        .def_prop_ro(
+            "run_left", [](Newton& newton) { return sparse_of(newton).left(); }, "Rows until the end of the run.")
         .def_prop_ro("is_full", &Newton::is_full)
         .def("step", step, "x"_a, "y"_a.noconvert(), "weight"_a.noconvert(), "margins"_a.noconvert(),
-             "progress"_a.noconvert().none(), "Add one row to the block and take its step; return False after an overflow.")
-        .def("end_block", [](Newton& newton) {
-            require(newton.is_full(), "the block is not full");
-            return newton.end_block();
-        }, "End a full block; return False after an overflow.")
+             "progress"_a.noconvert().none(),
+             "Add one row to the block and take its step; return False after an overflow.")
+        .def(
+            "end_block",
+            [](Newton& newton) {
+                require(newton.is_full(), "the block is not full");
+                return newton.end_block();
+            },
+            "End a full block; return False after an overflow.")
         .def("last_change", last_change, "Return coef_b and coef_x of the last `end_block`.")
         .def("steps", steps, "Return the coefficients of B and of the rows in the change of w by the block so far.")
         .def("combine", combine, "of_w"_a, "coef_b"_a.noconvert(), "coef_x"_a.noconvert(),
@@ -142,7 +152,8 @@ void bind_newton(nb::module_& m) {
         .def("multiply_weights", &Newton::multiply_weights, "factor"_a, "Multiply w.")
         .def("multiply_stored_weights", &Newton::multiply_stored_weights, "factor"_a,
              "Multiply w as it was at the beginning of the block.")
-        .def("widen", [](Newton& newton, Index d) { sparse_of(newton).widen(d); }, "d"_a, "Allocate d features.")
+        .def(
+            "widen", [](Newton& newton, Index d) { sparse_of(newton).widen(d); }, "d"_a, "Allocate d features.")
         .def("entries", entries_of, "Return the values, rows and feature positions of all entries of the run.")
         .def("restore_run", restore_run, "number"_a, "rows"_a, "feature"_a.noconvert(), "gathered"_a.noconvert(),
              "value"_a.noconvert(), "row"_a.noconvert(), "where"_a.noconvert(), "Restore a run from a snapshot.");

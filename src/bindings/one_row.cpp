@@ -17,8 +17,8 @@ namespace {
 
 constexpr double LARGEST = 1e150;  // squares of larger numbers can overflow
 
-// The columns of the names in a dict. Most dicts of a stream have the same names in the same order, so the columns of the
-// last dict are kept, with references to its names.
+// The columns of the names in a dict. Most dicts of a stream have the same names in the same order, so the columns of
+// the last dict are kept, with references to its names.
 class Names {
   public:
     explicit Names(nb::dict vocabulary) : vocabulary_(std::move(vocabulary)) {}
@@ -152,7 +152,8 @@ class OneRow {
           names_(std::move(vocabulary)), judge_(judge), level_(level), until_(until) {
         usual_.assign(usual.data(), usual.data() + usual.size());
         if (judge_ == Judge::classes)
-            for (auto [label, place] : nb::borrow<nb::dict>(labels_)) classes_[nb::cast<Index>(place) > 0] = nb::borrow(label);
+            for (auto [label, place] : nb::borrow<nb::dict>(labels_))
+                classes_[nb::cast<Index>(place) > 0] = nb::borrow(label);
     }
 
     // Learn a row before row number `until`; return whether that was possible.

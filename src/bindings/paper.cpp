@@ -1,4 +1,5 @@
-// Bindings of the learners of the paper: losses, progress, rows, and the methods without blocks (newton.cpp has the rest).
+// Bindings of the learners of the paper: losses, progress, rows, and the methods without blocks (newton.cpp has the
+// rest).
 #include <nanobind/stl/optional.h>
 
 #include "first_order.hpp"
@@ -82,8 +83,9 @@ const double* numbers_of(Learner& learner, const std::optional<In2<double>>& nor
     return normal->data();
 }
 
-Index learn(Learner& learner, nb::handle x, const In1<double>& y, const In1<double>& weight, const Out1<double>& margins,
-            const std::optional<Out2<double>>& progress, const std::optional<In2<double>>& normal) {
+Index learn(Learner& learner, nb::handle x, const In1<double>& y, const In1<double>& weight,
+            const Out1<double>& margins, const std::optional<Out2<double>>& progress,
+            const std::optional<In2<double>>& normal) {
     const RowsFromPython given = checked_rows(x, learner.features());
     const Rows& rows = given.rows;
     require(length(y) == rows.count && length(weight) == rows.count && length(margins) == rows.count,
@@ -132,7 +134,8 @@ void bind_learner(nb::module_& m) {
         .def_prop_ro("d", &Learner::features, "Number of features.");
 }
 
-// The constructors of models with d features and, for some, m rows of a sketch. Products of these sizes must not overflow.
+// The constructors of models with d features and, for some, m rows of a sketch. Products of these sizes must not
+// overflow.
 void check_sizes(Index d, Index m) {
     require(1 <= d && d < Index(1) << 31 && 1 <= m && m < Index(1) << 24, "a model of this size is not possible");
 }

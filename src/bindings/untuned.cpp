@@ -26,29 +26,39 @@ void bind_untuned(nb::module_& m) {
              "first"_a, "last"_a, "update_stats"_a,
              "Learn rows and fill their predictions before each step; return the row at which the sketch was full.")
         .def("read", &Untuned::read, "x"_a, "margins"_a.noconvert(), "Fill the predictions of rows.")
-        .def("explain", &Untuned::explain, "x"_a, "effects"_a.noconvert(), "indptr"_a.noconvert(), "which"_a.noconvert(),
-             "parts"_a.noconvert(), "List the contributions of features to predictions.")
-        .def("keep", [](Untuned& self, Index rows, std::optional<In1<std::int32_t>> features) {
-            Span<const std::int32_t> some;
-            if (features) some = {features->data(), features->size()};
-            return Kept(self.experts, rows, some, !features);
-        }, "rows"_a, "features"_a.none(), "Return what `undo` needs to forget rows with these features, None for all.")
-        .def("undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
-             "Restore the state at the time of `keep`.")
+        .def("explain", &Untuned::explain, "x"_a, "effects"_a.noconvert(), "indptr"_a.noconvert(),
+             "which"_a.noconvert(), "parts"_a.noconvert(), "List the contributions of features to predictions.")
+        .def(
+            "keep",
+            [](Untuned& self, Index rows, std::optional<In1<std::int32_t>> features) {
+                Span<const std::int32_t> some;
+                if (features) some = {features->data(), features->size()};
+                return Kept(self.experts, rows, some, !features);
+            },
+            "rows"_a, "features"_a.none(), "Return what `undo` needs to forget rows with these features, None for all.")
+        .def(
+            "undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
+            "Restore the state at the time of `keep`.")
         .def("first_scales", &Untuned::first_scales, "which"_a.noconvert(), "Set the scales of features.")
         .def("renew_exact", &Untuned::renew_exact, "faded"_a, "Update the exact Hessian.")
-        .def("__deepcopy__", [](const Untuned& self, nb::handle) {
-            Untuned copy;
-            copy.experts = self.experts;
-            copy.seen = self.seen;
-            return copy;
-        }, "memo"_a)
+        .def(
+            "__deepcopy__",
+            [](const Untuned& self, nb::handle) {
+                Untuned copy;
+                copy.experts = self.experts;
+                copy.seen = self.seen;
+                return copy;
+            },
+            "memo"_a)
         .def("__getstate__", [](Untuned& self) { return nb::make_tuple(self.seen, self.arrays()); })
-        .def("__setstate__", [](Untuned& self, const nb::tuple& state) {
-            new (&self) Untuned();
-            self.seen = nb::cast<Index>(state[0]);
-            self.replace(nb::cast<nb::dict>(state[1]));
-        }, "state"_a);
+        .def(
+            "__setstate__",
+            [](Untuned& self, const nb::tuple& state) {
+                new (&self) Untuned();
+                self.seen = nb::cast<Index>(state[0]);
+                self.replace(nb::cast<nb::dict>(state[1]));
+            },
+            "state"_a);
     m.def("implicit_steps", [](In1<float> z, In1<float> length, Out1<float> chance, Out1<float> step) {
         const Index n = static_cast<Index>(z.shape(0));
         require(z.shape(0) == length.shape(0) && z.shape(0) == chance.shape(0) && z.shape(0) == step.shape(0),

@@ -20,7 +20,8 @@ template <class T> nb::object view_of(const Array<T>& array) {
     std::size_t dims = 0;
     for (int axis = 0; axis < array.dims(); ++axis) shape[dims++] = static_cast<std::size_t>(array.shape(axis));
     if (!std::is_arithmetic_v<T>) shape[dims++] = FIELDS<T>;
-    return nb::cast(Result<Number<T>>(reinterpret_cast<Number<T>*>(array.data()), dims, shape, owner_of(array.memory())));
+    return nb::cast(
+        Result<Number<T>>(reinterpret_cast<Number<T>*>(array.data()), dims, shape, owner_of(array.memory())));
 }
 
 // Copy to zeros. Pages of zeros are skipped, so that they take no memory in the copy either.
@@ -42,8 +43,11 @@ template <class T> void assign(Array<T>& array, nb::handle value, const char* na
     if (dims < 1 || dims > 3 || (!std::is_arithmetic_v<T> && given.shape(dims) != FIELDS<T>))
         throw std::invalid_argument(std::string(name) + " has an unexpected shape");
     const auto size = [&](std::size_t axis) { return static_cast<Index>(given.shape(axis)); };
-    Array<T> copy = dims == 1 ? Array<T>(size(0)) : dims == 2 ? Array<T>(size(0), size(1)) : Array<T>(size(0), size(1), size(2));
-    copy_sparing_memory(reinterpret_cast<char*>(copy.data()), reinterpret_cast<const char*>(given.data()), given.nbytes());
+    Array<T> copy = dims == 1   ? Array<T>(size(0))
+                    : dims == 2 ? Array<T>(size(0), size(1))
+                                : Array<T>(size(0), size(1), size(2));
+    copy_sparing_memory(reinterpret_cast<char*>(copy.data()), reinterpret_cast<const char*>(given.data()),
+                        given.nbytes());
     array = std::move(copy);
 }
 
@@ -80,7 +84,8 @@ class Untuned {
         const Rows& rows = given.rows;
         check(rows, margins);
         require(0 <= first && first <= last && last <= rows.count, "the rows are out of range");
-        require(length(y) == rows.count && length(weight) == rows.count, "y or weight has another length than the rows");
+        require(length(y) == rows.count && length(weight) == rows.count,
+                "y or weight has another length than the rows");
         nb::gil_scoped_release unlocked;
         rows.check(experts.features(), first, last);
         if (!experts.targets[0].numbers) check_classes(y.data(), first, last);
@@ -104,8 +109,10 @@ class Untuned {
         const Rows& rows = given.rows;
         const Index entries = rows.indptr ? rows.indptr[rows.count] - rows.indptr[0] : rows.count * rows.width;
         const Index most = entries + rows.count * experts.centred.size();
-        require(length(indptr) == rows.count + 1 && length(which) >= most && length(parts) >= most, "results are too short");
-        require(static_cast<Index>(effects.shape(0)) == 3 && static_cast<Index>(effects.shape(1)) == experts.table.size() &&
+        require(length(indptr) == rows.count + 1 && length(which) >= most && length(parts) >= most,
+                "results are too short");
+        require(static_cast<Index>(effects.shape(0)) == 3 &&
+                    static_cast<Index>(effects.shape(1)) == experts.table.size() &&
                     static_cast<Index>(effects.shape(2)) == experts.outputs() && parts.shape(1) == effects.shape(2),
                 "effects has another shape");
         nb::gil_scoped_release unlocked;

@@ -41,8 +41,8 @@ template <class T> struct Matrix {
     }
 };
 
-// An owned array of zeros with up to three dimensions, aligned to a cache line. Large arrays take no memory until they are
-// written to. Copying copies the numbers. `memory` shares them, for views that may outlive the array.
+// An owned array of zeros with up to three dimensions, aligned to a cache line. Large arrays take no memory until they
+// are written to. Copying copies the numbers. `memory` shares them, for views that may outlive the array.
 template <class T> class Array {
   public:
     Array() = default;
@@ -87,7 +87,8 @@ template <class T> class Array {
     static constexpr std::size_t LINE = 64;
 
     Array(const Shape& shape, int dims) : shape_(shape), dims_(dims) {
-        memory_.reset(std::calloc(static_cast<std::size_t>(size()) * sizeof(T) + LINE, 1), [](void* p) { std::free(p); });
+        memory_.reset(std::calloc(static_cast<std::size_t>(size()) * sizeof(T) + LINE, 1),
+                      [](void* p) { std::free(p); });
         if (!memory_) throw std::bad_alloc();
         const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
         data_ = reinterpret_cast<T*>((address + LINE - 1) / LINE * LINE);

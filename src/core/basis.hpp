@@ -22,12 +22,12 @@ class Basis {
     // Apply the change at the end of a block.
     virtual void change(const Block& block, const Change& change) = 0;
     // Fill `out` with of_w w + coef_b B + coef_x X, for some features, or for all if there are none.
-    virtual void combine(double of_w, const double* coef_b, Span<const double> coef_x, Span<const std::int32_t> features,
-                         double* out) = 0;
+    virtual void combine(double of_w, const double* coef_b, Span<const double> coef_x,
+                         Span<const std::int32_t> features, double* out) = 0;
     virtual void multiply_weights(double factor) = 0;  // the stored w
 
-    // As in learner.hpp; the block has `filled` rows. Afterwards rows are appended until `change`. `store_all` prepares for
-    // any other change.
+    // As in learner.hpp; the block has `filled` rows. Afterwards rows are appended until `change`. `store_all` prepares
+    // for any other change.
     virtual void begin(Index filled) = 0;
     virtual void store_all() = 0;
     virtual void commit() = 0;
@@ -81,8 +81,8 @@ class SparseBasis final : public Basis {
     const RunState& state() const { return state_; }
     Index left() const { return run_rows_ - state_.rows; }  // rows for which the run has space
 
-    // The entries of the run in the order of rows, for snapshots, and the reverse. `restore` expects valid numbers, and a
-    // new basis; `rows` of the run have entries, the last of which belong to the block.
+    // The entries of the run in the order of rows, for snapshots, and the reverse. `restore` expects valid numbers, and
+    // a new basis; `rows` of the run have entries, the last of which belong to the block.
     struct Entries {
         std::vector<double> value;
         std::vector<std::int32_t> row, where;

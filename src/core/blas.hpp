@@ -7,8 +7,8 @@ namespace robustfd {
 
 // Fortran routines with 32-bit integers, named as in LAPACK.
 struct Blas {
-    void (*dgemm)(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*,
-                  const double*, const int*, const double*, double*, const int*) = nullptr;
+    void (*dgemm)(const char*, const char*, const int*, const int*, const int*, const double*, const double*,
+                  const int*, const double*, const int*, const double*, double*, const int*) = nullptr;
     void (*dsyrk)(const char*, const char*, const int*, const int*, const double*, const double*, const int*,
                   const double*, double*, const int*) = nullptr;
     void (*dsytrd)(const char*, const int*, double*, const int*, double*, double*, double*, double*, const int*,

@@ -2,8 +2,8 @@
 //
 // At the beginning of the block let H = B'B + alpha I, where the rows of B are orthogonal with squared lengths lam, and
 // let X be the rows of the block. For linear models every gradient is a multiple of its row. So every step of the
-// sequential algorithm (Luo et al. 2019, Alg. 3 and 6) until the next shrink follows from Z = X B', G = X X' and X w. By
-// the Sherman-Morrison formula
+// sequential algorithm (Luo et al. 2019, Alg. 3 and 6) until the next shrink follows from Z = X B', G = X X' and X w.
+// By the Sherman-Morrison formula
 //
 //     X H^-1 X' = N / alpha,    N = G - Z diag(1/(lam + alpha)) Z',
 //
@@ -12,8 +12,8 @@
 //
 //     X H^-1 X' = K + N / alpha,    K = Z diag(1/(lam (lam + alpha))) Z',    N = G - Z diag(1/lam) Z'.
 //
-// A row c x changes K and N as follows, with D = alpha (1 + c^2 K_jj) + c^2 N_jj if it is outside the span, and N_jj = 0
-// if it is inside:
+// A row c x changes K and N as follows, with D = alpha (1 + c^2 K_jj) + c^2 N_jj if it is outside the span, and N_jj =
+// 0 if it is inside:
 //
 //     outside   K_il += -(c^2 alpha/D) K_ij K_jl - (c^2/D) (K_ij N_jl + N_ij K_jl) + (1 + c^2 K_jj)/(N_jj D) N_ij N_jl
 //               N_il -= N_ij N_jl / N_jj
@@ -21,9 +21,9 @@
 //
 // For alpha = 0 these are Meyer's formulas for pseudo-inverses, so the steps are continuous as alpha goes to 0.
 //
-// The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends with
-// a shrink: its steps and its rows become one change of w and B. The eigenvectors of the small Gram matrix of [B; c X] are
-// the coefficients of the new rows of B, and rules.hpp reduces the eigenvalues.
+// The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends
+// with a shrink: its steps and its rows become one change of w and B. The eigenvectors of the small Gram matrix of [B;
+// c X] are the coefficients of the new rows of B, and rules.hpp reduces the eigenvalues.
 #pragma once
 
 #include "level.hpp"
@@ -72,7 +72,7 @@ struct Block {
     Index size, r, features;  // rows of B and of the block together at most; rows of B; d
     Matrix<double> products;  // (size, 1 + r): w'x and B x at the beginning of the block
     Matrix<double> gram;      // (size, size): G, lower triangle
-    Matrix<double> k;         // (size, size): k[j, i] = K_ij just before row j is added, i >= j; used while alpha is small
+    Matrix<double> k;  // (size, size): k[j, i] = K_ij just before row j is added, i >= j; used while alpha is small
     Matrix<double> n;         // (size, size): the same for N
     Effect* rows;             // (size)
     double* lam;              // (r): squared lengths of the rows of B
@@ -105,8 +105,8 @@ struct BlockLoops {
                        const Change& change);
     // Take the step of the last row with H after the shrink, as printed in Alg. 6 of Luo et al. 2019.
     void (*step_after_shrink)(const Block& block, const Change& change);
-    // Compute the products of the last of the dense `rows` with the basis (1 + r, d) and all rows, if few of its entries
-    // are non-zero; return whether it did.
+    // Compute the products of the last of the dense `rows` with the basis (1 + r, d) and all rows, if few of its
+    // entries are non-zero; return whether it did.
     bool (*add_thin_row)(const Block& block, Matrix<const double> basis, Matrix<const double> rows);
 };
 

@@ -5,7 +5,8 @@ namespace robustfd {
 
 namespace {
 
-constexpr Index STRIP = 256;  // features that are updated at a time, few enough for their part of the basis to stay in the cache
+constexpr Index STRIP =
+    256;  // features that are updated at a time, few enough for their part of the basis to stay in the cache
 
 }  // namespace
 

@@ -22,8 +22,8 @@ constexpr Index BLOCK = 32;  // of LAPACK's reduction and back-transformation
 // The number of numbers in whole vectors.
 Index in_vectors(Index n) { return (n + VALUE_LANES - 1) / VALUE_LANES * VALUE_LANES; }
 
-// Orthonormalise the columns of z by Newton-Schulz iteration, of which each step squares the defect (Higham 2008, ch. 8).
-// Return false if the defect is too large.
+// Orthonormalise the columns of z by Newton-Schulz iteration, of which each step squares the defect (Higham 2008, ch.
+// 8). Return false if the defect is too large.
 bool orthonormalise(Array<double>& z, Index n, Index k, Index stride) {
     std::vector<double> overlap(k * k);
     const Matrix<double> gram(overlap.data(), k, k);
@@ -121,9 +121,9 @@ bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<
     return found;
 }
 
-// Write a = D S D, where S has a unit diagonal. Pivoted Cholesky of S (dpstrf) gives the rank. One-sided Jacobi (dgejsv)
-// then computes the singular values of D times that factor with a relative error of about eps cond(S), independent of D
-// (Demmel and Veselic 1992; Drmac and Veselic 2008).
+// Write a = D S D, where S has a unit diagonal. Pivoted Cholesky of S (dpstrf) gives the rank. One-sided Jacobi
+// (dgejsv) then computes the singular values of D times that factor with a relative error of about eps cond(S),
+// independent of D (Demmel and Veselic 1992; Drmac and Veselic 2008).
 Index graded_eigenpairs(Matrix<double> a, Index k, Index most, double* values, Matrix<double> vectors) {
     const Index n = a.rows;
     std::vector<double> length(n);

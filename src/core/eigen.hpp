@@ -11,8 +11,8 @@
 // 4. Back-transformation by the reflectors, 2 n^2 k flops.
 //
 // Inverse iteration does not guarantee orthogonal vectors when eigenvalues nearly coincide. So the residuals (at most n
-// eps) and the orthogonality defect are checked, a small defect is removed by Newton-Schulz iteration, and LAPACK's divide
-// and conquer is used whenever a check fails. The result is as accurate as LAPACK's in every case.
+// eps) and the orthogonality defect are checked, a small defect is removed by Newton-Schulz iteration, and LAPACK's
+// divide and conquer is used whenever a check fails. The result is as accurate as LAPACK's in every case.
 #pragma once
 
 #include "array.hpp"

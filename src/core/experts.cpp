@@ -38,7 +38,8 @@ void Experts::check() const {
     const Index size = table.size(), n = rate.size(), outs = share.shape(0), many = centred.size();
     require(size >= 1 && totals.size() == 1 && targets.size() == 1, "table");
     require(has_shape(centre, {2, many}), "centre");
-    for (Index k = 0; k < many; ++k) require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
+    for (Index k = 0; k < many; ++k)
+        require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
     for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
     require(linear.size() == n && fast.size() == n && has_shape(share, {outs, n}) && outs >= 1, "share");
     require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && plain.shape(1) >= 2, "plain");
@@ -66,8 +67,8 @@ void Experts::check() const {
     require(better == 0 || has_exact() || has_sketch(), "experts without a Hessian");
 }
 
-// Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough: if an entry of
-// the diagonal of H^-1 H differs from 1 by more than CHANGE.
+// Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough: if an entry
+// of the diagonal of H^-1 H differs from 1 by more than CHANGE.
 void Experts::renew_exact(double faded) {
     const Index size = block.shape(0), memories = inverse.shape(0);
     const Matrix<double> recent = block.matrix();
@@ -148,7 +149,10 @@ Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.bloc
 }  // namespace
 
 Scratch::Scratch(const Experts& e, Index entries)
-    : entries_(entries + e.centred.size()), outputs_(e.outputs()), experts_(e.experts()), direction_(direction_size(e)) {
+    : entries_(entries + e.centred.size()),
+      outputs_(e.outputs()),
+      experts_(e.experts()),
+      direction_(direction_size(e)) {
     const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts());
     Index size = 0;
     const auto reserve = [&size](Index numbers) {  // in whole vectors
@@ -160,7 +164,8 @@ Scratch::Scratch(const Experts& e, Index entries)
     const Index slow = reserve(entries_), fast = reserve(entries_), sums = reserve(e.weights.shape(1));
     const Index kappa = reserve(n), chance = reserve(n), total = reserve(n), lanes = reserve(4 * padded(n));
     const Index margin = reserve(many), step = reserve(many), softmax = reserve(many), output = reserve(outputs_);
-    const Index plain = reserve(outputs_), first = reserve(3 * padded(better)), direction = reserve(3 * padded(direction_));
+    const Index plain = reserve(outputs_), first = reserve(3 * padded(better)),
+                direction = reserve(3 * padded(direction_));
     memory_ = Array<double>(size);
     double* at = memory_.data();
     work.feature = reinterpret_cast<Index*>(at + feature);

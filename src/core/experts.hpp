@@ -33,8 +33,8 @@ constexpr Index FOLLOWERS = 4;           // forgetting intercepts of an output
 // How redistributed shares are divided among the forgetting intercepts, and the learning rates of these.
 constexpr double FOLLOW_SHARE[FOLLOWERS] = {0.97, 0.01, 0.01, 0.01}, FOLLOW[FOLLOWERS] = {0.0, 0.02, 0.1, 0.5};
 
-// Statistics of a feature, one cache line. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature of
-// the loss: over all rows, and over recent rows, divided by `fade` in Totals.
+// Statistics of a feature, one cache line. `slow` and `fast` are the sums of c^2 f^2 zeta^2, where c^2 is the curvature
+// of the loss: over all rows, and over recent rows, divided by `fade` in Totals.
 struct Feature {
     double count, square, reference, inverse, prior, slow, fast;
     Index number;  // 1, 2, ... for a centred feature, else 0
@@ -53,9 +53,10 @@ struct Totals {
 };
 
 // Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
-// the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in units
-// of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are their
-// range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the logarithm.
+// the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
+// units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
+// their range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the
+// logarithm.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
@@ -77,9 +78,10 @@ struct Experts {
     Array<Totals> totals;     // (1,)
     Array<Index> centred;     // the centred features
     Array<double> centre;     // (2, centred): the centre of each, and its mean over recent rows, the next centre
-    // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian.
+    // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better
+    // Hessian.
     Array<double> rate;       // (experts,): eta
-    Array<double> linear;     // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
+    Array<double> linear;  // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
     Array<double> fast;       // (experts,): 1 if the expert's Hessian forgets
     Array<double> share;      // (outputs, experts)
     Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone
@@ -132,15 +134,17 @@ struct Experts {
     Index count() const { return plain.shape(1) / 2; }  // L
     bool has_exact() const { return block.size() > 0; }
     bool has_sketch() const { return diagonal.size() > 0; }
-    bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // the sketch must shrink before a row
+    bool is_full() const {
+        return has_sketch() && filled[0] == buffer.shape(0);
+    }  // the sketch must shrink before a row
 
     Experts shared();    // the same arrays, not copies
     void check() const;  // throws std::invalid_argument unless all shapes fit each other and all indices are in range
     void renew_exact(double faded);  // see experts.cpp
 };
 
-// What rows may change in the experts, to restore it after an error. The statistics and diagonal weights of many features
-// are large, so only those of the features that the rows have are copied.
+// What rows may change in the experts, to restore it after an error. The statistics and diagonal weights of many
+// features are large, so only those of the features that the rows have are copied.
 class Kept {
   public:
     // Keep all that `rows` rows with these features (all features if `every`) may change.
@@ -188,10 +192,10 @@ struct UntunedLoops {
                    const double* weight, double* predictions, bool update_stats);
     // Fill the predictions of all rows.
     void (*read)(const Experts& experts, const Work& work, const Rows& rows, double* predictions);
-    // List the contributions of features to predictions: those of row i are at indptr[i] to indptr[i + 1] - 1 of `which`
-    // and of the rows of `parts`. `effects` has shape (3, features, outputs). It holds the contribution of zeta = 1 in
-    // rows that are divided by their own length, the same in rows with a common factor, and the constant that refers a
-    // centred feature to 0.
+    // List the contributions of features to predictions: those of row i are at indptr[i] to indptr[i + 1] - 1 of
+    // `which` and of the rows of `parts`. `effects` has shape (3, features, outputs). It holds the contribution of zeta
+    // = 1 in rows that are divided by their own length, the same in rows with a common factor, and the constant that
+    // refers a centred feature to 0.
     void (*explain)(const Experts& experts, const Work& work, const Rows& rows, const double* effects, Index* indptr,
                     Index* which, double* parts);
     // Set S and P of features from their statistics.

@@ -34,7 +34,9 @@ template <class M, class V> RFD_INLINE V choose(const M& mask, const V& yes, V n
 }
 RFD_INLINE Lanes<float> absolute(const Lanes<float>& x) { return simd::abs(x); }
 RFD_INLINE Lanes<float> root(const Lanes<float>& x) { return simd::sqrt(x); }
-RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) { return simd::static_simd_cast<Lanes<std::int32_t>>(x); }
+RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) {
+    return simd::static_simd_cast<Lanes<std::int32_t>>(x);
+}
 RFD_INLINE Lanes<float> as_floats(const Lanes<std::int32_t>& x) { return simd::static_simd_cast<Lanes<float>>(x); }
 #else
 template <class T> struct Lanes {

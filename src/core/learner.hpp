@@ -20,8 +20,8 @@ class Learner {
     virtual void begin() = 0;
     virtual void commit() = 0;
     virtual void rollback() = 0;
-    // Since `begin`: 0 if all numbers were far from overflow, 1 if ordinary rows led to huge numbers, 2 if rows are huge
-    // or tiny themselves. If not 0, the caller must check the state before `commit`.
+    // Since `begin`: 0 if all numbers were far from overflow, 1 if ordinary rows led to huge numbers, 2 if rows are
+    // huge or tiny themselves. If not 0, the caller must check the state before `commit`.
     virtual int extreme() const = 0;
 
   protected:

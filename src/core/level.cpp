@@ -54,7 +54,8 @@ Level best_level() {
 Level level() { return current().load(std::memory_order_relaxed); }
 
 void use_level(Level level) {
-    if (level > best_level()) throw std::invalid_argument("this processor does not have " + std::string(name_of(level)));
+    if (level > best_level())
+        throw std::invalid_argument("this processor does not have " + std::string(name_of(level)));
     current().store(level);
 }
 

@@ -1,5 +1,5 @@
-// Levels of x86-64. Files with loops over rows are compiled once for each level, into a namespace of that name, and each
-// exports one table of functions. The table of the best level that this processor has is chosen at run time.
+// Levels of x86-64. Files with loops over rows are compiled once for each level, into a namespace of that name, and
+// each exports one table of functions. The table of the best level that this processor has is chosen at run time.
 //
 // A file for a level must not emit inline functions that other files share: the linker keeps one copy of them, perhaps
 // one with instructions that the processor lacks. tests/core/test_levels.py checks the object files.

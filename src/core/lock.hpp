@@ -34,7 +34,8 @@ class Lock {
     // Wait for this thread's turn, at most for `patience`; return whether it is inside.
     bool wait(unsigned long ticket, Use use, std::chrono::milliseconds patience) {
         std::unique_lock inside(mutex_);
-        const bool entered = changed_.wait_for(inside, patience, [&] { return queue_.front() == ticket && enter(use); });
+        const bool entered =
+            changed_.wait_for(inside, patience, [&] { return queue_.front() == ticket && enter(use); });
         if (entered) {
             queue_.pop_front();
             changed_.notify_all();

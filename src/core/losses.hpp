@@ -1,5 +1,5 @@
-// Losses of a linear model in the margin p = w'x. A loss is a small value, and its functions are compiled with the loops
-// that use it.
+// Losses of a linear model in the margin p = w'x. A loss is a small value, and its functions are compiled with the
+// loops that use it.
 #pragma once
 
 #include <math.h>
@@ -14,8 +14,8 @@ struct Loss {
     double delta = 1.0;  // the threshold of the Huber loss
 };
 
-// Within this distance of a kink the slope is 0. A projection often puts a margin exactly on the label or on the edge of
-// the hinge. Rounding error must not decide between the slopes on the two sides.
+// Within this distance of a kink the slope is 0. A projection often puts a margin exactly on the label or on the edge
+// of the hinge. Rounding error must not decide between the slopes on the two sides.
 constexpr double KINK = 1e-9;
 
 }  // namespace robustfd

@@ -9,7 +9,8 @@ namespace robustfd {
 
 namespace {
 
-constexpr double TINY = 1e-12;  // for alpha below this times the largest eigenvalue, all eigenvalues need a small relative error
+constexpr double TINY =
+    1e-12;  // for alpha below this times the largest eigenvalue, all eigenvalues need a small relative error
 constexpr Index NUMBERS = sizeof(Effect) / sizeof(double);
 
 std::unique_ptr<Basis> basis_for(Index d, Index m, Index rows, bool sparse, Index run_rows) {
@@ -28,11 +29,28 @@ Newton::Newton(const PaperSettings& settings, Index d, Index m, Index rows, bool
 }
 
 Newton::Newton(const Newton& other)
-    : Learner(other), settings(other.settings), m(other.m), size(other.size), state(other.state),
-      products_(other.products_), gram_(other.gram_), k_(other.k_), n_(other.n_), rows_(other.rows_), lam_(other.lam_),
-      ball_(other.ball_), overlaps_(other.overlaps_), coef_b_(other.coef_b_), coef_x_(other.coef_x_),
-      scratch_(other.scratch_.size()), is_sparse_(other.is_sparse_), basis_(other.basis_->clone()), active_(other.active_), stored_(other.stored_),
-      state_before_(other.state_before_), before_(other.before_) {}
+    : Learner(other),
+      settings(other.settings),
+      m(other.m),
+      size(other.size),
+      state(other.state),
+      products_(other.products_),
+      gram_(other.gram_),
+      k_(other.k_),
+      n_(other.n_),
+      rows_(other.rows_),
+      lam_(other.lam_),
+      ball_(other.ball_),
+      overlaps_(other.overlaps_),
+      coef_b_(other.coef_b_),
+      coef_x_(other.coef_x_),
+      scratch_(other.scratch_.size()),
+      is_sparse_(other.is_sparse_),
+      basis_(other.basis_->clone()),
+      active_(other.active_),
+      stored_(other.stored_),
+      state_before_(other.state_before_),
+      before_(other.before_) {}
 
 std::vector<Part> Newton::parts() {
     std::vector<Part> all = {{"products", products_, {size, m}}, {"gram", gram_, {size, size}},
@@ -119,7 +137,8 @@ bool Newton::shrink() {
     }
     if (rank < 0) return false;
     const double noise = gram_noise(stacked, values[0]), least = EPS * EPS * values[0];
-    const double delta = shrink_values({values, static_cast<std::size_t>(rank)}, m, settings.shrunk, noise, least, now.lam);
+    const double delta =
+        shrink_values({values, static_cast<std::size_t>(rank)}, m, settings.shrunk, noise, least, now.lam);
     block_loops().write_rows(now, values, vectors, c, change_);
     state.delta = delta;
     state.delta_sum += delta;
@@ -164,8 +183,8 @@ void Newton::multiply_stored_weights(double factor) {
 
 // ------------------------------------------------------------------------------------------------- all rows or none
 
-// Until the block ends, rows are only appended, so that it is enough to reset the counts. Projections onto a ball change
-// all weights.
+// Until the block ends, rows are only appended, so that it is enough to reset the counts. Projections onto a ball
+// change all weights.
 void Newton::begin() {
     commit();
     active_ = true;

@@ -21,8 +21,8 @@ class Newton final : public Learner {
     void rollback() override;
     int extreme() const override { return state.extreme; }
 
-    // The parts of `learn`, for projections onto a ball between them: add a row to the block and take its step, and end a
-    // full block. They return false after an overflow.
+    // The parts of `learn`, for projections onto a ball between them: add a row to the block and take its step, and end
+    // a full block. They return false after an overflow.
     bool step(const Rows& row, const Batch& batch);
     bool end_block();
     bool is_full() { return block().is_full(); }

@@ -84,7 +84,8 @@ inline bool is_finite(double x) { return fabs(x) < HUGE_VAL; }
 
 // Whether the margin, slope, weight and squared length of a row are far from causing an overflow.
 inline bool is_safe(double p, double slope, double weight, double square) {
-    const bool small = fabs(p) < HUGE_NUMBER && fabs(slope) < HUGE_NUMBER && weight < HUGE_NUMBER && square < HUGE_NUMBER;
+    const bool small =
+        fabs(p) < HUGE_NUMBER && fabs(slope) < HUGE_NUMBER && weight < HUGE_NUMBER && square < HUGE_NUMBER;
     return small && (square == 0.0 || square > 1.0 / HUGE_NUMBER);
 }
 

@@ -12,8 +12,8 @@ class RowModel : public Learner {
 
     Index features() const final { return d; }
     Index learn(const Rows& rows, const Batch& batch, const double* normal) final;
-    // A row changes the numbers of its own features and those that belong to no feature. Only the former can be many, so
-    // only those of the rows are stored.
+    // A row changes the numbers of its own features and those that belong to no feature. Only the former can be many,
+    // so only those of the rows are stored.
     void begin() final;
     void commit() final;
     void rollback() final;

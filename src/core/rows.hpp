@@ -20,8 +20,8 @@ struct SparseRow {
     Index column(Index k) const { return columns[k]; }
 };
 
-// Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null. Row i then has the
-// entries indptr[i] to indptr[i + 1] - 1 of `data` and of `indices`.
+// Rows to learn or to read: dense with `width` numbers each, or in CSR format if `indptr` is not null. Row i then has
+// the entries indptr[i] to indptr[i + 1] - 1 of `data` and of `indices`.
 struct Rows {
     const double* data = nullptr;
     const std::int32_t* indices = nullptr;

@@ -15,9 +15,9 @@ inline double gram_noise(Index size, double largest) {
     return 4.0 * EPS * static_cast<double>(std::max(size, LEAST_ROWS)) * largest;
 }
 
-// Fill `kept` (m - 1) with the reduced values, descending, and return delta. Of the m largest values of `lam`, the last j
-// are reduced by delta = lam[m - 1]. A delta up to `noise` is rounding error and is set to exactly zero: added to alpha,
-// it would make a singular Hessian look invertible. Values up to `least` are set to zero.
+// Fill `kept` (m - 1) with the reduced values, descending, and return delta. Of the m largest values of `lam`, the last
+// j are reduced by delta = lam[m - 1]. A delta up to `noise` is rounding error and is set to exactly zero: added to
+// alpha, it would make a singular Hessian look invertible. Values up to `least` are set to zero.
 inline double shrink_values(Span<const double> lam, Index m, Index j, double noise, double least, double* kept) {
     const Index n = static_cast<Index>(lam.size());
     double delta = n >= m ? lam[m - 1] : 0.0;

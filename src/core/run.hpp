@@ -1,15 +1,15 @@
 // The basis of wide sparse rows, updated lazily: a feature is brought up to date when it next occurs.
 //
-// For every feature the basis holds q numbers: its weight and its r = q - 1 entries in the rows of B. A shrink changes all
-// features by the same small matrix. So rows are processed in runs of a few hundred. The features of a run are gathered
-// when they first occur, and until the end of the run
+// For every feature the basis holds q numbers: its weight and its r = q - 1 entries in the rows of B. A shrink changes
+// all features by the same small matrix. So rows are processed in runs of a few hundred. The features of a run are
+// gathered when they first occur, and until the end of the run
 //
 //     [w; B] = [w; 0] at its beginning + coefficients of (B at its beginning, rows of the run),
 //
-// where only the coefficients change. The end of a run writes its own features back and leaves the others unchanged. Each
-// feature stores the run up to which it is current. When it next occurs, it is multiplied by the product of the small
-// matrices it missed. So the cost of a row depends on its non-zeros only. The only operation of length d brings all
-// features up to date, once in RUNS runs.
+// where only the coefficients change. The end of a run writes its own features back and leaves the others unchanged.
+// Each feature stores the run up to which it is current. When it next occurs, it is multiplied by the product of the
+// small matrices it missed. So the cost of a row depends on its non-zeros only. The only operation of length d brings
+// all features up to date, once in RUNS runs.
 #pragma once
 
 #include "level.hpp"
@@ -63,8 +63,8 @@ struct RunLoops {
     void (*write_back)(const Run& run, Index first, Matrix<double> current);
     // Bring all features up to date after RUNS runs; `current` is scratch for q numbers.
     void (*catch_up)(const Run& run, double* current);
-    // Fill `out` with of_w w + coefficients of (B at the beginning, rows of the run), for some features, or for the first
-    // `count` of them if `features` is null; `current` is scratch for q numbers.
+    // Fill `out` with of_w w + coefficients of (B at the beginning, rows of the run), for some features, or for the
+    // first `count` of them if `features` is null; `current` is scratch for q numbers.
     void (*read)(const Run& run, const std::int32_t* features, Index count, double of_w, const double* coefficients,
                  double* current, double* out);
 };

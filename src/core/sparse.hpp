@@ -8,8 +8,8 @@ namespace robustfd {
 
 // A sparse matrix by columns: column j has the entries starts[j] to stops[j] - 1 of `rows`, ascending, and of `data`.
 //
-// The loops read and write whole rows of dense matrices. In this order each row of the matrix with one row per column of
-// x is needed once, so it is read from memory once.
+// The loops read and write whole rows of dense matrices. In this order each row of the matrix with one row per column
+// of x is needed once, so it is read from memory once.
 struct Columns {
     const Index *starts, *stops, *rows;
     const double* data;

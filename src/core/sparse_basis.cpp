@@ -228,8 +228,8 @@ void SparseBasis::restore(Index number, Index rows, Span<const std::int32_t> fea
 
 // ------------------------------------------------------------------------------------------------- all rows or none
 
-// Rows are appended to the run. The end of a block changes the coefficients of the run, and the end of a run its features.
-// Once in RUNS runs all features change.
+// Rows are appended to the run. The end of a block changes the coefficients of the run, and the end of a run its
+// features. Once in RUNS runs all features change.
 void SparseBasis::begin(Index) {
     commit();
     kept_.active = true;

@@ -24,8 +24,8 @@ struct Tridiagonal {
     // converged. `scratch` holds n + 9 (count + VALUE_LANES) numbers.
     bool (*largest_values)(Matrix<const double> form, double* values, Index count, double* scratch);
 
-    // Fill the columns of z with unit eigenvectors of T for the given eigenvalues; return the largest residual. `scratch`
-    // holds (3 n + 4) k numbers.
+    // Fill the columns of z with unit eigenvectors of T for the given eigenvalues; return the largest residual.
+    // `scratch` holds (3 n + 4) k numbers.
     double (*vectors)(Matrix<const double> form, const double* values, Matrix<double> z, double* scratch);
 
     // Map the columns of z from eigenvectors of T to eigenvectors of the matrix, in place. Rows of z have space for a

@@ -1,6 +1,7 @@
-// The core without Python, for sanitizers: hostile text, extreme rows, growing features and classes, damaged states, and
-// threads that read and learn. It prints what it did, and ends with a sanitizer's report or 0. Run: stress SECONDS [CORPUS],
-// where the files of CORPUS are inputs that a fuzzer has found. With RFD_FUZZ this is the target of that fuzzer, libFuzzer.
+// The core without Python, for sanitizers: hostile text, extreme rows, growing features and classes, damaged states,
+// and threads that read and learn. It prints what it did, and ends with a sanitizer's report or 0. Run: stress SECONDS
+// [CORPUS], where the files of CORPUS are inputs that a fuzzer has found. With RFD_FUZZ this is the target of that
+// fuzzer, libFuzzer.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -76,7 +77,10 @@ std::string hostile_text(Random& random) {
 // A copy with exactly the size of the text, so that a sanitizer notices a byte read after its end.
 void read_text(Random& random) {
     const bool hashed = below(random, 2);
-    const ParseOptions options{below(random, 2) == 1, below(random, 2), hashed ? Index{256} : below(random, 3) ? 50 : -1,
+    const ParseOptions options{below(random, 2) == 1, below(random, 2),
+                               hashed             ? Index{256}
+                               : below(random, 3) ? 50
+                                                  : -1,
                                hashed ? 8 : -1, below(random, 2) == 1};
     const bool zero_based = below(random, 2), sorted = below(random, 2);
     const Letter delimiter = ",;\t"[below(random, 3)];
@@ -166,7 +170,8 @@ void learn(Experts& e, const Made& made) {
 std::string bytes_of(Experts& e) {
     std::string bytes;
     e.visit([&](const char*, auto& array) {
-        bytes.append(reinterpret_cast<const char*>(array.data()), static_cast<std::size_t>(array.size()) * sizeof(array[0]));
+        bytes.append(reinterpret_cast<const char*>(array.data()),
+                     static_cast<std::size_t>(array.size()) * sizeof(array[0]));
     });
     return bytes;
 }
@@ -204,9 +209,11 @@ void learn_damaged(Random& random) {
         if (below(random, 2) && array.size()) {
             auto* bytes = reinterpret_cast<unsigned char*>(array.data());
             for (int i = 0; i < 8; ++i)
-                bytes[below(random, array.size() * static_cast<Index>(sizeof(Element)))] = static_cast<unsigned char>(random());
+                bytes[below(random, array.size() * static_cast<Index>(sizeof(Element)))] =
+                    static_cast<unsigned char>(random());
         } else {
-            array = below(random, 2) ? Array<Element>(below(random, 9)) : Array<Element>(below(random, 4), below(random, 9));
+            array = below(random, 2) ? Array<Element>(below(random, 9))
+                                     : Array<Element>(below(random, 4), below(random, 9));
         }
     });
     try {

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robustfd.streams import StreamError, open_stream
+from robustfd.streams._columns import as_codes
 from tests.streams.reading import read, rows_of, same
 
 RNG = np.random.default_rng(0)
@@ -180,3 +181,9 @@ def test_without_pyarrow_it_is_said_what_to_install(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"pip install 'robustfd\[arrow\]'"):
         open_stream(tmp_path / "rows.parquet")
+
+
+def test_a_column_of_categories_with_codes_beyond_its_values_is_refused():
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 1, 5]), pa.array(["a", "b", "c"]), safe=False)
+    with pytest.raises(pa.ArrowInvalid, match="refers to other values than the 3 it has"):
+        as_codes(broken)

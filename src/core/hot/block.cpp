@@ -23,8 +23,9 @@ double n_weight(double lam, double alpha, bool careful) {
 // The weight of that term in K: zero unless alpha is small and below lam.
 double k_weight(double lam, double alpha, bool careful) { return careful && lam > alpha ? 1.0 / (lam + alpha) : 0.0; }
 
-// The bound below which n is rounding error, for a row with this squared length and z = B x. The error of an eigenvector
-// after a shrink by delta is relative to the largest eigenvalue, so eigenvectors of small eigenvalues are less precise.
+// The bound below which n is rounding error, for a row with this squared length and z = B x. The error of an
+// eigenvector after a shrink by delta is relative to the largest eigenvalue, so eigenvectors of small eigenvalues are
+// less precise.
 double round_off(const Block& block, double squares, const double* z) {
     const double *lam = block.lam, delta = block.state.delta;
     double total = squares;
@@ -35,13 +36,15 @@ double round_off(const Block& block, double squares, const double* z) {
 
 // ------------------------------------------------------------------------------------------------- beginning of rows
 
-constexpr Index FEW_ROWS = 16;  // for a single row, or for a B with this few rows, loops are faster than a matrix product
+constexpr Index FEW_ROWS =
+    16;  // for a single row, or for a B with this few rows, loops are faster than a matrix product
 
 // Fill column i of n, if K and N are not separate.
 void begin_row(const Block& block, Index i) {
     const Index r = block.r;
     double* scaled = block.scratch;
-    for (Index b = 0; b < r; ++b) scaled[b] = block.products(i, 1 + b) * n_weight(block.lam[b], block.state.alpha, false);
+    for (Index b = 0; b < r; ++b)
+        scaled[b] = block.products(i, 1 + b) * n_weight(block.lam[b], block.state.alpha, false);
     for (Index j = 0; j <= i; ++j) block.n(j, i) = block.gram(i, j) - dot(scaled, block.products[j] + 1, r);
 }
 
@@ -334,7 +337,8 @@ void step_after_shrink(const Block& block, const Change& change) {
     coef_n /= state.factor;
     // Express the step in the new B and x, and the new B in the old B and X.
     for (Index j = 0; j < block.r; ++j) {
-        // The order matters: the product of the first two factors grows with the fourth power of the rows and overflows.
+        // The order matters: the product of the first two factors grows with the fourth power of the rows and
+        // overflows.
         const double c = (coef_n - coef_k * k_weight(block.lam[j], alpha, state.careful)) *
                          (n_weight(block.lam[j], alpha, state.careful) * b[j]);
         add_multiple(change.coef_b[0], static_cast<const double*>(change.coef_b[1 + j]), c, block.r);

@@ -88,8 +88,8 @@ inline void follow_class(const Follow& follow, double p, double others, double s
     follow.redistribute(total);
 }
 
-// A row of class y; `power` is the weight of the row relative to the mean weight: the shares change as if the row occurred
-// that many times.
+// A row of class y; `power` is the weight of the row relative to the mean weight: the shares change as if the row
+// occurred that many times.
 struct ClassRow {
     Index y;
     double weight, power;
@@ -131,9 +131,9 @@ inline double learn_output(Experts& e, const Work& work, const ClassRow& row, In
 
 // Fill the steps of all experts for a row of class y, update their shares, and return the curvature of the row.
 //
-// With one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each class, and
-// the probabilities are their softmax. The probability of class c is then that of a two-class problem with margin m_c minus
-// the log-sum-exp of the other margins. The other margins move as well, so kappa counts twice.
+// With one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each class,
+// and the probabilities are their softmax. The probability of class c is then that of a two-class problem with margin
+// m_c minus the log-sum-exp of the other margins. The other margins move as well, so kappa counts twice.
 inline double learn_classes(Experts& e, const Work& work, double y, double weight, double power) {
     const Index outputs = e.outputs(), n = e.experts();
     const bool several = outputs > 1;

@@ -2,17 +2,17 @@
 //
 // Feature 0 is the intercept; feature j of the rows is j + 1 here. A feature that is rarely zero in the first rows is
 // centred. A missing value, NaN, counts as the mean. The experts learn from scaled values: with z = x - centre for a
-// centred feature and z = x otherwise, they see zeta = z / S. With V the moving mean square of z and rho = count / rows the
-// density,
+// centred feature and z = x otherwise, they see zeta = z / S. With V the moving mean square of z and rho = count / rows
+// the density,
 //
 //     S^2 = V for a centred feature, else g (V/g)^min(1, 2 rho), g the geometric mean of V over all non-zeros
 //     prior P = a0 for a centred feature, else a0 sqrt(max(rho, 1/64))
 //
-// or, for regression, P = 16 a0 if not centred. S and P are updated when a feature has occurred 4, 16, 64, ... times, and
-// when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the unit of the
-// feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved: the effect of z
-// stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated and when that mean is
-// half a standard deviation away; the intercepts of the experts compensate for the move.
+// or, for regression, P = 16 a0 if not centred. S and P are updated when a feature has occurred 4, 16, 64, ... times,
+// and when V is more than 4 times larger or smaller than at the last update. If S^2 changes more than fourfold, the
+// unit of the feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved:
+// the effect of z stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated
+// and when that mean is half a standard deviation away; the intercepts of the experts compensate for the move.
 #pragma once
 
 #include "experts.hpp"

@@ -1,5 +1,5 @@
-// The three forms of the Hessian. Each fills the margins of its experts and, to `learn`, their kappa = x'H^-1 x; takes their
-// steps; and follows a feature whose unit or centre changes.
+// The three forms of the Hessian. Each fills the margins of its experts and, to `learn`, their kappa = x'H^-1 x; takes
+// their steps; and follows a feature whose unit or centre changes.
 #pragma once
 
 #include "mixture.hpp"
@@ -25,11 +25,12 @@ inline void set_kappa(const Experts& e, const Work& work, Index first, Index las
     for (Index k = first; k < last; ++k) work.kappa[k] = larger(linear[k] > 0.0 ? length : norm, 1e-300);
 }
 
-// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors that fit;
-// return where the next block begins. A block stays in registers, and wide blocks read longer parts of each row at once.
+// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors that
+// fit; return where the next block begins. A block stays in registers, and wide blocks read longer parts of each row at
+// once.
 template <int V, class T>
-RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
-                            Index rows, Index first, Index n) {
+RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width, const Index* which,
+                            const double* scale, Index rows, Index first, Index n) {
     for (; first + V * LANES <= n; first += V * LANES) {
         Lanes<T> total[V];
         for (int v = 0; v < V; ++v) total[v] = Lanes<T>(T(0));
@@ -58,8 +59,8 @@ RFD_INLINE void sum_rows(T* __restrict y, const T* __restrict x, Index width, co
 
 // ---------------------------------------------------------------------------------------------------- diagonal
 //
-// H_j = P_j + the sum of c^2 f^2 zeta_j^2, over all rows (slow) or over recent rows (fast). The cost depends only on the
-// non-zeros of a row. Sixteen float weights of a feature fill one cache line.
+// H_j = P_j + the sum of c^2 f^2 zeta_j^2, over all rows (slow) or over recent rows (fast). The cost depends only on
+// the non-zeros of a row. Sixteen float weights of a feature fill one cache line.
 
 // The two memories of the intercept.
 inline double past_of_intercept(const Experts& e, int memory) {
@@ -135,8 +136,8 @@ inline void diagonal_move_centre(Experts& e, Index j, double norm, double length
 
 // ------------------------------------------------------------------------------------------------------- exact
 //
-// For few features: H = diag(P) + the sum of c^2 x x', and its inverse, which `Experts::renew_exact` updates now and then.
-// In between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one
+// For few features: H = diag(P) + the sum of c^2 x x', and its inverse, which `Experts::renew_exact` updates now and
+// then. In between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one
 // matrix-vector product.
 
 // Fill kappa of the experts of a memory.
@@ -182,8 +183,8 @@ RFD_INLINE void add_outers(double* y, Index width, const double* u, const double
         for (Index i = 0; i < rows; ++i) y[i * width + k] = x[k] * u[i] + (z[k] * v[i] + y[i * width + k]);
 }
 
-// Add scale x[i] x[k] to y[i, k] for all k <= i < n, where x is the row with its intercept; some entries above the diagonal
-// change as well. The rows of y are padded to whole vectors.
+// Add scale x[i] x[k] to y[i, k] for all k <= i < n, where x is the row with its intercept; some entries above the
+// diagonal change as well. The rows of y are padded to whole vectors.
 inline void add_dense_square(double* y, Index width, double scale, const Row& row, const Work& work, Index n) {
     double* x = work.direction[2];
     for (Index i = 0; i < width; ++i) x[i] = 0.0;
@@ -266,17 +267,18 @@ inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
 
 // ------------------------------------------------------------------------------------------ diagonal plus sketch
 //
-// H = D + B'B, for many features that are correlated. B is a Frequent Directions sketch of the rows c x. D holds the prior
-// plus the part of the exact diagonal that B misses. H stays fixed between updates (online/low_rank.py). With
-// U = (I + B D^-1 B')^-1/2 B D^-1
+// H = D + B'B, for many features that are correlated. B is a Frequent Directions sketch of the rows c x. D holds the
+// prior plus the part of the exact diagonal that B misses. H stays fixed between updates (online/low_rank.py). With U =
+// (I + B D^-1 B')^-1/2 B D^-1
 //
 //     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
 //
 // A step moves the weights along D^-1 x, which has the non-zeros of x, and along U'U x. The latter is stored as
-// coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a random
-// sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
+// coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a
+// random sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
 
-constexpr Index ALL = 256;  // all of the first rows up to this number are sketched, and as many of each doubling after them
+constexpr Index ALL =
+    256;  // all of the first rows up to this number are sketched, and as many of each doubling after them
 
 // The weight with which row number `row` (from 0) is sketched, or 0 if it is skipped.
 inline Index times_sketched(Index row) {

@@ -1,11 +1,11 @@
 // The mixture of experts: their shares, and how a row changes them.
 //
-// The prediction is the mean of the experts' margins, weighted by their shares (fixed share, Herbster and Warmuth 1998).
-// Each row multiplies the share of an expert by the probability that this expert gave to the label. Then a small part of
-// all shares is redistributed. So no expert loses its whole share, and the mixture adapts to drift.
+// The prediction is the mean of the experts' margins, weighted by their shares (fixed share, Herbster and Warmuth
+// 1998). Each row multiplies the share of an expert by the probability that this expert gave to the label. Then a small
+// part of all shares is redistributed. So no expert loses its whole share, and the mixture adapts to drift.
 //
-// An expert takes the proximal point step w += eta s H^-1 x, where s solves s = -l'(p + s eta kappa), l' is the slope of
-// the loss and kappa = x'H^-1 x. Such a step never overshoots.
+// An expert takes the proximal point step w += eta s H^-1 x, where s solves s = -l'(p + s eta kappa), l' is the slope
+// of the loss and kappa = x'H^-1 x. Such a step never overshoots.
 #pragma once
 
 #include "features.hpp"
@@ -51,8 +51,8 @@ inline Follow follow_of(const Experts& e, Index output) {
     return {both, both + FOLLOWERS};
 }
 
-// Multiply shares by the probabilities that experts gave to the label, and redistribute a part of them. The first `count`
-// experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
+// Multiply shares by the probabilities that experts gave to the label, and redistribute a part of them. The first
+// `count` experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
 inline void update_shares(double* __restrict share, const double* __restrict chance, Index n, Index count) {
     const double scale = (1.0 - SHARED) / larger(dot(share, chance, n), LEAST_SUM);
     const Index better = n - count;

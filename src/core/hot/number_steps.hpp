@@ -32,8 +32,8 @@ inline double number_loss(const Targets& t, double y, double p, double spread) {
     return huber_loss(y - p, spread, t.huber);
 }
 
-// The root s of s = y - exp(p + length s). With u = p + length s, the root of h(u) = u - p - length (y - exp(u)) is needed.
-// h is convex, so Newton's iteration from the right does not overshoot. The root is between p and log y.
+// The root s of s = y - exp(p + length s). With u = p + length s, the root of h(u) = u - p - length (y - exp(u)) is
+// needed. h is convex, so Newton's iteration from the right does not overshoot. The root is between p and log y.
 inline double step_of_counts(double y, double p, double length) {
     if (length <= SMALL_LENGTH) return y - exp(p);
     double u = y > 0.0 ? larger(p, log(y)) : p;
@@ -45,8 +45,8 @@ inline double step_of_counts(double y, double p, double length) {
     return (u - p) / length;
 }
 
-// The root s of s = -l'(p + length s), where l' is the slope of the loss; for length 0, -l'(p). `largest` bounds the slope
-// of the Huber loss and scales the slopes of the pinball loss.
+// The root s of s = -l'(p + length s), where l' is the slope of the loss; for length 0, -l'(p). `largest` bounds the
+// slope of the Huber loss and scales the slopes of the pinball loss.
 inline double number_slope(const Targets& t, double y, double p, double length, double largest) {
     if (t.counts) return step_of_counts(y, p, length);
     if (t.level > 0.0) {
@@ -74,8 +74,8 @@ struct NumberRow {
     Bounds range;
 };
 
-// Fill the steps of all experts and their losses with the Huber loss, and clip their margins. Unlike `other_steps`, this
-// loop has no branches, so the compiler vectorises it.
+// Fill the steps of all experts and their losses with the Huber loss, and clip their margins. Unlike `other_steps`,
+// this loop has no branches, so the compiler vectorises it.
 inline void huber_steps(const Experts& e, const Work& work, const NumberRow& row) {
     double *__restrict margin = work.margin, *__restrict step = work.step, *__restrict chance = work.chance;
     const double *__restrict kappa = work.kappa, *__restrict rate = e.rate.data();

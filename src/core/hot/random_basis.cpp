@@ -161,9 +161,9 @@ void swap(double& a, double& b) {
     b = old;
 }
 
-// Fill L with (a + alpha I)[pivots][:, pivots] = L L' and return the rank r, the number of columns of L. For alpha = 0, a
-// row counts as independent of the earlier ones if more than the fraction OUTSIDE of its squared length is outside their
-// span. For alpha > 0, any positive fraction is enough.
+// Fill L with (a + alpha I)[pivots][:, pivots] = L L' and return the rank r, the number of columns of L. For alpha = 0,
+// a row counts as independent of the earlier ones if more than the fraction OUTSIDE of its squared length is outside
+// their span. For alpha > 0, any positive fraction is enough.
 Index ranked_cholesky(Matrix<const double> a, double alpha, const SolveScratch& s) {
     const Index n = a.rows;
     const double least = alpha == 0.0 ? OUTSIDE : 0.0;
@@ -209,9 +209,9 @@ double solve_twice(const SolveScratch& s, Index rank) {
     return kappa;
 }
 
-// Return H^-1 x for a row with B x = b and x'x = square, from the Cholesky factor L of BB' + alpha I. With u = L^-1 B x,
-// x'B'(BB' + alpha I)^-1 B x is u'u. When alpha = 0, pivoting puts r independent rows of B first, and the other rows of B
-// are combinations of them. Then u = L_r^-1 B_r x, and H^+ x is B_r' L_r^-T (L'L)^-1 u.
+// Return H^-1 x for a row with B x = b and x'x = square, from the Cholesky factor L of BB' + alpha I. With u = L^-1 B
+// x, x'B'(BB' + alpha I)^-1 B x is u'u. When alpha = 0, pivoting puts r independent rows of B first, and the other rows
+// of B are combinations of them. Then u = L_r^-1 B_r x, and H^+ x is B_r' L_r^-T (L'L)^-1 u.
 Direction solve_projection(double alpha, Matrix<const double> gram, const double* b, double square, double* scratch) {
     const Index m = gram.rows;
     const SolveScratch s(scratch, m);

@@ -16,13 +16,14 @@ constexpr float C4 = 0.009618129107628477f, C5 = 0.0013333558146428443f;
 constexpr std::int32_t POWER = 1 << 23, EXPONENT_OF_ONE = 127;  // of a float
 constexpr float LOG_OF_BIT = 0.69314718055994531f / 8388608.0f, LOG_OF_ZERO = 127.0f * 0.69314718055994531f;
 
-// exp(x) for x <= 0; x below -60 and NaN count as -60, x above 0 as 0. With x = (n + f) log 2, |f| <= 1/2, this is 2^f, by its series, times 2^n,
-// made from bits. The relative error is below 1e-5.
+// exp(x) for x <= 0; x below -60 and NaN count as -60, x above 0 as 0. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
+// by its series, times 2^n, made from bits. The relative error is below 1e-5.
 RFD_INLINE Floats exp_of_negative(const Floats& x) {
     const Floats t = smaller(larger(x, Floats(-60.0f)), Floats(0.0f)) * Floats(BITS_OF_E);
     const Lanes<std::int32_t> n = truncated(t - Floats(0.5f));  // the nearest integer, since t <= 0
     const Floats f = t - as_floats(n);
-    const Floats size = larger(absolute(f), Floats(1e-8f));  // squares of smaller numbers may be subnormal, which is slow
+    const Floats size =
+        larger(absolute(f), Floats(1e-8f));  // squares of smaller numbers may be subnormal, which is slow
     const Floats square = size * size, one(1.0f);
     const Floats series = (one + f * Floats(C1)) +
                           square * ((Floats(C2) + f * Floats(C3)) + square * (Floats(C4) + f * Floats(C5)));
@@ -44,16 +45,18 @@ RFD_INLINE double sigmoid(double x) {
     return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
 }
 
-// A lower bound of log(x) for x >= 0, at most 0.06 too low if x is a normal number: the bits of a number, as an integer,
-// are linear in its logarithm between two powers of two.
-RFD_INLINE Floats log_below(const Floats& x) { return as_floats(bits_of(x)) * Floats(LOG_OF_BIT) - Floats(LOG_OF_ZERO); }
+// A lower bound of log(x) for x >= 0, at most 0.06 too low if x is a normal number: the bits of a number, as an
+// integer, are linear in its logarithm between two powers of two.
+RFD_INLINE Floats log_below(const Floats& x) {
+    return as_floats(bits_of(x)) * Floats(LOG_OF_BIT) - Floats(LOG_OF_ZERO);
+}
 
 // Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)). n is a multiple of eight.
 //
-// With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive and
-// h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long step, at
-// a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right. After two iterations the
-// error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
+// With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive
+// and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long
+// step, at a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right. After two
+// iterations the error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
 inline void implicit_steps(const float* z, const float* length, float* chance, float* step, Index n) {
     const Floats zero(0.0f), half(0.5f), one(1.0f), four(4.0f);
     for (Index k = 0; k < n; k += LANES) {

@@ -66,9 +66,9 @@ RFD_INLINE void update_row(Matrix<double> a, Index j, const Reflection& r, Index
 }
 
 // One pass over the trailing matrix applies the rank-two update of a reflection and multiplies by the next v, so each
-// step reads the matrix only once. Costs 2 n^3 flops, because the loop does not exploit symmetry. Backward stable (Golub
-// and Van Loan 2013, section 8.3.1). Loops run over whole vectors: what they change to the left of the trailing matrix is
-// not needed any more.
+// step reads the matrix only once. Costs 2 n^3 flops, because the loop does not exploit symmetry. Backward stable
+// (Golub and Van Loan 2013, section 8.3.1). Loops run over whole vectors: what they change to the left of the trailing
+// matrix is not needed any more.
 void reduce(Matrix<double> a, Matrix<double> form) {
     const Index n = a.rows, end = padded(n);
     double *diagonal = form[0], *off = form[1], *tau = form[2], *v = form[3], *w = form[4], *p = form[5];
@@ -132,8 +132,8 @@ void count_above(const Form& t, const Shifts& s) {
 }
 
 // Do the same; fill s1 and s2 with the sums of 1/(shift - lambda) and of its square. Up to sign, these are (log p)' and
-// (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second derivatives of each
-// pivot along.
+// (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second derivatives of
+// each pivot along.
 void sums_of_powers(const Form& t, const Shifts& s) {
     const Vector none(0.0), one(1.0), two(2.0), tiny(t.tiny);
     for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.first[j] = s.second[j] = s.s1[j] = s.s2[j] = s.above[j] = 0.0;
@@ -155,7 +155,8 @@ void sums_of_powers(const Form& t, const Shifts& s) {
     }
 }
 
-// Narrow the intervals by the counts at the shifts; return how many eigenvalues are above the last interval's lower end.
+// Narrow the intervals by the counts at the shifts; return how many eigenvalues are above the last interval's lower
+// end.
 Index narrow(const Shifts& s, Index above_last) {
     for (Index j = 0; j < s.lanes; ++j) {
         const double x = s.shift[j];
@@ -340,8 +341,8 @@ double vectors(Matrix<const double> form, const double* values, Matrix<double> z
     return residual;
 }
 
-// Apply the reflections that `reduce` left in `a` and `form`, in reverse order: 2 n^2 k flops. A strip of columns of z stays
-// in the cache for all reflections.
+// Apply the reflections that `reduce` left in `a` and `form`, in reverse order: 2 n^2 k flops. A strip of columns of z
+// stays in the cache for all reflections.
 void back_transform(Matrix<const double> a, Matrix<const double> form, Matrix<double> z) {
     const Index n = z.rows;
     for (Index strip = 0; strip < z.cols; strip += LANES)

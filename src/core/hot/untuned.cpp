@@ -7,7 +7,7 @@ namespace robustfd::RFD_LEVEL {
 
 namespace {
 
-constexpr double LONGEST = 1e100;   // values in units of their feature are clipped here, so that squares do not overflow
+constexpr double LONGEST = 1e100;  // values in units of their feature are clipped here, so that squares do not overflow
 constexpr double FADED = 1e-200;    // a fade below this is multiplied in and reset to 1
 constexpr double FAR = 100.0;       // largest mean square of a row for linear experts; longer rows are shortened to it
 constexpr double HUGE_ROW = 1e30;   // rows with a larger sum of squares are shortened to it, since weights are floats
@@ -208,7 +208,8 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
     const auto number = static_cast<Index>(totals.rows);
     if (update_stats) record_shares(e, number);
     const double power = weight / totals.weight;
-    const double c2 = e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
+    const double c2 =
+        e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
     diagonal_steps(e, row, work, c2);
     if (e.has_exact()) exact_steps(e, row, work, c2);
     if (e.has_sketch()) sketch_steps(e, row, work, c2, number);

@@ -74,6 +74,8 @@ def as_codes(array: Any) -> tuple[Any, Any]:
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
         array = plain(array).dictionary_encode()
     values, codes = array.dictionary, array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    if codes.max(initial=-1) >= len(values) or codes.min(initial=0) < -1:  # pyarrow does not check what it reads
+        raise pa.ArrowInvalid(f"a column of categories refers to other values than the {len(values)} it has")
     if values.null_count:
         null = values.is_null().to_numpy(zero_copy_only=False)
         codes = np.where(null[codes] & (codes >= 0), -1, codes)
