@@ -1,6 +1,5 @@
 """No result takes the place of what is read: every command, every file that it reads, every file that it writes."""
 
-import inspect
 import os
 import shutil
 from importlib import import_module
@@ -20,8 +19,7 @@ def parameters(name):
     """What a command is told: {parameter: (what it does with the file, how it is said on the command line)}."""
     command = getattr(import_module(f"robustfd.cli.{name}"), name)
     given = {each.name: each for each in command.params}
-    signature = inspect.signature(command.callback)
-    return {each.name: (file_use(each), given[each.name], each) for each in signature.parameters.values()}
+    return {name: (file_use(each), given[name], each) for name, each in command.parameters.items()}
 
 
 def is_path(annotation):

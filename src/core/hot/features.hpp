@@ -28,7 +28,7 @@ constexpr double WINDOW = 1000.0;      // rows over which the moving mean square
 constexpr double MOVE = 0.5;           // the centre moves when the recent mean is this many standard deviations away
 constexpr double CUT = 4.0;            // deviations above this many standard deviations are clipped before averaging
 constexpr double UNIT = 4.0;           // a larger change of S^2 is a change of unit
-constexpr double FIRST_UNIT = 1e30;    // the same for the first four values; float weights would overflow
+constexpr double FIRST_UNIT = 1e30;    // the same for the first four values, so that float weights do not overflow
 
 // S^2 of a feature from its statistics.
 inline double scale_square(const Feature& f, const Totals& totals) {

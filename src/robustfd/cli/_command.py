@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from robustfd.cli._file_use import READ, WRITE, FileUse, refuse_overlaps
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
-from robustfd.cli._parameters import Command, click_parameter, given_as
+from robustfd.cli._parameters import Command
 
 _GROUPS = (InputOptions, ConsoleOptions, CheckpointOptions)
 
@@ -29,12 +29,7 @@ def command(function: Callable[..., Any]) -> Command:
             refuse_overlaps(reads, writes)
             return function(**given)
 
-    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return Command(
-        function.__name__, callback=with_groups, help=inspect.getdoc(function),
-        params=[click_parameter(each) for each in parameters],
-        given={each.name: given_as(each) for each in parameters},
-    )  # fmt: skip
+    return Command(function.__name__, parameters, callback=with_groups, help=inspect.getdoc(function))
 
 
 def _flat_parameters(

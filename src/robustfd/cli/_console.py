@@ -11,10 +11,10 @@ from robustfd.cli._errors import write_errors
 from robustfd.cli._options import ConsoleOptions
 
 
-def log(console: ConsoleOptions, message: str) -> None:
+def log(console: ConsoleOptions, message: str, *, bold: bool = False) -> None:
     """Print a message that is not the result, unless --quiet."""
     if not console.quiet:
-        print(message, file=sys.stderr, flush=True)
+        click.echo(click.style(message, bold=True) if bold else message, file=sys.stderr)
 
 
 def warn(message: str) -> None:

@@ -1,4 +1,4 @@
-"""How the parameters of a command are given: the annotations `option` and `argument`, as parameters of click."""
+"""Options and arguments of commands, written as annotations and translated to click."""
 
 import inspect
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import click
 
 @dataclass(frozen=True)
 class Given:
-    """An option with its names, or an argument, which has none. It is part of the parameter's annotation."""
+    """An option, or an argument if `names` is None. It is part of the annotation of a parameter."""
 
     names: tuple[str, ...] | None
     help: str
@@ -23,7 +23,7 @@ class Given:
 
 
 def option(*names: str, help: str, **more: Any) -> Given:
-    """Return an option. Without names it is called as its parameter, with dashes."""
+    """Return an option. Its default name is that of the parameter, with dashes."""
     return Given(names, help, **more)
 
 
@@ -32,21 +32,22 @@ def argument(metavar: str, help: str) -> Given:
     return Given(None, help, metavar, panel="Arguments")
 
 
-def given_as(parameter: inspect.Parameter) -> Given:
+def _given(parameter: inspect.Parameter) -> Given:
     """Return the option or argument in the annotation of a parameter."""
     return next(each for each in parameter.annotation.__metadata__ if isinstance(each, Given))
 
 
-def click_parameter(parameter: inspect.Parameter) -> click.Parameter:
-    """Return the parameter of click for a parameter whose annotation holds an option or an argument."""
-    annotated, given = get_args(parameter.annotation)[0], given_as(parameter)
+def _click_parameter(parameter: inspect.Parameter) -> click.Parameter:
+    """Translate a parameter to click."""
+    annotated, given = get_args(parameter.annotation)[0], _given(parameter)
     kind, several = _kind(annotated), get_origin(annotated) is list
     required = parameter.default is inspect.Parameter.empty
     more: dict[str, Any] = {"required": True} if required else {"default": parameter.default}
     if issubclass(kind, StrEnum):
         more["type"] = click.Choice([each.value for each in kind])
         more["callback"] = lambda context, this, value: kind(value) if value is not None else None
-        more["default"] = parameter.default and parameter.default.value
+        if isinstance(parameter.default, kind):
+            more["default"] = parameter.default.value
     elif (given.min, given.max) != (None, None):
         limits: Any = click.IntRange if kind is int else click.FloatRange
         more["type"] = limits(given.min, given.max)
@@ -72,20 +73,20 @@ def _kind(annotated: Any) -> type:
 class Command(click.Command):
     """A command whose help lists its arguments with their meaning, and its options by panel."""
 
-    def __init__(self, name: str, *, given: dict[str, Given], **more: Any):
-        super().__init__(name, **more)
-        self._given = given
+    def __init__(self, name: str, parameters: list[inspect.Parameter], **more: Any):
+        super().__init__(name, params=[_click_parameter(each) for each in parameters], **more)
+        self.parameters = {each.name: each for each in parameters}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the panels."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for each in self.get_params(ctx):
-            given = self._given.get(each.name or "")
-            record = each.get_help_record(ctx)
-            if isinstance(each, click.Argument) and given is not None:
-                record = (each.make_metavar(ctx), given.help)
+            own = self.parameters.get(each.name or "")  # --help has none
+            panel, record = _given(own).panel if own else "Options", each.get_help_record(ctx)
+            if own and isinstance(each, click.Argument):
+                record = (each.make_metavar(ctx), _given(own).help)
             if record is not None:
-                panels.setdefault(given.panel if given else "Options", []).append(record)
+                panels.setdefault(panel, []).append(record)
         for panel, records in panels.items():
             if records:
                 with formatter.section(panel):

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import click
-
+from robustfd.cli._console import log
 from robustfd.cli._files import report_skipped
 from robustfd.cli._options import ConsoleOptions
 from robustfd.streams import Block, Position, Stream
@@ -23,7 +22,7 @@ class ProgressBar:
 
     def __init__(self, stream: Stream, console: ConsoleOptions):
         self._next, self._started, self._first = 0.0, time.monotonic(), stream.position
-        self._quiet = console.quiet
+        self._console = console
         self._progress: Any = None
         if not console.quiet and sys.stderr is not None and sys.stderr.isatty():
             self._progress = _bar(stream.bytes_total)
@@ -42,8 +41,8 @@ class ProgressBar:
         """Print a line above the bar."""
         if self._progress is not None:
             self._progress.console.print(line, style="bold" if bold else None, markup=False, highlight=False)
-        elif not self._quiet:
-            click.secho(line, err=True, bold=bold)
+        else:
+            log(self._console, line, bold=bold)
 
     def update(self, position: Position, figures: Figures) -> None:
         """Show a new position."""

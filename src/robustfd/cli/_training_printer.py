@@ -4,8 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
 from robustfd.cli._console import log
 from robustfd.cli._options import ConsoleOptions
 from robustfd.cli._progress_bar import Print
@@ -49,8 +47,8 @@ class TrainingPrinter:
     def finished(self, model: Any) -> None:
         """Print the line of the last row."""
         table = model.progressive_
-        if self._printed < len(table["rows"]) and not self._console.quiet:
-            self._print(table, len(table["rows"]), partial(click.secho, err=True))
+        if self._printed < len(table["rows"]):
+            self._print(table, len(table["rows"]), partial(log, self._console))
 
     def _print(self, table: Any, end: int, show: Print) -> None:
         """Print the entries of a table that are new, up to an end."""

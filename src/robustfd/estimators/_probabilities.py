@@ -20,10 +20,24 @@ def of_two(margins: Floats) -> Floats:
 
 def sharpened(margins: Floats) -> Floats:
     """Return the log probabilities (3, n, classes) for margins (n, classes), one slice per sharpness."""
-    least = -np.logaddexp(0.0, -margins)
-    z = least + SHARPNESS[:, None, None] * (margins - least)
-    z -= z.max(axis=2, keepdims=True)
-    return np.asarray(z - np.log(np.exp(z).sum(axis=2, keepdims=True)))
+    top = margins.max(axis=1, keepdims=True)
+    return np.asarray(_exponents(margins, top) - _log_sums(margins, top)[:, :, None])
+
+
+def _exponents(margins: Floats, top: Floats) -> Floats:
+    """Return log p - t log(1 - p) of margins for each sharpness t, up to terms that all classes of a row share.
+
+    `top` is the largest margin of a row. Subtracting its share keeps the numbers small.
+    """
+    least, linear = -np.logaddexp(0.0, -margins) - np.minimum(top, 0.0), margins - top
+    return np.stack([(1.0 - t) * least + t * linear for t in SHARPNESS])
+
+
+def _log_sums(margins: Floats, top: Floats) -> Floats:
+    """Return the logarithms (3, n) of the sums of the exponentials of `_exponents`, with two exponentials a margin."""
+    grown, e = np.exp(margins - top), np.exp(-np.abs(margins))
+    p = np.where(top > 0, np.where(margins > 0, 1.0, e), grown) / (1.0 + e)
+    return np.log(np.stack([p.sum(axis=1), np.sqrt(p * grown).sum(axis=1), grown.sum(axis=1)]))
 
 
 def mixed(chances: Floats, losses: Floats) -> Floats:
@@ -34,27 +48,13 @@ def mixed(chances: Floats, losses: Floats) -> Floats:
 
 def progressive_losses(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
     """Return the log loss of each row under the mixture weighted by the earlier rows, and the updated losses (3,)."""
-    each = _losses(margins, y)
+    top = margins.max(axis=1, keepdims=True)
+    each = _log_sums(margins, top) - _exponents(margins[np.arange(len(y)), y], top[:, 0])
     total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)
     share = np.exp(total[:, :-1].min(axis=0) - total[:, :-1])
     least = each.min(axis=0)
     loss = least - np.log((share * np.exp(least - each)).sum(axis=0) / share.sum(axis=0))
     return loss, total[:, -1].copy()
-
-
-def _losses(margins: Floats, y: NDArray[np.int64]) -> Floats:
-    """Return the log losses (3, n) of labels y, as `sharpened` has them, with two exponentials for a margin m.
-
-    p = e^least is the expit of m. If all margins of a row are negative, p is divided by the exponential of the largest,
-    so that not all of them underflow.
-    """
-    top = margins.max(axis=1, keepdims=True)
-    grown, e = np.exp(margins - top), np.exp(-np.abs(margins))
-    p = np.where(top > 0, np.where(margins > 0, 1.0, e), grown) / (1.0 + e)
-    sums = np.stack([p.sum(axis=1), np.sqrt(p * grown).sum(axis=1), grown.sum(axis=1)])
-    own, top = margins[np.arange(len(y)), y], top[:, 0]
-    least, linear = -np.logaddexp(0.0, -own) - np.minimum(top, 0.0), own - top
-    return np.asarray(np.log(sums) - np.stack([least, 0.5 * (least + linear), linear]))
 
 
 def nearest_distribution(v: Floats) -> Floats:

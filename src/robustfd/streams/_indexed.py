@@ -2,9 +2,10 @@
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input
 from robustfd.streams._text import Chunk, chunks, shown
 from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
+
+Result = TypeVar("Result")
 
 
 class Parsed(NamedTuple):
@@ -116,31 +119,34 @@ class IndexedTextStream(Stream):
         if self.parse_threads == 1:
             for chunk in source:
                 yield chunk, self._parsed(chunk, self._settings(chunk))
-            return
-        with ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
-            for chunk, parsed in self._submitted(source, pool):
-                yield chunk, parsed.result()
+        else:
+            yield from self._ahead(source, lambda chunk: partial(self._parsed, chunk, self._settings(chunk)))
 
-    def _submitted(self, source: Iterator[Chunk], pool: ThreadPoolExecutor) -> Iterator[tuple[Chunk, Future[Parsed]]]:
-        """Yield chunks in order, each with its future result, while the pool parses the next `parse_threads` chunks.
+    def _ahead(
+        self, source: Iterator[Chunk], task_of: Callable[[Chunk], Callable[[], Result]]
+    ) -> Iterator[tuple[Chunk, Result]]:
+        """Yield chunks in order, each with the result of its task, while `parse_threads` threads work on the next ones.
 
         An error of the source is raised after the chunks before it.
         """
-        waiting: deque[tuple[Chunk, Future[Parsed]]] = deque()
+        waiting: deque[tuple[Chunk, Future[Result]]] = deque()
         failure = None
-        while True:
-            try:
-                chunk = next(source, None)
-            except Exception as error:
-                failure = error
-                break
-            if chunk is None:
-                break
-            chunk = chunk._replace(text=memoryview(bytes(chunk.text)))  # the reader reuses its buffer
-            waiting.append((chunk, pool.submit(self._parsed, chunk, self._settings(chunk))))
-            if len(waiting) > self.parse_threads:
-                yield waiting.popleft()
-        yield from waiting
+        with ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
+            while True:
+                try:
+                    chunk = next(source, None)
+                except Exception as error:
+                    failure = error
+                    break
+                if chunk is None:
+                    break
+                chunk = chunk._replace(text=memoryview(bytes(chunk.text)))  # the reader reuses its buffer
+                waiting.append((chunk, pool.submit(task_of(chunk))))
+                if len(waiting) > self.parse_threads:
+                    first, done = waiting.popleft()
+                    yield first, done.result()
+            for first, done in waiting:
+                yield first, done.result()
         if failure is not None:
             raise failure
 

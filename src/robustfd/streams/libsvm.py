@@ -1,7 +1,7 @@
 """LIBSVM text, one row per line: `label index:value index:value ...`."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from robustfd._core import Problem, parse_libsvm, scan_libsvm
@@ -54,22 +54,14 @@ class LibsvmStream(IndexedTextStream):
         return survey, least, largest
 
     def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
-        """Yield all chunks with what the fast scan finds, None if it cannot read one. A thread scans as this reads."""
+        """Yield all chunks, each with the result of the fast scan, which is None for a chunk that it cannot read."""
         source = chunks(self.inputs, Position(), self.block_bytes)
         if self.on_error != "raise":
-            yield from ((chunk, None) for chunk in source)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="robustfd-scan") as pool:
-            before = None
-            for chunk in source:
-                chunk = chunk._replace(text=memoryview(bytes(chunk.text)))  # the reader reuses its buffer
-                names = self._hash_bits is not None
-                now = pool.submit(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1)
-                if before is not None:
-                    yield before[0], before[1].result()
-                before = chunk, now
-            if before is not None:
-                yield before[0], before[1].result()
+            return ((chunk, None) for chunk in source)
+        names = self._hash_bits is not None
+        return self._ahead(
+            source, lambda chunk: partial(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1)
+        )
 
     def _indices_of(self, scanned: Scanned, survey: Survey) -> tuple[int, int] | None:
         """Add a scanned chunk to a survey and return its smallest and largest index; None if they are out of range."""
