@@ -26,7 +26,7 @@ from robustfd._container import load_with_notes
 from robustfd.streams import Position, StreamError, open_stream
 from tests import damage
 from tests.estimators import saved_estimators
-from tests.online import saved_learners
+from tests.learners import saved_learners
 from tests.sketch.family import SKETCHES
 
 PACKERS = {".gz": lambda data: gzip.compress(data, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}

@@ -1,6 +1,6 @@
 """A slow, literal transcription of the untuned learner: dense float64, one expert at a time.
 
-It follows docs/online-mathematics.md. Unlike `robustfd.online`, it stores all numbers as float64.
+It follows docs/online-mathematics.md. Unlike `robustfd.learners`, it stores all numbers as float64.
 """
 
 from typing import Any

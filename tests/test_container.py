@@ -30,7 +30,7 @@ def test_loading_imports_only_the_package_that_is_needed(tmp_path):
     robustfd.FrequentDirections(4).fit([[1.0, 2.0], [3.0, 4.0]]).save(path)
     code = (
         "import sys; from robustfd._container import load; assert load(sys.argv[1]).n_samples_seen_ == 2; "
-        "assert not {'robustfd.online', 'robustfd.estimators', 'robustfd.streams'} & set(sys.modules)"
+        "assert not {'robustfd.learners', 'robustfd.estimators', 'robustfd.streams'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, path], check=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 import robustfd
 
-PACKAGES = ["datasets", "estimators", "linalg", "online", "sketch", "streams"]
+PACKAGES = ["datasets", "estimators", "linalg", "learners", "sketch", "streams"]
 
 
 def run(code: str) -> str:
@@ -24,9 +24,9 @@ def test_packages_are_imported_on_first_use():
 
 def test_a_name_imports_only_the_modules_it_needs():
     code = (
-        "import sys; from robustfd.online import LOSSES; print([m for m in sys.modules if m.startswith('robustfd.')])"
+        "import sys; from robustfd.learners import LOSSES; print([m for m in sys.modules if m.startswith('robustfd.')])"
     )
-    assert "robustfd.online.losses" in run(code) and "robustfd.online.newton" not in run(code)
+    assert "robustfd.learners.losses" in run(code) and "robustfd.learners.newton" not in run(code)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

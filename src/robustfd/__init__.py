@@ -16,8 +16,8 @@ if TYPE_CHECKING:
         SketchedRidge,
         SketchSizeWarning,
     )
+    from robustfd.learners import AdaGrad, OnlineGradientDescent, OnlineNewton
     from robustfd.linalg import LowRankPlusDiagonal, LowRankPlusIdentity, frobenius_optimum, spectral_optimum
-    from robustfd.online import AdaGrad, OnlineGradientDescent, OnlineNewton
     from robustfd.sketch import (
         CompensativeFrequentDirections,
         DiagonalFrequentDirections,
@@ -49,7 +49,7 @@ _NAMES = {
         "SketchedNewtonRegressor",
     ),
     "linalg": ("LowRankPlusDiagonal", "LowRankPlusIdentity", "frobenius_optimum", "spectral_optimum"),
-    "online": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
+    "learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
     "sketch": (
         "DiagonalFrequentDirections",
         "ExactSecondMoment",
@@ -65,7 +65,7 @@ _NAMES = {
         "TwoSidedFrequentDirections",
     ),
 }
-_SUBPACKAGES = ("datasets", "estimators", "linalg", "online", "sketch", "streams")
+_SUBPACKAGES = ("datasets", "estimators", "linalg", "learners", "sketch", "streams")
 
 __all__ = [
     "AdaGrad",

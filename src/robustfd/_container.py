@@ -143,7 +143,7 @@ _PACKAGES = {
         "GreedySketch", "OjaSketch", "ParameterizedFrequentDirections", "RandomProjectionSketch",
         "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
     ),
-    "robustfd.online": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
+    "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
     "robustfd.estimators": (
         "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
         "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import robustfd
 from robustfd.distributed._plan import Plan, as_sketch, check_estimator, check_targets
-from robustfd.online import untuned_merging
+from robustfd.learners import untuned_merging
 from tests.distributed.parts import cut, merged_here
 
 

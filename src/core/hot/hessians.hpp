@@ -268,7 +268,7 @@ inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
 // ------------------------------------------------------------------------------------------ diagonal plus sketch
 //
 // H = D + B'B, for many features that are correlated. B is a Frequent Directions sketch of the rows c x. D holds the
-// prior plus the part of the exact diagonal that B misses. H stays fixed between updates (online/low_rank.py). With U =
+// prior plus the part of the exact diagonal that B misses. H stays fixed between updates (learners/low_rank.py). With U =
 // (I + B D^-1 B')^-1/2 B D^-1
 //
 //     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfd.cli._workers import Worker
-from robustfd.online import progress
+from robustfd.learners import progress
 from robustfd.sketch.merging import merge
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from robustfd.comparison.problem import Problem, Rows
-from robustfd.online import progress
-from robustfd.online.progress import tally_judged
+from robustfd.learners import progress
+from robustfd.learners.progress import tally_judged
 
 MOST_AT_ONCE = 128  # largest batch for learners that cannot report predictions row by row
 SHARE_AT_ONCE = 16  # such a batch is at most 1/16 of the rows learned before

@@ -9,7 +9,7 @@ import numpy as np
 
 from robustfd._guard import guarded_pair
 from robustfd._validation import check_integer, check_same_features, check_same_params
-from robustfd.online import progress
+from robustfd.learners import progress
 
 
 class MergingEstimator:

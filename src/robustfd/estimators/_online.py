@@ -22,10 +22,10 @@ from robustfd.estimators import _tables as tables
 from robustfd.estimators._merging import MergingEstimator
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
-from robustfd.online import progress
-from robustfd.online.plots import plot_progress
-from robustfd.online.progress import tally_judged
-from robustfd.online.rows import CHUNK, CsrRows, check_numbers, writable
+from robustfd.learners import progress
+from robustfd.learners.plots import plot_progress
+from robustfd.learners.progress import tally_judged
+from robustfd.learners.rows import CHUNK, CsrRows, check_numbers, writable
 from robustfd.sketch.merging import merge
 
 Floats = NDArray[np.float64]

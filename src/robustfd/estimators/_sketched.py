@@ -10,7 +10,7 @@ from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_integer, check_real
-from robustfd.online.snapshot import Parts
+from robustfd.learners.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.exact_window import ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Saved, Tensors
 from robustfd._validation import check_choice
 from robustfd.estimators._tables import load_encoder
-from robustfd.online.snapshot import Parts, pack_common, unpack_common
+from robustfd.learners.snapshot import Parts, pack_common, unpack_common
 
 PLAIN = (str, int, float, bool)
 LAST_LETTER = 0x10FFFF

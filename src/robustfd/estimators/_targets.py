@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from robustfd._guard import guards_itself
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.online import progress
+from robustfd.learners import progress
 
 LARGEST = 1e150  # squares of larger targets overflow
 FEW = 32  # labels that are faster to look up one by one

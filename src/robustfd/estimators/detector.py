@@ -15,9 +15,9 @@ from sklearn.utils import assert_all_finite
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.estimators._sketched import Sketch, SketchEstimator
+from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
 
 Floats = NDArray[np.float64]

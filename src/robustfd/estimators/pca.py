@@ -16,10 +16,10 @@ from robustfd._validation import check_choice, check_integer, check_rows, check_
 from robustfd.estimators._analysis import Analysis
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.estimators._whole import Ritz, analyse, count_components
+from robustfd.learners.snapshot import Parts
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.interface import EPS32
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections

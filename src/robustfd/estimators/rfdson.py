@@ -14,13 +14,13 @@ from robustfd._validation import check_choice
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
-from robustfd.online import progress
-from robustfd.online.learner import AllOrNothing, overflow
-from robustfd.online.losses import LOSSES, loss_values
-from robustfd.online.newton import NARROW, OnlineNewton
-from robustfd.online.newton_state import NewtonState
-from robustfd.online.rows import as_rows
-from robustfd.online.snapshot import Parts
+from robustfd.learners import progress
+from robustfd.learners.learner import AllOrNothing, overflow
+from robustfd.learners.losses import LOSSES, loss_values
+from robustfd.learners.newton import NARROW, OnlineNewton
+from robustfd.learners.newton_state import NewtonState
+from robustfd.learners.rows import as_rows
+from robustfd.learners.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
 NUMBER_LOSSES = ("squared", "absolute", "huber")

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
+from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.online.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.interface import View, WindowedSums
 

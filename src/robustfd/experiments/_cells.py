@@ -16,7 +16,7 @@ import robustfd
 Result = dict[str, Any]
 
 # In addition to its settings, the result of a cell depends on these packages and modules, and on these libraries.
-SOURCES = ("linalg", "sketch", "online")
+SOURCES = ("linalg", "sketch", "learners")
 OWN = ("_data", "_hindsight", "_methods", "cost", "error", "regret")
 PACKAGES = ("numpy", "scipy")
 

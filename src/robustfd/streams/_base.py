@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from robustfd.online.rows import CsrRows
+from robustfd.learners.rows import CsrRows
 from robustfd.streams._checksum import Checksum
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input

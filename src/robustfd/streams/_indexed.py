@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from robustfd._core import Problem
-from robustfd.online.rows import CsrRows
+from robustfd.learners.rows import CsrRows
 from robustfd.streams._base import Block, Position, Stream, Survey
 from robustfd.streams._errors import StreamError
 from robustfd.streams._inputs import Input

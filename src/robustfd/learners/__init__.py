@@ -1,0 +1,22 @@
+"""Online learners that see each row once: sketched Newton methods, first-order baselines and their losses."""
+
+from typing import TYPE_CHECKING
+
+from robustfd._lazy import lazily
+
+if TYPE_CHECKING:
+    from robustfd.learners.adagrad import AdaGrad
+    from robustfd.learners.gradient_descent import OnlineGradientDescent
+    from robustfd.learners.losses import LOSSES, Loss
+    from robustfd.learners.newton import OnlineNewton
+
+_HOMES = {
+    "adagrad": ("AdaGrad",),
+    "gradient_descent": ("OnlineGradientDescent",),
+    "losses": ("LOSSES", "Loss"),
+    "newton": ("OnlineNewton",),
+}
+
+__all__ = ["AdaGrad", "LOSSES", "Loss", "OnlineGradientDescent", "OnlineNewton"]
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

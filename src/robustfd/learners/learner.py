@@ -1,0 +1,445 @@
+"""The base class of online learners: checks of input, all-or-nothing updates, progressive losses and snapshots."""
+
+import copy
+from abc import ABCMeta, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from robustfd._container import Document, Saved, Tensors
+from robustfd._core import scatter_rows
+from robustfd._guard import guards_itself
+from robustfd._sklearn import BaseEstimator, NotFittedError
+from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd.learners import progress
+from robustfd.learners.losses import LOSSES, Loss
+from robustfd.learners.merging import MergingLearner
+from robustfd.learners.plots import plot_progress
+from robustfd.learners.progress import tally_all
+from robustfd.learners.rows import (
+    CHUNK,
+    FEW,
+    FLOAT64,
+    LARGEST,
+    Floats,
+    as_rows,
+    check_numbers,
+    writable,
+)
+from robustfd.learners.snapshot import Parts, pack_common, unpack_common
+from robustfd.linalg.threads import one_blas_thread
+
+CACHED = 2**16  # entries of the dense chunks into which sparse rows are converted
+
+
+class State(Protocol):
+    """The state of a learner, which changes in place."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether `learn` expects sparse rows instead of dense ones."""
+
+    @property
+    def checks_rows(self) -> bool:
+        """Whether `learn_few` may be used."""
+
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats | None) -> int:
+        """Learn from rows and record their losses; return the number of rows before an overflow."""
+
+    def learn_few(self, x: Floats, y: Floats, margins: Floats, progress: Floats) -> bool:
+        """Learn from a few dense rows; return False, without a change, if they need a closer look."""
+
+    def begin(self) -> None:
+        """Begin a call that `rollback` can revert."""
+
+    def is_sound(self) -> bool:
+        """Return whether all numbers are finite, and leave space for ordinary rows."""
+
+    def commit(self) -> None:
+        """End the call."""
+
+    def rollback(self) -> None:
+        """Revert everything since `begin`."""
+
+    def margins(self, x: Any) -> Floats:
+        """Return w'x of dense or sparse rows."""
+
+    def weights(self) -> Floats:
+        """Return w."""
+
+    def merged(self, other: Any, vote: Floats) -> Any:
+        """Return the merged state of two states with the same settings; `vote` weights the mean of their w."""
+
+    def fraction(self, k: int, i: int) -> Any:
+        """Return part i of k, with the same weights and a k-th of all sums."""
+
+    def pack(self) -> tuple[Document, Tensors]:
+        """Return the numbers and arrays of the state, for a snapshot."""
+
+    @classmethod
+    def unpack(cls, parts: Parts, *arguments: Any, sparse: bool) -> "State":
+        """Return the state in a snapshot; `arguments` are those of the constructor."""
+
+
+class AllOrNothing:
+    """A context in which states learn from a number of rows, and which restores the states after an error.
+
+    An overflow is an error as well. This is a class because `contextmanager` is two microseconds slower.
+    """
+
+    def __init__(self, learner: Any, states: Sequence[Any], rows: int):
+        self.learner, self.states, self.rows = learner, states, rows
+        self.threads: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> None:
+        for state in self.states:
+            state.begin()
+        self.tallied = self.learner._progress.copy()
+        if self.rows > FEW:  # setting the number of BLAS threads takes as long as learning a few rows
+            self.threads = one_blas_thread()
+            self.threads.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.threads is not None:
+            self.threads.__exit__(kind, error, trace)
+        sound = False
+        try:
+            sound = error is None and all(state.is_sound() for state in self.states)
+            if error is None and not sound:
+                raise overflow(self.learner)
+        finally:
+            for state in self.states:
+                if sound:
+                    state.commit()
+                else:
+                    state.rollback()
+            if not sound:
+                self.learner._progress[:] = self.tallied
+
+
+def overflow(learner: Any, row: int | None = None) -> OverflowError:
+    """Return the error for an overflow, with the row of the call at which it occurs if known."""
+    where = "" if row is None else f" at row {row} of X"
+    return OverflowError(
+        f"The weights of {type(learner).__name__} would overflow{where}, so none of these rows was learned. A row, its "
+        "weight or its target is too large, or far smaller than those before. If not, a larger alpha0 or a bounded "
+        "domain keeps steps shorter."
+    )
+
+
+class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
+    """A linear model w that learns one row at a time and predicts each row before learning from it.
+
+    The batch size affects the result by rounding error only. After an error the learner is unchanged. A learner is
+    thread-safe: a lock serializes the calls.
+    """
+
+    loss: str
+    huber_delta: float
+    _frozen: tuple[Any, ...]
+
+    # -- for subclasses
+
+    _names: ClassVar[Any]  # an attrgetter of all parameters, much faster than get_params
+
+    def _parameters(self) -> tuple[Any, ...]:
+        return tuple(type(self)._names(self))
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise an error if a parameter is invalid."""
+
+    @abstractmethod
+    def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
+        """Return the class of the state for rows with d features, and the arguments of its constructor."""
+
+    def _keeps_sparse(self, d: int) -> bool:
+        """Return whether sparse rows with d features stay sparse; otherwise they are converted to dense rows."""
+        return True
+
+    def _check_loss(self) -> Loss:
+        check_choice("loss", self.loss, tuple(LOSSES))
+        check_real("huber_delta", self.huber_delta, 0.0, open_low=True)
+        return LOSSES[self.loss]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_"):  # a parameter: the next call must check it again
+            self.__dict__.pop("_quick", None)
+
+    # -- learning
+
+    @guards_itself
+    def learn(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
+        """Learn from rows in order; return the margin w'x of each row before its own step.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            Rows.
+        y : array of shape (n,)
+            Labels: -1 and +1 for classification losses, numbers for the others.
+        sample_weight : array of shape (n,), optional
+            Weights of the losses. A row of weight 0 gets a margin, but is not learned and not counted.
+
+        Returns
+        -------
+        margins : array of shape (n,)
+            Margin of each row, computed before the row was learned.
+
+        Raises
+        ------
+        OverflowError
+            If the weights would overflow. Then none of the rows was learned, and learning can continue with other rows.
+        """
+        lock = self._lock
+        lock.acquire()  # twice as fast as `with`
+        try:
+            return self._learn(X, y, sample_weight)
+        finally:
+            lock.release()
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
+        # A fast path for a few plain rows of the known width, which need no further checks.
+        if (
+            (width := self.__dict__.get("_quick")) is not None
+            and sample_weight is None
+            and type(X) is np.ndarray
+            and type(y) is np.ndarray
+            and y.ndim == 1
+            and 1 <= len(y) <= FEW
+            and X.shape == (len(y), width)
+            and X.dtype is y.dtype is FLOAT64
+            and X.flags.carray
+            and y.flags.carray
+        ):
+            margins = np.empty(len(y))
+            if self._state.learn_few(X, y, margins, self._progress):
+                return margins
+        return self._check_and_learn(X, y, sample_weight)
+
+    def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
+        reset = not self.__sklearn_is_fitted__()
+        self._check_parameters()
+        if not reset and self._frozen != self._parameters():
+            raise ValueError(
+                "The parameters were changed after rows were learned. Set them back, or make a new learner."
+            )
+        before = dict(vars(self))
+        try:
+            x = check_rows(self, X, reset=reset)
+            check_numbers(x)
+            y = self._check_labels(y, x.shape[0])
+            weight = check_weights(sample_weight, x.shape[0])
+            if reset:
+                self._begin(x)
+            margins = self._learn_all(x, y, weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        if self._numbers and self._state.checks_rows and not hasattr(self, "feature_names_in_"):
+            self._quick = x.shape[1]
+        return margins
+
+    def _begin(self, x: Any) -> None:
+        """Create the state before the first rows x."""
+        kind, arguments = self._plan(x.shape[1])
+        self._state: State = kind(*arguments, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
+        self._progress = progress.start()
+        self._frozen = self._parameters()
+        self._numbers = LOSSES[self.loss].kind != "classification"
+
+    def _learn_all(self, x: Any, y: Floats, weight: Floats) -> Floats:
+        """Learn from all of the checked rows or from none, and return their margins."""
+        margins, live = np.full(x.shape[0], np.nan), weight > 0
+        with AllOrNothing(self, [self._state], x.shape[0]):
+            self._learn_stretches(x, y, weight, margins, live)
+        return margins
+
+    def _learn_stretches(self, x: Any, y: Floats, weight: Floats, margins: Floats, live: NDArray[np.bool_]) -> None:
+        """Learn from the rows that are `live`, and compute only the margins of the others."""
+        if not live.all():
+            start = 0
+            for i in np.append(np.flatnonzero(~live), len(live)):
+                self._learn_rows(x[start:i], y[start:i], weight[start:i], margins[start:i], start)
+                if i < len(live):
+                    margins[i] = self._state.margins(x[i : i + 1])[0]
+                start = i + 1
+        else:
+            self._learn_rows(x, y, weight, margins, 0)
+
+    def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats, first: int) -> None:
+        """Learn from rows in chunks, converted to the format of the state; `first` is their index in the call."""
+        sparse, n = self._state.sparse, x.shape[0]
+        step, scattered = max(1, CHUNK // x.shape[1]), sp.issparse(x) and not sparse
+        if sparse and sp.issparse(x):
+            step = n
+        elif scattered:
+            x, step = as_rows(x, sparse=True), max(1, CACHED // x.shape[1])
+            dense = np.empty((min(step, n), x.shape[1]))
+        for start in range(0, n, max(step, 1)):
+            stop = min(start + step, n)
+            part = slice(start, stop)
+            if scattered:
+                rows = dense[: stop - start]
+                scatter_rows((x.data, x.indices, x.indptr[start : stop + 1]), rows)
+            else:
+                rows = as_rows(x if stop - start == n else x[part], sparse=sparse)
+            done = self._state.learn(rows, y[part], weight[part], margins[part], self._progress)
+            if done < stop - start:
+                raise overflow(self, first + start + done)
+
+    def _check_labels(self, y: Any, n: int) -> Floats:
+        y = np.asarray(y)
+        if y.shape != (n,):
+            raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
+        if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
+            raise ValueError(f"y contains {largest:g} in size; numbers above {LARGEST:g} cannot be squared.")
+        if LOSSES[self.loss].kind == "classification" and not np.isin(y, (-1.0, 1.0)).all():
+            odd = y[~np.isin(y, (-1.0, 1.0))][0]
+            raise ValueError(f"y must hold -1 and +1 only for loss={self.loss!r}, got {odd:g}.")
+        return y
+
+    # -- snapshots
+
+    def _pack(self) -> tuple[Document, Tensors]:
+        self._require_rows()
+        if self._frozen != self._parameters():
+            raise ValueError("The parameters were changed after rows were learned. Set them back before saving.")
+        return pack_common(self, [self._state.pack()])
+
+    def _unpack(self, document: Document, tensors: Tensors) -> None:
+        self._check_parameters()
+        (parts,) = unpack_common(self, document, tensors)
+        d, sparse = self.n_features_in_, parts.flag("sparse")
+        if sparse and not self._keeps_sparse(d):
+            raise ValueError(f"sparse rows of {d} features would have been made dense")
+        kind, arguments = self._plan(d)
+        self._state = kind.unpack(parts, *arguments, sparse=sparse)
+        if tensors:
+            raise ValueError(f"unknown tensors {sorted(tensors)}")
+        self._frozen, self._numbers = self._parameters(), LOSSES[self.loss].kind != "classification"
+
+    # -- reading
+
+    def __getstate__(self) -> dict[str, Any]:
+        return copy.deepcopy(super().__getstate__())  # another thread may change the arrays before they are pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: writable(value) for name, value in state.items()})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _require_rows(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call learn with some first.")
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the margins w'x of rows, without learning from them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        margins : array of shape (n,)
+        """
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        margins = self._state.margins(x)
+        if not np.isfinite(margins).all():
+            self.weights_  # noqa: B018  raises if the weights are not finite
+        return margins
+
+    @property
+    def weights_(self) -> Floats:
+        """The weights w after the last row."""
+        self._require_rows()
+        w = self._state.weights()
+        if not np.isfinite(w).all():
+            raise OverflowError("The weights are not finite: the steps were too long. Try a larger alpha0.")
+        return w
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Number of rows learned so far."""
+        self._require_rows()
+        return progress.rows_seen(self._progress)
+
+    @property
+    def progressive_loss_(self) -> float:
+        """Mean loss of all rows so far, each predicted before it was learned."""
+        self._require_rows()
+        return progress.mean_loss(self._progress)
+
+    @property
+    def progressive_error_(self) -> float:
+        """Share of rows so far whose margin had the wrong sign, each predicted before it was learned."""
+        self._require_rows()
+        return progress.share_of_errors(self._progress)
+
+    @property
+    def progressive_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows", "loss" and "error": progressive means after 1, 2, 4, ... rows and after the last row."""
+        self._require_rows()
+        return progress.table(self._progress)
+
+    def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
+        """Plot `progressive_`.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Axes to draw on. Default is a new figure.
+        label : str, optional
+            Name of the learner in the legend.
+
+        Returns
+        -------
+        ax : matplotlib axes
+        """
+        return plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
+
+    def regret(self, w: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the loss of all rows so far minus the loss of fixed weights on the same rows.
+
+        Parameters
+        ----------
+        w : array of shape (d,)
+            Weights to compare with.
+        X, y, sample_weight
+            All rows learned so far, as passed to `learn`.
+
+        Returns
+        -------
+        regret : float
+        """
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        y, weight = self._check_labels(y, x.shape[0]), check_weights(sample_weight, x.shape[0])
+        w = np.asarray(w, dtype=np.float64)
+        if w.shape != (self.n_features_in_,):
+            raise ValueError(f"w has shape {w.shape}, expected ({self.n_features_in_},).")
+        if np.count_nonzero(weight) != self.n_samples_seen_:
+            raise ValueError(
+                f"X has {np.count_nonzero(weight)} rows of weight above 0, but {self.n_samples_seen_} were learned: "
+                "regret needs all of them."
+            )
+        other = progress.start()
+        tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
+        return progress.total_loss(self._progress) - progress.total_loss(other)

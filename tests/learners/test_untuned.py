@@ -1,0 +1,322 @@
+"""The untuned learner: comparison with its transcription, and its guarantees."""
+
+import copy
+import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robustfd._core import implicit_steps
+from robustfd.learners import hessian_choice, low_rank, untuned_reading
+from robustfd.learners.mixture import NumberLoss
+from robustfd.learners.rows import as_rows
+from robustfd.learners.untuned import UntunedState
+from tests import reference_untuned as ref
+
+
+def stream(seed, n, d, *, density=1.0, constant=False):
+    """Return rows with columns of different scales and means, classes 0 and 1, and numeric targets."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) + 2 * rng.standard_normal(d)) * 10.0 ** rng.integers(-3, 4, d)
+    if density < 1:
+        X *= rng.random((n, d)) < density * 10.0 ** -rng.uniform(0, 1, d)
+    if constant:
+        X[:, 0] = 3.3
+        X[: n // 2, 1] = -1e-5
+    scores = (X / (np.abs(X).max(axis=0) + 1e-300)) @ rng.standard_normal(d) + 0.1 * rng.standard_normal(n)
+    return X, (scores > np.median(scores)).astype(float), 5 + 3 * scores
+
+
+def learn(state, X, y, *, batches=(1000,), weight=None, sparse=False):
+    weight = np.ones(len(y)) if weight is None else weight
+    out, start = np.empty((len(y), state.outputs)), 0
+    for size in itertools.cycle(batches):
+        part = slice(start, min(start + size, len(y)))
+        state.learn(as_rows(X[part], sparse=sparse), y[part], weight[part], out[part])
+        start += size
+        if start >= len(y):
+            return out
+
+
+def largest_difference(found, expected):
+    """Return the largest difference, relative for large numbers."""
+    return np.abs((found - expected) / (1 + np.abs(expected))).max()
+
+
+def same_bytes(one, two):
+    (a, arrays), (b, others) = one.pack(), two.pack()
+    return a == b and all(arrays[name].tobytes() == others[name].tobytes() for name in arrays | others)
+
+
+# -- the transcription
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("density", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize("constant", [False, True])
+def test_classes_equal_the_transcription(sparse, exact, density, constant):
+    X, y, _ = stream(1, 300, 6, density=density, constant=constant)
+    state, other = UntunedState(6, 1, sketch=None if exact else 0), ref.Learner(6, exact=exact)
+    margins, expected = learn(state, X, y, batches=(7, 1, 40), sparse=sparse)[:, 0], other.learn(X, y)
+    assert state.form == ("exact" if exact else "diagonal")
+    assert largest_difference(margins, expected) < 1e-3
+    assert largest_difference(state.margins(as_rows(X, sparse=sparse))[:, 0], other.decision(X)) < 1e-3
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_several_classes_equal_the_transcription(exact, classes):
+    X, _, number = stream(5, 300, 6, density=0.7)
+    y = np.digitize(number, np.quantile(number, np.arange(1, classes) / classes)).astype(float)
+    state, other = (
+        UntunedState(6, classes, sketch=None if exact else 0),
+        ref.SeveralClasses(6, classes, exact=exact),
+    )
+    margins, expected = learn(state, X, y, batches=(7, 1, 40)), other.learn(X, y)
+    assert largest_difference(margins, expected) < 3e-3
+    assert largest_difference(state.margins(X), other.decision(X)) < 3e-3
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("huber", [8.0, 2.0])
+@pytest.mark.parametrize("density", [1.0, 0.2])
+def test_numbers_equal_the_transcription(exact, huber, density):
+    X, _, y = stream(2, 300, 6, density=density)
+    y[40], y[200] = 1e3, -1e4  # outliers
+    state, other = (
+        UntunedState(6, 1, sketch=None if exact else 0, loss=NumberLoss(huber)),
+        ref.Learner(6, exact=exact, huber=huber),
+    )
+    predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
+    assert largest_difference(predictions, expected) < 1e-5
+    assert largest_difference(state.margins(X)[:, 0], other.decision(X)) < 1e-5
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("loss", [NumberLoss(level=0.5), NumberLoss(level=0.1), NumberLoss(counts=True)])
+def test_other_losses_equal_the_transcription(exact, loss):
+    X, _, y = stream(6, 300, 6, density=0.8)
+    y = np.floor(3 * np.exp(0.5 * y / y.std())) if loss.counts else y
+    y[40] *= 100  # an outlier
+    state, other = (
+        UntunedState(6, 1, sketch=None if exact else 0, loss=loss),
+        ref.Learner(6, exact=exact, **loss._asdict()),
+    )
+    predictions, expected = learn(state, X, y, batches=(9, 2))[:, 0], other.learn(X, y)
+    assert largest_difference(predictions, expected) < 1e-4
+    assert largest_difference(state.margins(X)[:, 0], other.decision(X)) < 1e-4
+
+
+def test_units_that_change_equal_the_transcription():
+    X, y, _ = stream(3, 700, 4)
+    X[300:, 1] *= 1e4
+    X[400:, 2] += 50 * X[:, 2].std()
+    state, other = UntunedState(4, 1, sketch=0), ref.Learner(4)
+    assert largest_difference(learn(state, X, y)[:, 0], other.learn(X, y)) < 1e-3
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_shape_and_batching(data):
+    n, d = data.draw(st.integers(1, 150)), data.draw(st.integers(1, 8))
+    X, y, _ = stream(data.draw(st.integers(0, 50)), n, d, density=data.draw(st.sampled_from([0.2, 0.8, 1.0])))
+    exact = data.draw(st.booleans())
+    state, other = UntunedState(d, 1, sketch=None if exact else 0), ref.Learner(d, exact=exact)
+    batches = data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=4))
+    margins = learn(state, X, y, batches=batches, sparse=data.draw(st.booleans()))
+    assert largest_difference(margins[:, 0], other.learn(X, y)) < 3e-3
+
+
+@pytest.mark.parametrize("sketch", [None, 0, 2, 5, 12])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_any_batching_and_either_kind_of_rows_give_the_same_bytes(sketch, outputs):
+    X, y, _ = stream(4, 1500, 9, density=0.6)
+    y += (X[:, 0] > 0) * (outputs > 1)
+    one = UntunedState(9, outputs, sketch=sketch)
+    learn(one, X, y, batches=(1500,))
+    for batches, sparse in (((1,), False), ((7, 100), True), ((1500,), True)):
+        other = UntunedState(9, outputs, sketch=sketch)
+        learn(other, X, y, batches=batches, sparse=sparse)
+        one.kept, other.kept = [], []
+        assert same_bytes(one, other)
+
+
+# -- steps
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-20, 10), st.floats(1e-6, 1e6))
+def test_the_step_is_near_the_root_and_never_too_long(z, a):
+    arrays = [np.full(8, value, np.float32) for value in (z, a, 0.0, 0.0)]
+    implicit_steps(*arrays)
+    s, expected = float(arrays[3][0]), ref.root(z, a)
+    assert 0 < s <= expected * (1 + 5e-3) + 1e-6
+    assert s > 0.85 * expected - 1e-6
+
+
+def test_no_step_overshoots():
+    """A step never moves the margin of its row further to the wrong side."""
+    X, y, _ = stream(6, 60, 5)
+    state = UntunedState(5, 1)
+    learn(state, X[:40], y[:40])
+    for i in range(40, 60):
+        before = state.margins(X[i : i + 1])[0, 0]
+        learn(state, X[i : i + 1], y[i : i + 1])
+        sign = 2 * y[i] - 1
+        assert sign * state.margins(X[i : i + 1])[0, 0] >= sign * before - 0.05 * (1 + abs(before))
+
+
+# -- the better Hessian
+
+
+def rotated(n, d, seed=0):
+    """Return rows whose singular values are 1/i in a random basis, and classes."""
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    z = rng.standard_normal((n, d))
+    return z / np.arange(1, d + 1) @ basis, (z @ rng.standard_normal(d) > 0).astype(float)
+
+
+def test_a_sketch_of_all_directions_is_the_exact_hessian():
+    X, y, _ = stream(7, 200, 5)
+    margins = learn(UntunedState(5, 1, sketch=30), X, y)
+    low = UntunedState(5, 1, sketch=30)
+    learn(low, X, y)
+    e = low.experts
+    low_rank.renew(e.low_rank, e.features.table["prior"], e.features.table["slow"])
+    h = np.diag(e.low_rank.diagonal) + e.low_rank.sketch.T @ e.low_rank.sketch
+    inverse = np.diag(1 / e.low_rank.diagonal) - e.low_rank.u @ e.low_rank.u.T
+    np.testing.assert_allclose(inverse @ h, np.eye(6), atol=1e-8)
+    np.testing.assert_allclose(np.diag(h), e.features.table["prior"] + e.features.table["slow"], rtol=1e-6)
+    assert np.isfinite(margins).all()
+
+
+def test_a_better_hessian_is_kept_where_it_pays_and_dropped_where_not():
+    X, y = rotated(6000, 120)
+    kept = UntunedState(120, 1)
+    learn(kept, X, y)
+    assert kept.form == "exact"
+    rng = np.random.default_rng(0)
+    X = (rng.random((6000, 120)) < 0.05).astype(float)
+    y = (X @ rng.standard_normal(120) + rng.logistic(size=6000) > 0).astype(float)
+    dropped = UntunedState(120, 1)
+    learn(dropped, X, y)
+    assert dropped.form == "diagonal"
+
+
+def test_a_late_exact_hessian_starts_from_the_diagonal_and_is_updated_soon():
+    X, y = rotated(3000, 100)
+    state = UntunedState(100, 1, sketch=0)
+    learn(state, X, y)
+    before, state.sketch = state.margins(X), None
+    hessian_choice.set_form(state, "exact", rows=state.seen)
+    table = state.experts.features.table
+    np.testing.assert_allclose(np.diag(state.experts.exact.inverse[0]), 1 / (table["prior"] + table["slow"]))
+    assert largest_difference(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
+
+
+def test_a_sketch_grows_while_it_gains():
+    X, y = rotated(9000, 300)
+    state = UntunedState(300, 1)
+    learn(state, X, y)
+    assert state.form == "sketch" and state.size > hessian_choice.SKETCH
+
+
+def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
+    X = sp.random_array((500, 5000), density=0.01, format="csr", rng=np.random.default_rng(0))
+    y = (np.arange(500) % 2).astype(float)
+    for sketch, form in ((None, "diagonal"), (0, "diagonal"), (5, "sketch")):
+        state = UntunedState(5000, 1, sketch=sketch)
+        learn(state, X, y, sparse=True)
+        assert state.form == form and state.size == (sketch or 0)
+
+
+# -- drift
+
+
+def test_forgetting_experts_take_over_when_the_stream_changes():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((12000, 10))
+    w = rng.standard_normal((2, 10))
+    y = np.where(np.arange(12000) < 10000, X @ w[0] > 0, X @ w[1] > 0).astype(float)
+    state = UntunedState(10, 1)
+    margins = learn(state, X, y)[:, 0]
+    drift = untuned_reading.drift(state)
+    before, after = drift["share"][drift["rows"] <= 10000][-10:].mean(), drift["share"][-10:].max()
+    assert after > before + 0.2
+    assert np.mean((margins[-1000:] > 0) != y[-1000:]) < 0.05
+    assert drift["rows"][-1] == 12000 and len(drift["rows"]) == len(drift["share"]) <= 128
+
+
+def test_files_hold_only_features_that_were_seen():
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((np.ones(6000), (np.repeat(np.arange(2000), 3), rng.integers(0, 300, 6000))), shape=(2000, 2**20))
+    X.sum_duplicates()
+    state = UntunedState(2**20, 1)
+    learn(state, X, rng.integers(0, 2, 2000).astype(float), sparse=True)
+    assert sum(array.nbytes for array in state.pack()[1].values()) < 100_000
+    held = state.experts.features.table.nbytes + state.experts.weights.nbytes
+    assert held <= 128 * (2**20 + 1)
+
+
+def test_many_threads_may_predict_at_the_same_time():
+    X, y, _ = stream(9, 2000, 40)
+    state = UntunedState(40, 1)
+    learn(state, X[:1000], y[:1000])
+    expected = state.margins(X)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: state.margins(X), range(40)):
+            np.testing.assert_array_equal(found, expected)
+
+
+# -- arbitrary input
+
+
+@pytest.mark.parametrize(
+    "case", ["constant labels", "random labels", "flips", "duplicates", "zero rows", "rank 1", "sorted"]
+)
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e140, 1e-140])
+@pytest.mark.parametrize("sketch", [None, 0, 4])
+def test_it_stays_finite(case, scale, sketch):
+    X, y, _ = stream(7, 300, 8)
+    X = X / np.abs(X).max() * scale
+    rng = np.random.default_rng(0)
+    if case == "constant labels":
+        y = np.ones(300)
+    elif case == "random labels":
+        y = rng.integers(0, 2, 300).astype(float)
+    elif case == "flips":
+        y[150:] = 1 - y[150:]
+    elif case == "duplicates":
+        X, y = np.repeat(X[:10], 30, axis=0), np.repeat(y[:10], 30)
+    elif case == "zero rows":
+        X[rng.random(300) < 0.5] = 0
+    elif case == "rank 1":
+        X = np.outer(rng.standard_normal(300), X[0])
+    else:
+        X, y = X[np.argsort(y)], np.sort(y)
+    for sparse in (False, True):
+        state = UntunedState(8, 1, sketch=sketch)
+        assert np.isfinite(learn(state, X, y, batches=(50,), sparse=sparse)).all()
+        assert np.isfinite(state.margins(as_rows(X, sparse=sparse))).all()
+        assert all(np.isfinite(part).all() for part in untuned_reading.linear_model(state))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
+    """A state caches views of the arrays of its core, and a copy has a core of its own."""
+    X, y, _ = stream(3, 300, 4)
+    state = UntunedState(4, 1)
+    learn(state, X[:150], y[:150])
+    before, other = state.margins(X), duplicate(state)
+    learn(other, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), before)
+    learn(state, X[150:], y[150:])
+    assert np.array_equal(state.margins(X), other.margins(X))
