@@ -96,7 +96,7 @@ fuzz-core: $(VENV)/.stamp-compiler
 wheel: $(VENV)/.stamp-compiler
 	@rm -rf build/wheels build/fresh
 	@echo "building a wheel ..."
-	@$(BIN)/python -m pip --disable-pip-version-check -qq wheel --no-build-isolation --no-deps -Cbuild-dir=build/wheel -w build/wheels .
+	@$(BIN)/python -m pip --disable-pip-version-check -qq wheel --no-build-isolation --no-deps -Cbuild-dir=$(BUILD) -w build/wheels .
 	@$(PYTHON) -m venv build/fresh
 	@build/fresh/bin/python -m pip --disable-pip-version-check -qq install build/wheels/*.whl matplotlib
 	@cd build/fresh && env -i HOME="$$PWD" PATH="$$PWD/bin" python ../../examples/demo.py

@@ -30,7 +30,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "reproduction/*.md"]
+exclude_patterns = ["_build", "_templates", "reproduction/*.md", "snippets"]
 templates_path = ["_templates"]
 root_doc = "index"
 
