@@ -109,6 +109,7 @@ fuzz: $(VENV)/.stamp-test
 	@$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 docs: $(VENV)/.stamp-docs
+	@echo "building the site, which also runs the gallery; takes one to two minutes ..."
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -116,7 +117,7 @@ docs-test: $(VENV)/.stamp-docs
 	@$(BIN)/python -m pytest -q -m browser tests/test_browser.py $(ARGS)
 
 pictures: $(VENV)/.stamp-plot
-	@$(BIN)/python examples/demo.py && mv demo.png docs/demo.png
+	@$(BIN)/python examples/demo.py && mv demo.png docs/demo.png && $(BIN)/python docs/pictures/halves.py
 	@$(BIN)/python examples/drift.py docs/drift.png
 	@$(BIN)/python docs/pictures/decision.py
 	@$(BIN)/python docs/pictures/reproduction.py
