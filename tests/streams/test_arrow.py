@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robustfd.streams import StreamError, open_stream
-from robustfd.streams._columns import as_codes
+from robustfd.streams.columns import as_codes
 from tests.streams.reading import read, rows_of, same
 
 RNG = np.random.default_rng(0)
