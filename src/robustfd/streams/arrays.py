@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams.base import Block, Stream, about_row, as_floats, finite_rows
+from robustfd.streams.base import Block, Stream, as_floats
 from robustfd.streams.inputs import Input, Position, StreamError, is_damage, stored_before
 from robustfd.streams.layout import MOST_COLUMNS, is_width, not_a_layout, place, read_layout
 
@@ -120,14 +120,10 @@ class NpyStream(Stream):
                 self._spent |= {file} & self._pipes.keys()
                 features, target = self._places(items.shape[1], file)
                 for first, rows in self._rows(items, source):
-                    block = Block(as_floats(rows[:, features]), None)
+                    y = None
                     if target is not None:
                         y = rows[:, target].astype(np.float64 if rows.dtype.kind == "f" else np.int64)
-                        block = Block(block.X, y)
-                    if (keep := finite_rows(*block)) is not None:
-                        for row in np.flatnonzero(~keep).tolist():
-                            self._bad_row(about_row(source.name, first, row, "a number is not finite")[1])
-                        block = block.take(keep)
+                    block = self._good_rows(Block(as_floats(rows[:, features]), y), source.name, first)
                     yield block, Position(file, first + len(rows), stored=before + source.stored_position())
 
     def _rows(self, items: ArrayReader, source: Input) -> Iterator[tuple[int, Any]]:
@@ -234,10 +230,10 @@ class NpzStream(Stream):
                     )
                 first = 0
                 for arrays in self._rows(source.name, shape[0], *parts):
-                    x = self._checked(source.name, first, *arrays, shape[1])
+                    x, bad = self._checked(*arrays, shape[1])
+                    block = self._good_rows(Block(x, None), source.name, first, bad)
                     first += len(arrays[0]) - 1
-                    stored = before + int((source.size or 0) * first / shape[0])
-                    yield Block(x, None), Position(file, first, stored=stored)
+                    yield block, Position(file, first, stored=before + int((source.size or 0) * first / shape[0]))
 
     def _rows(
         self, name: str, rows: int, indptr: ArrayReader, indices: ArrayReader, data: ArrayReader
@@ -260,8 +256,8 @@ class NpzStream(Stream):
                 begin = end
             done, at = done + len(found), int(ends[-1])
 
-    def _checked(self, name: str, first: int, ends: Any, indices: Any, data: Any, width: int) -> Any:
-        """Return the valid rows."""
+    def _checked(self, ends: Any, indices: Any, data: Any, width: int) -> tuple[Any, dict[int, str]]:
+        """Return rows, and the problems of those with an index out of range."""
         from scipy.sparse import csr_matrix
 
         outside = (indices < 0) | (indices >= min(width, self.n_features))
@@ -270,16 +266,9 @@ class NpzStream(Stream):
             shape=(len(ends) - 1, self.n_features),
         )
         x.sum_duplicates()  # the sum of two values may be infinite
-        finite = finite_rows(x, None)
-        keep = np.ones(x.shape[0], bool) if finite is None else finite
-        for row in np.flatnonzero(~keep).tolist():
-            self._bad_row(about_row(name, first, row, "a number is not finite")[1])
-        beyond = np.unique(np.searchsorted(ends, np.flatnonzero(outside), side="right") - 1)
-        for row in beyond[keep[beyond]].tolist():
-            reason = f"there is an index above the last feature ({self.n_features} features)"
-            self._bad_row(about_row(name, first, row, reason)[1])
-        keep[beyond] = False
-        return x if keep.all() else x[keep]
+        beyond = np.searchsorted(ends, np.flatnonzero(outside), side="right") - 1
+        reason = f"there is an index above the last feature ({self.n_features} features)"
+        return x, dict.fromkeys(beyond.tolist(), reason)
 
 
 @contextmanager

@@ -154,10 +154,9 @@ class Survey:
     labels: set[Any] | None = field(default_factory=set)
 
     def add(self, block: Block) -> None:
-        """Add a block. NaN is not a label."""
-        found = np.unique(() if block.y is None else block.y)
-        known = found[~np.isnan(found)] if found.dtype.kind == "f" else found
-        self.add_labels(block.X.shape[0], known.tolist())
+        """Add a block. NaN and None are not labels."""
+        found = () if block.y is None else block.y if block.y.dtype == object else np.unique(block.y).tolist()
+        self.add_labels(block.X.shape[0], (label for label in found if label is not None and label == label))
 
     def add_labels(self, rows: int, labels: Iterable[Any]) -> None:
         """Add a number of rows and their distinct labels."""
@@ -331,6 +330,24 @@ class Stream(ABC):
         self._counts.skipped += 1
         if len(self.skipped) < _EXAMPLES:
             self.skipped.append(message)
+
+    def _good_rows(
+        self,
+        block: Block,
+        name: str,
+        first: int,
+        bad: dict[int, str] | None = None,
+        *,
+        missing: bool = False,
+        reason: str = "a number is not finite",
+    ) -> Block:
+        """Return the rows of a block that are finite and not bad; report the others, with `first` rows before them."""
+        finite = finite_rows(*block, missing=missing)
+        infinite = [] if finite is None else np.flatnonzero(~finite).tolist()
+        reasons = dict.fromkeys(infinite, reason) | (bad or {})
+        for row in sorted(reasons):
+            self._bad_row(about_row(name, first, row, reasons[row])[1])
+        return without(block, reasons)
 
     @property
     def rows_read(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd._core import cross
-from robustfd.streams.base import Block, Stream, Survey, about_row, finite_rows
+from robustfd.streams.base import Block, Stream, Survey
 from robustfd.streams.inputs import Position, StreamError
 from robustfd.streams.layout import DEFAULT_BITS, MOST_COLUMNS, TEXT, is_bits, namer, read_layout
 
@@ -199,12 +199,9 @@ class InteractionStream(Stream):
             setattr(self._base, name, getattr(self, name))
         rows = 0
         for features, end in self._base._blocks():
-            block = self._crossing.crossed(features)
-            keep = finite_rows(block.X, None, missing=True)
-            if keep is not None:
-                for row in np.flatnonzero(~keep).tolist():
-                    self._bad_row(about_row(self._names(), rows, row, "a product of features is not finite")[1])
-                block = block.take(keep)
+            crossed = self._crossing.crossed(features)
+            reason = "a product of features is not finite"
+            block = self._good_rows(crossed, self._names(), rows, missing=True, reason=reason)
             rows += block.X.shape[0]
             yield block, end
 

@@ -11,7 +11,7 @@ import numpy as np
 from robustfd.streams.base import Block, Stream, finite_rows, without
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
 from robustfd.streams.layout import DEFAULT_BITS, are_names, is_bits, is_name, read_layout
-from robustfd.streams.python import as_labels, hashed_rows
+from robustfd.streams.python import hashed_rows, typed_labels
 
 _LAYOUT = {"hash_bits": is_bits, "target": is_name, "weight": is_name, "id": is_name, "columns": are_names,
            "drop": are_names}  # fmt: skip
@@ -112,24 +112,25 @@ class JsonlStream(Stream):
 
     def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
         """Return labels as an array, NaN or None where missing; record bad ones in `wrong`."""
-        without = [k for k, label in enumerate(labels) if label is None and k not in wrong]
-        if self._skip_unlabelled:
-            wrong |= dict.fromkeys(without, NO_LABEL)
         for k, label in enumerate(labels):
-            if label is None or k in wrong:
+            if k in wrong or (label is None and not self._skip_unlabelled):
                 continue
-            self._first_label = label if self._first_label is None and _is_label(label) else self._first_label
-            if not _is_label(label) or isinstance(label, str) != isinstance(self._first_label, str):
-                wrong[k] = f"its label is {label!r:.40}" + (
-                    "" if self._first_label is None else f", and that of another line {self._first_label!r:.40}"
-                )
-        ignored = dict.fromkeys(without, NO_LABEL) | wrong
-        y = as_labels([None if k in ignored else label for k, label in enumerate(labels)], ignored)
-        if y is None:
-            return np.full(len(labels), np.nan)
-        if without and not self._skip_unlabelled:
-            y = y.astype(object if y.dtype == object else np.float64)
-            y[without] = None if y.dtype == object else np.nan
+            if label is None:
+                wrong[k] = NO_LABEL
+            elif not _is_label(label):
+                wrong[k] = f"its label is {label!r:.40}"
+            elif self._first_label is None:
+                self._first_label = label
+            elif isinstance(label, str) != isinstance(self._first_label, str):
+                wrong[k] = f"its label is {label!r:.40}, and that of another line {self._first_label!r:.40}"
+        good = [k for k in range(len(labels)) if k not in wrong]
+        if isinstance(self._first_label, str):
+            y = np.full(len(labels), None, dtype=object)
+            y[good] = [labels[k] for k in good]
+            return y
+        found = typed_labels(np.array([np.nan if labels[k] is None else labels[k] for k in good]))
+        y = np.zeros(len(labels), found.dtype)
+        y[good] = found
         return y
 
     def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:

@@ -87,12 +87,11 @@ class SeenNames:
 
     def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
         """Record the values of a table column, an Arrow array, with their hashes and signs."""
-        if self.full:
-            return
-        fresh = np.fromiter((number not in self.names for number in numbers.tolist()), bool, len(numbers))
-        places = np.flatnonzero(fresh)[: MOST_NAMES - len(self.names)]
-        for place, number, sign in zip(places.tolist(), numbers[places].tolist(), signs[places].tolist()):
-            self.names.setdefault(number, SeenName(f"{column}={values[place].as_py()}", int(sign)))
+        for place, number in enumerate(numbers.tolist()):
+            if self.full:
+                return
+            if number not in self.names:
+                self.names[number] = SeenName(f"{column}={values[place].as_py()}", int(signs[place]))
 
     def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
         """Record the names of the features of rows."""
@@ -142,7 +141,7 @@ class Column:
 
     name: str
     kind: str = NUMBER
-    values: tuple[str, ...] | None = None
+    values: Sequence[str] | None = None
 
     @property
     def text(self) -> bool:
@@ -218,7 +217,7 @@ class Layout:
     def with_values(self, values: Sequence[Sequence[str]]) -> "Layout":
         """Return the layout with one column of X for each of these values of the text columns."""
         known = iter(values)
-        columns = (replace(each, values=tuple(next(known))) if each.text else each for each in self.columns)
+        columns = (replace(each, values=next(known)) if each.text else each for each in self.columns)
         return replace(self, columns=tuple(columns), hash_bits=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -235,7 +234,7 @@ class Layout:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
         """Return the layout in a JSON object; raise `StreamError` if it is invalid."""
-        flag = lambda value: value is None or isinstance(value, bool)  # noqa: E731
+        flag = (None, False, True).__contains__
         roles = dict.fromkeys(("target", "weight", "id"), is_name)
         known = read_layout(
             document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=flag, header=flag,
@@ -247,7 +246,7 @@ class Layout:
         ):
             raise not_a_layout(document)
         result = cls(
-            tuple(Column(each["name"], each["type"], _tuple(each.get("values"))) for each in columns), bits,
+            tuple(Column(each["name"], each["type"], each.get("values")) for each in columns), bits,
             drop=tuple(drop), chosen=bool(known["chosen"]), header=known["header"] is not False,
             **{role: known[role] for role in roles},
         )  # fmt: skip
@@ -334,10 +333,6 @@ def _is_column(document: Any, *, hashed: bool) -> bool:
         and all(isinstance(value, str) for value in values)
         and len(set(values)) == len(values)
     )
-
-
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
 
 
 def hashed_name(number: int, seen: Mapping[int, SeenName]) -> str:

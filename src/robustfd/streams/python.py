@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd._core import hash_rows
-from robustfd.streams.base import Block, Stream, about_row, as_floats, finite_rows, without
+from robustfd.streams.base import Block, Stream, as_floats
 from robustfd.streams.inputs import Position, StreamError
 from robustfd.streams.layout import DEFAULT_BITS, is_bits, is_width, read_layout
 
@@ -92,14 +92,10 @@ class PythonStream(Stream):
             if labelled is not None and labelled != (block.y is not None):
                 raise StreamError(f"{where[0]}: some blocks or rows have labels and others have none.")
             labelled = block.y is not None
-            finite = finite_rows(*block, missing=self._missing != "error")
-            if finite is not None:
-                bad = dict.fromkeys(np.flatnonzero(~finite).tolist(), "a number is not finite") | bad
+            block = self._good_rows(block, *where, bad, missing=self._missing != "error")
             if self._missing == "zero":
                 block = Block(_zeroed(block.X), block.y, parts=tuple(map(_zeroed, block.parts)))
-            for row in sorted(bad):
-                self._bad_row(about_row(*where, row, bad[row])[1])
-            yield without(block, bad), Position(0, offset)
+            yield block, Position(0, offset)
 
     def _given(self, items: Iterable[Any]) -> Iterator[_Found]:
         """Yield blocks."""
@@ -120,7 +116,7 @@ class PythonStream(Stream):
             if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
                 rows = [row if self._missing == "error" else _filled(row) for row, _ in pairs]
                 x, bad = hashed_rows(rows, bits)
-                y = as_labels([label for _, label in pairs], bad)
+                y = _as_labels([label for _, label in pairs], bad)
                 good = [{} if k in bad else row for k, row in enumerate(rows)]
                 parts = (
                     hashed_rows([{group: row[group]} if group in row else {} for row in good], bits)[0]
@@ -139,7 +135,7 @@ def hashed_rows(rows: list[Any], bits: int) -> tuple[Any, dict[int, str]]:
     return x, {k: f"{what} ({problem}): {rows[k]!r:.80}" for k, problem in bad}
 
 
-def as_labels(labels: list[Any], bad: dict[int, str]) -> Any:
+def _as_labels(labels: list[Any], bad: dict[int, str]) -> Any:
     """Return labels as an array, None if no row has one. If only some rows have labels, the others are bad."""
     without = [k for k, label in enumerate(labels) if label is None]
     if len(without) == len(labels):
@@ -152,7 +148,7 @@ def as_labels(labels: list[Any], bad: dict[int, str]) -> Any:
         if k not in bad and not (isinstance(label, str) if text else isinstance(label, numbers.Real | np.bool_)):
             bad[k] = f"its label is {label!r:.40}, and that of another row {example!r:.40}"
     known = [example if k in bad else label for k, label in enumerate(labels)]
-    return np.array(known, dtype=object) if text else _typed(np.array(known))
+    return np.array(known, dtype=object) if text else typed_labels(np.array(known))
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -180,11 +176,11 @@ def _as_block(x: Any, y: Any, k: int) -> Block:
         y = np.asarray(y)
         if y.shape != (x.shape[0],):
             raise StreamError(f"{name} has {x.shape[0]} rows, and labels of the shape {y.shape}.")
-        y = _typed(y)
+        y = typed_labels(y)
     return Block(x, y)
 
 
-def _typed(y: Any) -> Any:
+def typed_labels(y: Any) -> Any:
     """Return labels as int64, float64 or objects."""
     kind = y.dtype.kind
     return y.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)

@@ -19,6 +19,8 @@ from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
 Result = TypeVar("Result")
 Settings = tuple[bool, int, int, int, bool]  # labelled, smallest index, width or -1, hash_bits or -1, drop the unknown
 
+Scanned = tuple[int, Any, int, int]  # the number of rows, their labels, the smallest and the largest index
+
 
 class Parsed(NamedTuple):
     """The rows of a chunk, as the core parses them."""
@@ -78,16 +80,38 @@ class IndexedTextStream(Stream):
     def _features_of(lines: list[bytes]) -> Iterator[Feature]:
         """Yield namespace and name of the features of lines."""
 
-    @abstractmethod
-    def _survey_indices(self) -> tuple[Survey | None, int, int]:
-        """Return a survey, and the smallest (at most 1) and the largest index."""
-
-    def _find_width(self, zero_based: bool | None) -> None:
+    def _find_width(self, zero_based: bool | None, *, only_numbers: bool = False) -> None:
         """Read all rows once for the smallest and the largest index, and for a survey."""
         self._first = 0
-        self._surveyed, least, largest = self._survey_indices()
+        self._surveyed, least, largest = self._survey_indices(only_numbers=only_numbers)
         self._first = int(least > 0 if zero_based is None else not zero_based)
         self._width = max(largest + 1 - self._first, 1)
+
+    def _survey_indices(self, *, only_numbers: bool = False) -> tuple[Survey | None, int, int]:
+        """Return a survey, and the smallest (at most 1) and the largest index; None if names are not `only_numbers`."""
+        survey, least, largest = Survey(), 1, 0
+        for chunk, scanned in self._scanned_chunks():
+            if scanned is not None and self._in_range(*scanned[2:]):
+                survey.add_labels(*scanned[:2])
+                lowest, highest = scanned[2:]
+            else:
+                parsed = self._parsed(chunk, self._settings(chunk))
+                block = self._block(chunk, parsed)
+                if only_numbers and parsed.dropped:
+                    return None, 0, 0
+                survey.add(block)
+                columns = block.X.indices + self._first
+                lowest, highest = columns.min(initial=1), columns.max(initial=0)
+            least, largest = min(least, int(lowest)), max(largest, int(highest))
+        return survey, least, largest
+
+    def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
+        """Yield all chunks, each with the result of a fast scan, None if there is none."""
+        return ((chunk, None) for chunk in chunks(self.inputs, self.block_bytes))
+
+    def _in_range(self, least: int, largest: int) -> bool:
+        """Return whether the smallest and the largest index have columns."""
+        return least >= self._first and (self._width < 0 or self._drop or largest < self._width + self._first)
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -194,42 +218,21 @@ class LibsvmStream(IndexedTextStream):
     }
 
     def _survey(self) -> Survey:
-        return self._survey_indices()[0]
+        return self._survey_indices()[0] or Survey()
 
-    def _survey_indices(self) -> tuple[Survey, int, int]:
-        """Return a survey, and the smallest (at most 1) and the largest index.
+    def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
+        """Yield all chunks, each with the result of a fast scan that does not parse values.
 
-        If bad lines are errors, a faster scan that does not parse values is enough: the pass over the rows finds them.
+        It is enough if bad lines are errors, because the pass over the rows finds them. For a chunk that it cannot read
+        the result is None.
         """
-        survey, least, largest = Survey(), 1, 0
-        for chunk, scanned in self._scanned_chunks():
-            if scanned is not None and self._in_range(*scanned[2:]):
-                survey.add_labels(*scanned[:2])
-                lowest, highest = scanned[2:]
-            else:
-                block = self._block(chunk, self._parsed(chunk, self._settings(chunk)))
-                survey.add(block)
-                columns = block.X.indices + self._first
-                lowest, highest = columns.min(initial=1), columns.max(initial=0)
-            least, largest = min(least, int(lowest)), max(largest, int(highest))
-        return survey, least, largest
-
-    def _scanned_chunks(self) -> Iterator[tuple[Chunk, tuple[int, Any, int, int] | None]]:
-        """Yield all chunks, each with the number of rows, their labels, the smallest and the largest index.
-
-        For a chunk that the fast scan cannot read, yield None.
-        """
-        source = chunks(self.inputs, self.block_bytes)
         if self.on_error != "raise":
-            return ((chunk, None) for chunk in source)
+            return super()._scanned_chunks()
         names = self._hash_bits is not None
         return self._ahead(
-            source, lambda chunk: partial(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1)
+            chunks(self.inputs, self.block_bytes),
+            lambda chunk: partial(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1),
         )
-
-    def _in_range(self, least: int, largest: int) -> bool:
-        """Return whether the smallest and the largest index have columns."""
-        return least >= self._first and (self._width < 0 or self._drop or largest < self._width + self._first)
 
     def _parsed(self, chunk: Chunk, settings: Settings) -> Parsed:
         return Parsed(*parse_libsvm(chunk.text, *settings))
@@ -297,25 +300,13 @@ class VwStream(IndexedTextStream):
         self._tagged: bool | None = None
         super().__init__(inputs, **options)
 
-    def _find_width(self, zero_based: bool | None) -> None:
+    def _find_width(self, zero_based: bool | None, *, only_numbers: bool = True) -> None:
         """Find the largest number. If a feature is not a number, all features are hashed."""
         drop, self._drop = self._drop, True
-        super()._find_width(zero_based)
+        super()._find_width(zero_based, only_numbers=only_numbers)
         self._drop = drop
         if self._surveyed is None:
             self._hash_bits, self._first, self._width = DEFAULT_BITS, 0, 2**DEFAULT_BITS
-
-    def _survey_indices(self) -> tuple[Survey | None, int, int]:
-        survey, least, largest = Survey(), 1, 0
-        for chunk in chunks(self.inputs, self.block_bytes):
-            parsed = self._parsed(chunk, self._settings(chunk))
-            block = self._block(chunk, parsed)
-            if parsed.dropped:
-                return None, 0, 0
-            survey.add(block)
-            columns = block.X.indices
-            least, largest = min(least, columns.min(initial=1)), max(largest, columns.max(initial=0))
-        return survey, int(least), int(largest)
 
     def _parsed(self, chunk: Chunk, settings: Settings) -> Parsed:
         return Parsed(*parse_vw(chunk.text, *settings, [_group(name) for name in self.groups]))
