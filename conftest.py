@@ -6,7 +6,7 @@ import pytest
 
 collect_ignore = [] if find_spec("river") else ["src/robustfd/river.py"]
 if not find_spec("pyarrow"):
-    names = ("pyarrow_modules", "_columns", "_convert", "_fields", "table", "csv", "arrow")
+    names = ("columns", "table", "csv", "arrow", "frames")
     collect_ignore += [f"src/robustfd/streams/{name}.py" for name in names]
 collect_ignore += [] if find_spec("dask") else ["src/robustfd/distributed/dask.py"]
 collect_ignore += [] if find_spec("pyspark") else ["src/robustfd/distributed/spark"]

@@ -12,7 +12,7 @@ import pytest
 from robustfd._container import load_with_notes
 from robustfd.cli import _training
 from robustfd.streams import open_stream
-from robustfd.streams.limits import BLOCK_BYTES
+from robustfd.streams.inputs import BLOCK_BYTES
 from tests.cli.conftest import ROOT
 
 BLOCK = 2000  # bytes

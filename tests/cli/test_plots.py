@@ -23,14 +23,14 @@ def test_what_can_be_known_is_said_before_the_pass(run, svm, tmp_path, monkeypat
     (tmp_path / "folder").mkdir()
     assert run("sketch", svm, "-m", 5, "-o", "sketch", "-q").status == 0
     arguments = {"train": (svm, "-o", "model"), "compare": (svm,), "info": ("sketch",)}[command]
-    monkeypatch.setattr("robustfd.streams._base.Stream.__iter__", lambda self: pytest.fail("rows were read"))
+    monkeypatch.setattr("robustfd.streams.Stream.__iter__", lambda self: pytest.fail("rows were read"))
     done = run(command, *arguments, "--plot", place)
     assert done.status == status and words in done.err and done.out == "", done.err
 
 
 def test_without_matplotlib_it_is_said_before_the_pass(run, svm, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    monkeypatch.setattr("robustfd.streams._base.Stream.__iter__", lambda self: pytest.fail("rows were read"))
+    monkeypatch.setattr("robustfd.streams.Stream.__iter__", lambda self: pytest.fail("rows were read"))
     done = run("train", svm, "-o", tmp_path / "model", "--plot", tmp_path / "p.png")
     assert done.status == 1 and "robustfd[plot]" in done.err
 

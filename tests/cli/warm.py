@@ -160,7 +160,7 @@ def _answer(what):
 
 def _become(folder, arguments, stdin=os.devnull, stdout=None, stderr=None, block=BLOCK, largest_file=None):
     """Make this process one that has just been started."""
-    from robustfd.streams import _inputs, open_stream
+    from robustfd.streams import inputs, open_stream
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
@@ -179,7 +179,7 @@ def _become(folder, arguments, stdin=os.devnull, stdout=None, stderr=None, block
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond is an error then, not the end
-    open_stream.__kwdefaults__["block_bytes"] = _inputs._AT_ONCE = block
+    open_stream.__kwdefaults__["block_bytes"] = inputs._AT_ONCE = block
     sys.argv = ["robustfd", *arguments]
 
 

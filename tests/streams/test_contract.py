@@ -19,7 +19,7 @@ import pytest
 import scipy.sparse as sp
 
 from robustfd.streams import FORMATS, Position, Stream, StreamError, open_stream
-from robustfd.streams._checksum import Checksum
+from robustfd.streams.base import Checksum
 from tests.streams.reading import rows_of, same
 
 

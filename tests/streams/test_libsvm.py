@@ -270,7 +270,7 @@ def test_cut_short(put, compress):
 
 
 def test_a_line_without_end_is_no_line(put, monkeypatch):
-    monkeypatch.setattr("robustfd.streams._text.LONGEST_LINE", 1000)
+    monkeypatch.setattr("robustfd.streams.inputs.LONGEST_LINE", 1000)
     with pytest.raises(StreamError, match="no line feed in .* bytes"):
         read(put(b"\0" * 5000), n_features=3, block_bytes=64)
 

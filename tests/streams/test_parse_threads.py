@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd.streams import StreamError, open_stream
-from robustfd.streams.seen_names import SeenNames
+from robustfd.streams.layout import SeenNames
 
 LINES = {
     "libsvm": ["1 1:2 3:4.5", "-1 2:1e-3 # remark", "", "0 1:-1 2:7 5:3", "2", "1 1:one", "3 4:1 2:1", "1 7:1e999"],

@@ -9,9 +9,9 @@ import pytest
 
 from robustfd import load
 from robustfd.cli._models import load_file
-from robustfd.streams import StreamError, namer, open_stream, seen_names
-from robustfd.streams.feature_names import names_in, signer, with_names, without_names
-from robustfd.streams.seen_names import SeenNames
+from robustfd.streams import StreamError, namer, open_stream
+from robustfd.streams import layout as layout_module
+from robustfd.streams.layout import SeenNames, names_in, signer, with_names, without_names
 
 
 def read(path, **options):
@@ -60,8 +60,8 @@ def test_tables(tmp_path):
 
 
 def test_long_text_is_sampled_and_there_are_not_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(seen_names, "WHOLE", 1000)
-    monkeypatch.setattr(seen_names, "SAMPLE", 200)
+    monkeypatch.setattr(layout_module, "WHOLE", 1000)
+    monkeypatch.setattr(layout_module, "SAMPLE", 200)
     path = tmp_path / "rows.vw"
     path.write_text("".join(f"1 |w usual rare{i}\n" for i in range(2000)))
     stream = open_stream(path, hash_bits=18, block_bytes=4000)
@@ -69,7 +69,7 @@ def test_long_text_is_sampled_and_there_are_not_too_many(tmp_path, monkeypatch):
     list(stream)
     found = {each.name for each in stream.seen_names.names.values()}
     assert "w^usual" in found and 50 < len(found) < 1000
-    monkeypatch.setattr(seen_names, "MOST_NAMES", 30)
+    monkeypatch.setattr(layout_module, "MOST_NAMES", 30)
     stream.seen_names = SeenNames()
     list(stream)
     assert len(stream.seen_names.names) == 30

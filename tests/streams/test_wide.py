@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd.streams import StreamError, open_stream
-from robustfd.streams import _fields as fields_module
+from robustfd.streams import csv as csv_module
 from tests.streams.reading import read, rows_of
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def test_a_bad_record_among_many_columns_is_named(tmp_path):
 
 @contextmanager
 def _wide_from(columns):
-    with mock.patch.object(fields_module, "WIDE", columns):
+    with mock.patch.object(csv_module, "WIDE", columns):
         yield
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams import Stream
-from robustfd.streams.limits import MOST_LABELS
+from robustfd.streams.base import MOST_LABELS
 
 MOST_CLASSES = 100  # distinct whole numbers; with more, they count as numbers
 

@@ -16,9 +16,8 @@ from robustfd.cli._parallel import close
 from robustfd.cli._progress_bar import Figures, Print, ProgressBar
 from robustfd.cli._signals import DeferredSignals
 from robustfd.streams import Block, Position, Stream, StreamError
-from robustfd.streams.feature_names import names_in, with_names
+from robustfd.streams.layout import SeenNames, names_in, with_names
 from robustfd.streams.read_ahead import ReadAhead
-from robustfd.streams.seen_names import SeenNames
 
 
 class Pass:

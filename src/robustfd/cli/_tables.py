@@ -53,7 +53,7 @@ def csv_writer(file: Any, delimiter: str = ",") -> WriteColumns:
 
 def _parquet_writer(file: Any, closing: contextlib.ExitStack) -> WriteColumns:
     """Return a function that writes rows as Parquet."""
-    from robustfd.streams.pyarrow_modules import pa, pq
+    from robustfd.streams.columns import pa, pq
 
     writer: Any = None
 

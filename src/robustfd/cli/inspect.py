@@ -25,7 +25,7 @@ def inspect(
     from robustfd.cli._console import print_result, text_table
     from robustfd.cli._learners import learner_summary
     from robustfd.cli._models import column_names, load_file
-    from robustfd.streams.feature_names import signer
+    from robustfd.streams.layout import signer
 
     learner, layout, *_ = load_file(model, "learner")
     result, tables = learner_summary(learner), []

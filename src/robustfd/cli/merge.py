@@ -24,7 +24,7 @@ def merge(parts: Parts, output: Output, *, console: ConsoleOptions) -> None:
     from robustfd.cli._models import is_sketch, load_file, sketch_of
     from robustfd.cli._sketches import sketch_summary
     from robustfd.sketch.merging import merge as merged
-    from robustfd.streams.feature_names import names_in, with_names, without_names
+    from robustfd.streams.layout import names_in, with_names, without_names
 
     require_writable(output)
     loaded = [load_file(path) for path in parts]

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from robustfd._lazy import lazily
-from robustfd.streams._base import Block, Position, Stream, Survey
-from robustfd.streams._errors import StreamError
-from robustfd.streams._open import FORMATS, open_stream
-from robustfd.streams._python_rows import is_table
-from robustfd.streams.feature_names import namer
+from robustfd.streams.base import Block, Stream, Survey, is_table
+from robustfd.streams.inputs import Position, StreamError
+from robustfd.streams.layout import namer
+from robustfd.streams.open import FORMATS, open_stream
 
 if TYPE_CHECKING:
     from robustfd.streams.frames import TableEncoder

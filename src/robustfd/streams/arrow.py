@@ -2,21 +2,16 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from robustfd.streams._base import Position, about_row
-from robustfd.streams._columns import kind_of
-from robustfd.streams._convert import Piece
-from robustfd.streams._errors import StreamError
-from robustfd.streams._inputs import Input
-from robustfd.streams._layout import TEXT, places_of
-from robustfd.streams._text import undamaged
-from robustfd.streams._times import seen_type
-from robustfd.streams.pyarrow_modules import ipc, named_errors, pa, pq
-from robustfd.streams.table import Schema, TableStream
+from robustfd.streams.base import about_row
+from robustfd.streams.columns import ipc, kind_of, named_errors, pa, pq, seen_type
+from robustfd.streams.inputs import Position, StreamError, stored_before
+from robustfd.streams.layout import TEXT, places_of
+from robustfd.streams.table import Piece, Schema, TableStream
 
 _BUFFER = 1 << 16  # bytes read ahead of a column of Parquet
 _FEWEST = 16  # least rows per block in wide files: a few rows of a column take as long as one
@@ -26,8 +21,8 @@ class _BatchStream(TableStream):
     """Rows of files with Arrow batches; the offset of a position counts rows of its file."""
 
     @abstractmethod
-    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
-        """Yield batches of columns, the number of rows before each, and the share of the file read so far."""
+    def _batches(self, file: int, names: list[str]) -> Iterator[tuple[Any, float]]:
+        """Yield batches of columns, each with the share of the file read so far."""
 
     def _seen(self, schema: Schema) -> Schema:
         """Return the columns of the first input, where text whose first values are dates has the type of dates."""
@@ -36,44 +31,32 @@ class _BatchStream(TableStream):
         types = list(schema.types)
         if texts and self._given is None:
             names = [schema.names[k] for k in texts]
-            for batch, _, _ in self._batches(0, names, 0):
+            for batch, _ in self._batches(0, names):
                 for k in texts:
                     types[k] = seen_type(batch.column(schema.names[k]))
                 break
         return Schema(schema.names, types)
 
-    def _pieces(self, start: Position) -> Iterator[Piece]:
-        for file in range(start.file, len(self.inputs)):
-            done = start.offset if file == start.file else 0
+    def _pieces(self) -> Iterator[Piece]:
+        for file, source in enumerate(self.inputs):
             schema = self._first if file == 0 else self._schema(file)
             features, roles = self._places(file, schema)
             names = [schema.names[k] for k in [*features, *roles.values()]]
-            with _named(self.inputs[file]):
-                for batch, first, share in self._batches(file, names, done):
-                    for columns, position, message in self._slices(file, batch, first, share, names, done):
+            size, done, before = self._rows_at_once(names), 0, stored_before(self.inputs, file)
+            with named_errors(source.name):
+                for batch, share in self._batches(file, names):
+                    where, found = places_of(batch.schema.names), batch.columns
+                    for begin in range(0, len(batch), size):
+                        columns = [found[where[each]].slice(begin, size) for each in names]
+                        message = partial(about_row, source.name, done)
+                        done += len(columns[0])
+                        end = Position(file, done, stored=before + int(share * (source.size or 0)))
                         others = dict(zip(roles, columns[len(features) :]))
-                        yield Piece(columns[: len(features)], others, position, message, [])
-                    done = max(done, first + len(batch))
-
-    def _slices(
-        self, file: int, batch: Any, first: int, share: float, names: list[str], done: int
-    ) -> Iterator[tuple[list[Any], Position, Callable[[int, str], tuple[int, str]]]]:
-        """Yield the unread rows of a batch, one block at a time."""
-        name, size = self.inputs[file].name, self._rows_at_once(names)
-        stored = sum(each.size or 0 for each in self.inputs[:file]) + int(share * (self.inputs[file].size or 0))
-        where, found = places_of(batch.schema.names), batch.columns
-        for begin in range(max(done - first, 0), len(batch), size):
-            columns = [found[where[each]].slice(begin, size) for each in names]
-            position = Position(file, first + begin + len(columns[0]), stored=stored)
-            yield columns, position, partial(about_row, name, first + begin)
+                        yield Piece(columns[: len(features)], others, end, message, [])
 
     def _rows_at_once(self, names: list[str]) -> int:
         """Return the number of rows of a block."""
         return max(self.block_bytes // (8 * len(names)), min(self.block_bytes // 64, _FEWEST))
-
-    def _ends_early(self, file: int, row: int) -> StreamError:
-        """Return the error about a position after the end."""
-        return StreamError(f"{self.inputs[file].name} ends before row {row}, where reading should continue.")
 
 
 class ParquetStream(_BatchStream):
@@ -85,7 +68,7 @@ class ParquetStream(_BatchStream):
         source = self.inputs[file]
         if source.path is None:
             raise StreamError(f"{source.name}: Parquet files cannot be read from a pipe. Give a path.")
-        with _named(source), ExitStack() as stack:
+        with named_errors(source.name), ExitStack() as stack:
             where = source.path if source.is_plain else stack.enter_context(source.opened())
             # With pre_buffer, everything read so far stays in memory until the last row group.
             yield stack.enter_context(pq.ParquetFile(where, buffer_size=_BUFFER, pre_buffer=False))
@@ -96,17 +79,12 @@ class ParquetStream(_BatchStream):
             schema = Schema(list(table.schema_arrow.names), list(table.schema_arrow.types))
         return self._seen(schema) if file == 0 else schema
 
-    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
+    def _batches(self, file: int, names: list[str]) -> Iterator[tuple[Any, float]]:
         with self._opened(file) as table:
-            total, first, group = table.metadata.num_rows, 0, 0
-            if done > total:
-                raise self._ends_early(file, done)
-            while group < table.num_row_groups and first + table.metadata.row_group(group).num_rows <= done:
-                first, group = first + table.metadata.row_group(group).num_rows, group + 1
-            rest = range(group, table.num_row_groups)
-            for batch in table.iter_batches(self._rows_at_once(names), row_groups=rest, columns=names) if rest else ():
-                yield batch, first, (first + len(batch)) / total
-                first += len(batch)
+            done = 0
+            for batch in table.iter_batches(self._rows_at_once(names), columns=names):
+                done += len(batch)
+                yield batch, done / table.metadata.num_rows
 
 
 class ArrowStream(_BatchStream):
@@ -120,14 +98,15 @@ class ArrowStream(_BatchStream):
     def _opened(self, file: int, names: list[str] | None = None) -> Iterator[Any]:
         """Yield a reader of a file or stream; for a path, only of the named columns."""
         source = self.inputs[file]
-        with _named(source), ExitStack() as stack:
+        with named_errors(source.name), ExitStack() as stack:
             if source.path is None:
+                if file not in self._pipes and source.head(6) == b"ARROW1":
+                    raise StreamError(
+                        f"{source.name}: Arrow files cannot be read from a pipe. Give a path, or pipe a stream."
+                    )
+                pipe = stack.enter_context(source.opened())
                 if file not in self._pipes:
-                    if source.head(6) == b"ARROW1":
-                        raise StreamError(
-                            f"{source.name}: Arrow files cannot be read from a pipe. Give a path, or pipe a stream."
-                        )
-                    self._pipes[file] = ipc.open_stream(stack.enter_context(source.opened()))
+                    self._pipes[file] = ipc.open_stream(pipe)
                 yield self._pipes[file]
                 return
             where = stack.enter_context(pa.memory_map(str(source.path)) if source.is_plain else source.opened())
@@ -145,20 +124,9 @@ class ArrowStream(_BatchStream):
             schema = Schema(list(reader.schema.names), list(reader.schema.types))
         return self._seen(schema) if file == 0 and self.inputs[file].can_be_reread else schema
 
-    def _batches(self, file: int, names: list[str], done: int) -> Iterator[tuple[Any, int, float]]:
+    def _batches(self, file: int, names: list[str]) -> Iterator[tuple[Any, float]]:
         with self._opened(file, names) as reader:
-            count, first = getattr(reader, "num_record_batches", None), 0
+            count = getattr(reader, "num_record_batches", None)
             for k, batch in enumerate(reader if count is None else map(reader.get_batch, range(count))):
-                if first + len(batch) > done:
-                    batch.validate(full=True)  # so that the offsets of text in a damaged file are safe
-                    yield batch, first, 0.0 if count is None else (k + 1) / count
-                first += len(batch)
-            if done > first:
-                raise self._ends_early(file, done)
-
-
-@contextmanager
-def _named(source: Input) -> Iterator[None]:
-    """Raise `StreamError` for errors about the content of an input."""
-    with undamaged(source), named_errors(source.name):
-        yield
+                batch.validate(full=True)  # so that the offsets of text in a damaged file are safe
+                yield batch, 0.0 if count is None else (k + 1) / count

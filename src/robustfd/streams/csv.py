@@ -1,27 +1,29 @@
-"""CSV files. A record is a line, unless quotes contain line feeds."""
+"""CSV files. A record is a line, unless quotes contain line feeds.
 
+pyarrow reads the records of a block all at once; if that fails, the bad records are searched for.
+"""
+
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from robustfd.streams._base import Position
-from robustfd.streams._columns import kind_of
-from robustfd.streams._convert import Piece
-from robustfd.streams._errors import StreamError
-from robustfd.streams._fields import TEXT_FIELD, WIDE, Fields
-from robustfd.streams._header import header_remark, is_header, is_number
-from robustfd.streams._inputs import Input
-from robustfd.streams._layout import NUMBER, TEXT
-from robustfd.streams._records import BEGIN, END, FIELDS, LINE, blank, cut_records, records
-from robustfd.streams._text import LONGEST_LINE, MARK, chunks, shown, undamaged
-from robustfd.streams.pyarrow_modules import pa
-from robustfd.streams.table import Schema, TableStream
+from robustfd._core import copy_fields, count_letter, find_records, last_record_end
+from robustfd.streams.columns import classify_fields, converted, kind_of, one_array, pa, pc, pcsv, seen_type
+from robustfd.streams.inputs import BYTE_ORDER_MARK, LONGEST_LINE, Input, Position, StreamError, chunks_of, shown
+from robustfd.streams.layout import NUMBER, TEXT
+from robustfd.streams.table import Piece, Schema, TableStream
 
+BEGIN, END, LINE, FIELDS = range(4)  # of a record: start and end of its text, lines before it, number of fields
+WIDE = 1024  # columns; with more, the time per column must be small
+TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())
+_EXPECTED = {pa.bool_(): "true or false", TEXT_FIELD: "text in UTF-8"}
 _HEAD = 1 << 20  # bytes from which column types are inferred, for any block_bytes
 _SAMPLE = 100  # records for the detection of a header
+_IN_ORDER = 8  # this many numbers 0, 1, 2, ... in order are names, not data
 _CANDIDATES = "\t;,"
 
 
@@ -43,52 +45,43 @@ class CsvStream(TableStream):
         named = [options.get("target"), options.get("weight"), options.get("id")]
         named += [*(options.get("columns") or ()), *(options.get("drop") or ())]
         self._named_columns = {each for each in named if isinstance(each, str)}  # a header must contain these names
-        self._header_at: dict[int, int] = {}  # offset of the header of each file
         super().__init__(inputs, **options)
         if self._given is None:
             self._layout = replace(self._layout, header=bool(self._header))
 
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file: names from its first record, types from the first megabyte of all."""
-        head = self._head(file, _HEAD if file == 0 else 1 << 16)
-        text = head.removeprefix(MARK)
-        if blank(text):
+        text = self._head(file, _HEAD if file == 0 else 1 << 16)
+        if _blank(text):
             raise StreamError(f"{self.inputs[file].name} has no rows{self._once()}.")
         if not self._delimiter:  # the candidate that splits the first record into the most fields
-            self._delimiter = max(_CANDIDATES, key=lambda each: records(text, each, 1)[0, FIELDS])
-        first = records(text, self._delimiter, 1)[0]
-        fields = self._names_in(text[first[BEGIN] : first[END]], file)
+            self._delimiter = max(_CANDIDATES, key=lambda each: _records(text, each, 1)[0, FIELDS])
+        begin, end, _, width = _records(text, self._delimiter, 1)[0].tolist()
+        try:
+            record = Fields(self._delimiter, [""] * max(width, 1), {}).matrix(text[begin:end])
+            fields = record.cast(pa.string()).to_pylist()
+        except pa.ArrowInvalid as error:
+            raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(text[begin:end])}") from error
         if self._header is None:
-            self._header = self._is_header(fields, text[first[END] :], file)
-        self._at_once = self.block_bytes
-        if len(fields) > WIDE:  # a block of a few records takes no longer than one record
-            self._at_once = max(self.block_bytes, 16 * int(first[END] - first[BEGIN]))
-        self._header_at[file] = len(head) - len(text) + int(first[BEGIN])
+            self._header = self._is_header(fields, text[end:], file)
+        # A block of a few records of a wide file takes no longer than one record.
+        self._at_once = max(self.block_bytes, 16 * (end - begin)) if len(fields) > WIDE else self.block_bytes
         names = fields if self._header else [str(k) for k in range(len(fields))]
         if file > 0:
             types = dict(zip(self._first.names, self._first.types))
             return Schema(names, [types.get(name, pa.null()) for name in names])
-        return Schema(names, self._inferred(text[first[END] if self._header else 0 :], names))
+        return Schema(names, self._inferred(text[end if self._header else 0 :], names))
 
     def _head(self, file: int, size: int) -> bytes:
         """Return whole records from the start of a file, including one that is not empty if there is any."""
         while True:
-            with undamaged(self.inputs[file]):
-                head = self.inputs[file].head(size)
-            if len(head) < size or size > LONGEST_LINE:
-                return head
-            whole = head[: cut_records(bytearray(head), size, self._delimiter or ",")]
-            if not blank(whole.removeprefix(MARK)):
+            head = self.inputs[file].head(size)
+            short = len(head) < size or size > LONGEST_LINE
+            whole = head if short else head[: _cut_records(bytearray(head), size, self._delimiter or ",")]
+            whole = whole.removeprefix(BYTE_ORDER_MARK)
+            if short or not _blank(whole):
                 return whole
             size *= 2
-
-    def _names_in(self, record: bytes, file: int) -> list[str]:
-        """Return the fields of a record."""
-        width = int(records(record, self._delimiter)[0, FIELDS])
-        try:
-            return Fields(self._delimiter, [""] * width, {}).matrix(record).cast(pa.string()).to_pylist()
-        except pa.ArrowInvalid as error:
-            raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(record)}") from error
 
     def _is_header(self, fields: list[str], rest: bytes, file: int) -> bool:
         """Return whether the first record holds column names: requested names, or as detected."""
@@ -99,18 +92,22 @@ class CsvStream(TableStream):
         if self._given is not None and not self._given.header:
             return False
         how = Fields(self._delimiter, fields, {})
-        found = records(rest, self._delimiter, _SAMPLE)
+        found = _records(rest, self._delimiter, _SAMPLE)
         below = how.whole(rest[: found[-1, END]])[0] if len(found) else b""
-        header = is_header(fields, how.matrix(below) if below else [])
-        if any(is_number(field) for field in fields):
-            self.remarks.append(header_remark(self.inputs[file].name, header))
+        header = _is_header(fields, how.matrix(below) if below else [])
+        if any(map(_is_number, fields)):
+            what, other = ("column names", "no-header") if header else ("a row, not column names", "header")
+            self.remarks.append(
+                f"{self.inputs[file].name}: the first line is read as {what}. "
+                f"Use --{other}, or header={not header}, to change that."
+            )
         return header
 
     def _inferred(self, text: bytes, names: list[str]) -> list[Any]:
         """Return the types of columns, from the layout or inferred from records."""
         types: list[Any] = [pa.null()] * len(names)
         how = Fields(self._delimiter, names, {})
-        if not blank(text):
+        if not _blank(text):
             try:
                 types = how.inferred(text)
             except pa.ArrowInvalid as error:  # bad records are reported when they are read
@@ -126,23 +123,20 @@ class CsvStream(TableStream):
                 types[k] = pa.float64()
         return types
 
-    def _pieces(self, start: Position) -> Iterator[Piece]:
-        for file in range(start.file, len(self.inputs)):
-            if file > 0 and self.inputs[file].size == 0:
+    def _pieces(self) -> Iterator[Piece]:
+        for file, source in enumerate(self.inputs):
+            if file > 0 and source.size == 0:
                 continue
             schema = self._first if file == 0 else self._schema(file)
             features, roles = self._places(file, schema)
             how = Fields(self._delimiter, schema.names, self._types(schema, features, roles))
-            here = start if file == start.file else Position(file)
-            header = self._header and here.offset <= self._header_at[file]
-            cut = partial(cut_records, delimiter=self._delimiter)
-            for chunk in chunks(self.inputs[: file + 1], here, self._at_once, cut):
+            header = self._header
+            for chunk in chunks_of(self.inputs, file, self._at_once, partial(_cut_records, delimiter=self._delimiter)):
                 text, line = bytes(chunk.text), chunk.first
-                if header and len(found := records(text, self._delimiter, 1)):
+                if header and len(found := _records(text, self._delimiter, 1)):
                     header, end = False, int(found[0, END])
                     text, line = text[end:], line + text.count(b"\n", 0, end)
-                position = Position(file, chunk.offset, chunk.first + chunk.lines, stored=chunk.stored)
-                yield self._piece(text, line, how, features, roles, position)
+                yield self._piece(text, line, how, features, roles, chunk.end)
 
     def _types(self, schema: Schema, features: list[int], roles: dict[str, int]) -> dict[int, Any]:
         """Return the types to read the needed fields as; dates and ids are read as text."""
@@ -159,22 +153,214 @@ class CsvStream(TableStream):
         return types
 
     def _piece(
-        self, text: bytes, line: int, how: Fields, features: list[int], roles: dict[str, int], position: Position
+        self, text: bytes, line: int, how: "Fields", features: list[int], roles: dict[str, int], end: Position
     ) -> Piece:
         """Return the rows of some records, which start after a line."""
         columns, kept, wrong = how.columns(text)
         known: list[Any] = []  # the records, located only for a message
 
         def message(record: int, reason: str) -> tuple[int, str]:
-            known[:] = known or [records(text, self._delimiter)]
+            known[:] = known or [_records(text, self._delimiter)]
             place = known[0][record]
-            where = f"{self.inputs[position.file].name}, line {line + place[LINE] + 1}"
+            where = f"{self.inputs[end.file].name}, line {line + place[LINE] + 1}"
             return int(place[LINE]), f"{where}: {reason}: {shown(text[place[BEGIN] :])}"
 
         return Piece(
             [columns[k] for k in features],
             {role: columns[k] for role, k in roles.items()},
-            position,
+            end,
             lambda row, reason: message(row if kept is None else int(kept[row]), reason),
             [message(record, reason) for record, reason in wrong.items()],
         )
+
+
+def _records(text: bytes, delimiter: str, most: int = sys.maxsize) -> Any:
+    """Return an array with a row BEGIN, END, LINE, FIELDS for each nonempty record, or for the first `most`."""
+    return find_records(text, ord(delimiter), most)
+
+
+def _cut_records(text: bytearray, size: int, delimiter: str) -> int:
+    """Return the end of the last whole record of text[:size], 0 if there is none."""
+    end = text.rfind(b"\n", 0, size) + 1
+    if not end or text.find(b'"', 0, end) < 0:
+        return end
+    with memoryview(text) as whole:
+        return last_record_end(whole[:size], ord(delimiter))
+
+
+def _blank(text: bytes) -> bool:
+    """Return whether a text has no records."""
+    return not text[:64].strip(b"\r\n") and not text.strip(b"\r\n")
+
+
+def _is_header(fields: list[str], below: Any) -> bool:
+    """Return whether the first record holds column names. `below` are the fields of the next records, in order.
+
+    It does if none of its fields is a number. pandas also writes numbers as names. So a record with numbers holds names
+    if they are distinct and differ in type from the columns below: a word above numbers, or whole numbers above
+    fractions. If everything is whole numbers, 0, 1, 2, ... in order are names.
+    """
+    missing, whole, _ = classify_fields(pa.array([field.encode() for field in fields], pa.binary()))
+    number = np.array([_is_number(field) for field in fields])
+    if not number.any():
+        return True
+    given = [field for field in fields if field]
+    if len(set(given)) < len(given) or not len(below):
+        return False
+    missing_below, whole_below, number_below = (mask.reshape(-1, len(fields)) for mask in classify_fields(below))
+    numbers = (missing_below | number_below).all(axis=0) & ~missing_below.all(axis=0)
+    word = np.array([any(map(str.isalpha, field)) for field in fields])
+    if (word & ~number & ~missing & numbers).any():
+        return True
+    if not whole[number].all():
+        return False
+    fractions = numbers & ~whole_below.any(axis=0)
+    in_order = fields == [str(k) for k in range(len(fields))]
+    return bool(fractions[number].all()) or (in_order and (len(fields) >= _IN_ORDER or not numbers.all()))
+
+
+def _is_number(field: str) -> bool:
+    """Return whether a field is a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Fields:
+    """How to read the records of a file: the names of all fields, and the types of the needed ones."""
+
+    delimiter: str
+    names: list[str]
+    types: dict[int, Any]
+
+    def columns(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
+        """Return the needed columns, the indices of their records (None: all), and the problems of the others."""
+        if _blank(text):
+            return {k: pa.array([], type_) for k, type_ in self.types.items()}, None, {}
+        # pyarrow accepts text that ends inside a quote. That can happen only at the end of a file.
+        if count_letter(text, ord('"')) % 2 == 0 or last_record_end(text, ord(self.delimiter)) == len(text):
+            try:
+                return {k: _or_null(array) for k, array in self._read(text, self.types).items()}, None, {}
+            except pa.ArrowInvalid:
+                pass
+        return self._valid(text)
+
+    def inferred(self, text: bytes) -> list[Any]:
+        """Return the inferred types of the columns; raise if a record has too few or too many fields."""
+        width = len(self.names)
+        if width <= WIDE:
+            found = _read(text, self.delimiter, width, {})
+            return [seen_type(found[k]) for k in range(width)]
+        missing, whole, number = (mask.reshape(-1, width) for mask in classify_fields(self.matrix(text)))
+        types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
+        for k in np.flatnonzero(missing.all(axis=0)).tolist():
+            types[k] = pa.null()
+        for k, array in self._in_groups(text, np.flatnonzero(~(missing | number).all(axis=0)).tolist(), {}):
+            types[k] = seen_type(array)
+        return types
+
+    def matrix(self, text: bytes) -> Any:
+        """Return all fields as one array of bytes, in order; raise if a record has too few or too many fields."""
+        return self._as_one(text, range(len(self.names)), pa.binary())
+
+    def whole(self, text: bytes) -> tuple[bytes, Any, dict[int, str]]:
+        """Return the text of records with the right number of fields, their indices, and the problems of the others."""
+        found, wrong = _records(text, self.delimiter), {}
+        fits = found[:, FIELDS] == len(self.names)
+        for k in np.flatnonzero(~fits).tolist():
+            count = found[k, FIELDS]
+            wrong[k] = "a quote is not closed" if count < 0 else f"{count} fields instead of {len(self.names)}"
+        kept = np.flatnonzero(fits)
+        rest = b"".join(text[begin:end] + b"\n" for begin, end in found[kept][:, [BEGIN, END]].tolist())
+        return rest, kept, wrong
+
+    def _read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
+        """Return columns of these types; raise if a value is invalid. In wide files numbers are numpy arrays."""
+        if len(self.names) <= WIDE:
+            return _read(text, self.delimiter, len(self.names), types)
+        numbers = sorted(k for k, type_ in types.items() if type_ == pa.float64())
+        found: dict[int, Any] = {}
+        if numbers:
+            column = self._as_one(text, numbers, pa.float64()).to_numpy(zero_copy_only=False)
+            found = dict(zip(numbers, column.reshape(-1, len(numbers)).T))
+        found.update(self._in_groups(text, sorted(types.keys() - found.keys()), types))
+        return {k: found[k] for k in types}
+
+    def _valid(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
+        """Return the needed columns of the valid records, their indices, and the problems of the other records."""
+        rest, kept, wrong = self.whole(text)
+        if not rest:
+            return {k: pa.array([], type_) for k, type_ in self.types.items()}, kept, wrong
+        right, columns = np.ones(len(kept), bool), {}
+        for k, array in self._read(rest, dict.fromkeys(self.types, pa.binary())).items():
+            columns[k], misfit = _converted(array, self.types[k])
+            if misfit is not None:
+                what = _EXPECTED.get(self.types[k], "a number")
+                for row in np.flatnonzero(misfit).tolist():
+                    wrong.setdefault(int(kept[row]), f"the column {self.names[k]!r} should be {what}")
+                right &= ~misfit
+        return {k: _or_null(array.filter(pa.array(right))) for k, array in columns.items()}, kept[right], wrong
+
+    def _as_one(self, text: bytes, which: Sequence[int], type_: Any) -> Any:
+        """Return some columns as one array, in the order of records.
+
+        Separated by line feeds the fields form a table of one column, which pyarrow reads without overhead per column.
+        """
+        return _read(self._some(text, which, "\n"), self.delimiter, 1, {0: type_}, empty=True)[0]
+
+    def _in_groups(self, text: bytes, which: list[int], types: dict[int, Any]) -> Iterator[tuple[int, Any]]:
+        """Yield some columns, read in groups, because pyarrow needs ten kilobytes per column while it reads."""
+        for first in range(0, len(which), WIDE):
+            group = which[first : first + WIDE]
+            known = {j: types[k] for j, k in enumerate(group) if k in types}
+            found = _read(self._some(text, group, self.delimiter), self.delimiter, len(group), known, empty=True)
+            for j, array in found.items():
+                yield group[j], array
+
+    def _some(self, text: bytes, which: Sequence[int], between: str) -> bytes:
+        """Return the text of some columns, with a character between fields."""
+        keep = np.zeros(len(self.names), bool)
+        keep[list(which)] = True
+        fields: bytes | None = copy_fields(text, ord(self.delimiter), keep, ord(between))
+        if fields is None:
+            raise pa.ArrowInvalid(f"a record does not have {len(self.names)} fields")
+        return fields
+
+
+def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, empty: bool = False) -> dict[int, Any]:
+    """Return columns of these types, or all columns with inferred types; raise if a value is invalid.
+
+    With `empty`, an empty line is a record.
+    """
+    names = [str(k) for k in range(width)]  # the real names may repeat
+    table = pcsv.read_csv(
+        pa.py_buffer(text),
+        pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
+        pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in text, ignore_empty_lines=not empty),
+        pcsv.ConvertOptions(
+            column_types={names[k]: type_ for k, type_ in types.items()}, include_columns=[names[k] for k in types]
+        ),
+    )
+    return {int(name): one_array(table.column(name)) for name in table.column_names}
+
+
+def _converted(array: Any, type_: Any) -> tuple[Any, Any]:
+    """Return bytes converted to the type of a column, and a mask of invalid values."""
+    result, misfit = converted(array, pa.string() if type_ == TEXT_FIELD else type_)
+    if misfit is not None and type_ == pa.int64():  # a target that had only whole numbers so far
+        return converted(array, pa.float64())
+    return result, misfit
+
+
+def _or_null(array: Any) -> Any:
+    """Return a column with null in place of empty text."""
+    if isinstance(array, np.ndarray):
+        return array
+    if pa.types.is_dictionary(array.type):
+        values = array.dictionary
+        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+        return pa.DictionaryArray.from_arrays(array.indices, values)
+    return pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array) if array.type == pa.string() else array

@@ -4,28 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from robustfd._validation import check_choice
-from robustfd.streams._base import Block, Position, about_row
-from robustfd.streams._columns import as_codes, kind_of, with_empty
-from robustfd.streams._convert import Converter, Piece
-from robustfd.streams._errors import StreamError
-from robustfd.streams._layout import (
-    DATE,
-    KINDS,
-    MOST_VALUES,
-    NUMBER,
-    TEXT,
-    TIME,
-    Layout,
-    chosen,
-    listed,
-    too_many_values,
-)
-from robustfd.streams._python_rows import is_pandas, is_table
-from robustfd.streams._times import seen_type
-from robustfd.streams.pyarrow_modules import named_errors, pa
+from robustfd.streams.base import Block, about_row, is_pandas, is_table
+from robustfd.streams.columns import distinct_values, kind_of, named_errors, one_array, pa, seen_type
+from robustfd.streams.inputs import Position, StreamError
+from robustfd.streams.layout import Layout, chosen, listed
+from robustfd.streams.table import Converter, Piece, require_few, require_kinds
 
 _NAME = "The table"
 
@@ -101,16 +85,16 @@ class TableEncoder:
         """
         check_choice("categories", categories, ("hash", "onehot"))
         found = _as_arrow(table)
-        types = [seen_type(_whole(column)) for column in found.columns]
+        types = [seen_type(one_array(column)) for column in found.columns]
         kinds = [kind_of(type_) for type_ in types]
         keep = None if columns is None else list(columns)
         roles = {"target": target, "weight": weight, "id": id}
         layout = chosen(found.column_names, kinds, keep, hash_bits, roles, list(drop))
-        _require_kinds(layout, dict(zip(found.column_names, types)))
+        require_kinds(_NAME, layout, dict(zip(found.column_names, types)))
         if categories == "onehot" and layout.texts:
-            values = [_values(found.column(column.name)) for column in layout.texts]
-            if sum(map(len, values)) > MOST_VALUES:
-                raise too_many_values(_NAME)
+            texts = [one_array(found.column(column.name)) for column in layout.texts]
+            values = [sorted(distinct_values(text, empty=True)) for text in texts]
+            require_few(_NAME, values)
             layout = layout.with_values(values)
         return cls(layout.to_json())
 
@@ -175,26 +159,8 @@ class TableEncoder:
         new = [] if layout.chosen else [name for name in names if name not in known]
         if new:
             raise StreamError(f"{_NAME} has an unexpected column {listed(new)}; expected are {listed(sorted(known))}.")
-        _require_kinds(layout, dict(zip(names, table.schema.types)))
-        return {name: _whole(table.column(name)) for name in names if name in known}
-
-
-def _require_kinds(layout: Layout, types: dict[str, Any]) -> None:
-    """Raise unless columns have the kinds of the layout. A column of only missing values may have any type."""
-    for column in layout.columns:
-        type_ = types[column.name]
-        kind = kind_of(type_)
-        if kind is None:
-            raise StreamError(
-                f"{_NAME}: the column {column.name!r} is of type {type_}, which is not one of {', '.join(KINDS)}. "
-                "Exclude it with drop=, or convert it."
-            )
-        may_be_read = kind == TEXT and column.kind in (DATE, TIME)
-        if kind != column.kind and not may_be_read and not pa.types.is_null(type_):
-            raise StreamError(f"{_NAME}: the column {column.name!r} is now a {kind} ({type_}); it was a {column.kind}.")
-    for role, name in layout.roles.items():
-        if role != "id" and name in types and kind_of(types[name]) not in (NUMBER, TEXT):
-            raise StreamError(f"{_NAME}: the {role}, column {name!r}, is of type {types[name]}, not numbers or text.")
+        require_kinds(_NAME, layout, dict(zip(names, table.schema.types)), strict=True)
+        return {name: one_array(table.column(name)) for name in names if name in known}
 
 
 def _as_arrow(table: Any) -> Any:
@@ -210,14 +176,3 @@ def _as_arrow(table: Any) -> Any:
     if not found.num_columns or not found.num_rows:
         raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; both must be positive.")
     return found
-
-
-def _whole(column: Any) -> Any:
-    """Return a column as one array."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _values(column: Any) -> list[str]:
-    """Return the sorted values of a text column."""
-    codes, values = with_empty(*as_codes(_whole(column)))
-    return sorted(values.take(pa.array(np.unique(codes))).to_pylist())

@@ -8,14 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from robustfd.streams._base import Block, Position, Stream, finite_rows
-from robustfd.streams._errors import StreamError
-from robustfd.streams._inputs import Input
-from robustfd.streams._python_rows import as_labels
-from robustfd.streams._text import Chunk, chunks, shown, undamaged
-from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS
-from robustfd.streams.python import hashed_rows
+from robustfd.streams.base import Block, Stream, finite_rows, without
+from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
+from robustfd.streams.layout import DEFAULT_BITS, are_names, is_bits, is_name, read_layout
+from robustfd.streams.python import hashed_rows, typed_labels
 
+_LAYOUT = {"hash_bits": is_bits, "target": is_name, "weight": is_name, "id": is_name, "columns": are_names,
+           "drop": are_names}  # fmt: skip
 NO_LABEL = "it has no label"
 
 
@@ -46,7 +45,7 @@ class JsonlStream(Stream):
     ):
         super().__init__(inputs, **common)
         if layout is not None:
-            known = read_layout(layout)
+            known = read_layout(layout, "jsonl", **_LAYOUT)
             hash_bits, columns, drop = known["hash_bits"], known["columns"], known["drop"]
             target = target if isinstance(target, str) else known["target"]
             weight, id = weight or known["weight"], id or known["id"]
@@ -54,11 +53,9 @@ class JsonlStream(Stream):
         for name in [*(columns or ()), *(drop or ()), *roles]:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} is not a name; columns of JSON lines are given by name.")
-        first = self._first_row()
         if isinstance(target, tuple):
-            target = next((name for name in first if name.lower() in target), None)
-        label = None if target is None else _pop(first, target)
-        self._first_label = label if _is_label(label) else None  # decides whether labels are text
+            target = next((name for name in self._first_row() if name.lower() in target), None)
+        self._first_label: Any = None  # decides whether labels are text
         self._target, self._weight, self._id = target, weight, id
         self._columns, self._left_out = columns, drop
         self._skip_unlabelled = unlabelled == "skip"
@@ -67,8 +64,7 @@ class JsonlStream(Stream):
 
     def _first_row(self) -> dict[str, Any]:
         """Return the object in the first line; an empty one if the line is not an object."""
-        with undamaged(self.inputs[0]):
-            lines = self.inputs[0].head(1 << 20, line=True).split(b"\n")
+        lines = self.inputs[0].head(1 << 20, line=True).split(b"\n")
         try:
             row = json.loads(next((line for line in lines if line.strip()), b""))
         except (ValueError, RecursionError):  # reported when the line is read
@@ -82,66 +78,59 @@ class JsonlStream(Stream):
         layout = {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
         return layout | {name: value for name, value in others.items() if value}
 
-    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
-        rows, skipped = start.rows, start.skipped
-        for chunk in chunks(self.inputs, start, self.block_bytes):
-            block, bad = self._block(chunk)
-            rows, skipped = rows + block.X.shape[0], skipped + bad
-            yield block, Position(chunk.file, chunk.offset, chunk.first + chunk.lines, rows, chunk.stored, skipped)
+    def _blocks(self) -> Iterator[tuple[Block, Position]]:
+        for chunk in chunks(self.inputs, self.block_bytes):
+            yield self._block(chunk), chunk.end
 
-    def _block(self, chunk: Chunk) -> tuple[Block, int]:
-        """Return the rows of a chunk, and the number of skipped lines."""
+    def _block(self, chunk: Chunk) -> Block:
+        """Return the rows of a chunk."""
         lines = bytes(chunk.text).split(b"\n")
         places = [k for k, line in enumerate(lines) if line.strip()]
-        rows, roles, wrong = [], [], {}
+        found, wrong = [], {}
         for k, place in enumerate(places):
-            row: dict[str, Any] = {}
-            role = _NOTHING
             try:
-                row, role = self._row(lines[place])
+                found.append(self._row(lines[place]))
             except (ValueError, OverflowError, RecursionError) as error:
+                found.append(_Row({}))
                 wrong[k] = str(error)
-            rows.append(row)
-            roles.append(role)
+        rows = [row.features for row in found]
         x, bad = hashed_rows(rows, self._bits)
         if self.seen_names is not None:
             self.seen_names.add_dicts(rows, self._bits)
         wrong |= bad
-        y = None if self._target is None else self._labels([role.label for role in roles], wrong)
-        weight = None if self._weight is None else np.array([role.weight for role in roles])
+        y = None if self._target is None else self._labels([row.label for row in found], wrong)
+        weight = None if self._weight is None else np.array([row.weight for row in found])
         id = None
         if self._id is not None and self.wants_ids:
-            id = np.array([role.id for role in roles], dtype=object)
+            id = np.array([row.id for row in found], dtype=object)
         if (finite := finite_rows(x, None)) is not None:
             wrong = dict.fromkeys(np.flatnonzero(~finite).tolist(), "a number is not finite") | wrong
         for k in sorted(wrong):
             where = f"{self.inputs[chunk.file].name}, line {chunk.first + places[k] + 1}"
             self._bad_row(f"{where}: {wrong[k]}: {shown(lines[places[k]])}", harmless=wrong[k] == NO_LABEL)
-        keep = np.ones(len(rows), bool)
-        keep[list(wrong)] = False
-        block = Block(x, y, weight, id, self._parts(rows))
-        return (block if keep.all() else block.take(keep)), len(wrong)
+        return without(Block(x, y, weight, id, self._parts(rows)), wrong)
 
     def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
         """Return labels as an array, NaN or None where missing; record bad ones in `wrong`."""
-        without = [k for k, label in enumerate(labels) if label is None and k not in wrong]
-        if self._skip_unlabelled:
-            wrong |= dict.fromkeys(without, NO_LABEL)
         for k, label in enumerate(labels):
-            if label is None or k in wrong:
+            if k in wrong or (label is None and not self._skip_unlabelled):
                 continue
-            self._first_label = label if self._first_label is None and _is_label(label) else self._first_label
-            if not _is_label(label) or isinstance(label, str) != isinstance(self._first_label, str):
-                wrong[k] = f"its label is {label!r:.40}" + (
-                    "" if self._first_label is None else f", and that of another line {self._first_label!r:.40}"
-                )
-        ignored = dict.fromkeys(without, NO_LABEL) | wrong
-        y = as_labels([None if k in ignored else label for k, label in enumerate(labels)], ignored)
-        if y is None:
-            return np.full(len(labels), np.nan)
-        if without and not self._skip_unlabelled:
-            y = y.astype(object if y.dtype == object else np.float64)
-            y[without] = None if y.dtype == object else np.nan
+            if label is None:
+                wrong[k] = NO_LABEL
+            elif not _is_label(label):
+                wrong[k] = f"its label is {label!r:.40}"
+            elif self._first_label is None:
+                self._first_label = label
+            elif isinstance(label, str) != isinstance(self._first_label, str):
+                wrong[k] = f"its label is {label!r:.40}, and that of another line {self._first_label!r:.40}"
+        good = [k for k in range(len(labels)) if k not in wrong]
+        if isinstance(self._first_label, str):
+            y = np.full(len(labels), None, dtype=object)
+            y[good] = [labels[k] for k in good]
+            return y
+        found = typed_labels(np.array([np.nan if labels[k] is None else labels[k] for k in good]))
+        y = np.zeros(len(labels), found.dtype)
+        y[good] = found
         return y
 
     def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
@@ -151,7 +140,7 @@ class JsonlStream(Stream):
             for group in self.groups
         )
 
-    def _row(self, line: bytes) -> tuple[dict[str, Any], "_Roles"]:
+    def _row(self, line: bytes) -> "_Row":
         """Return the features of a line, and its label, weight and id."""
         try:
             found = json.loads(line)
@@ -159,9 +148,9 @@ class JsonlStream(Stream):
             raise ValueError(f"it is not valid JSON ({error})") from error
         if not isinstance(found, dict):
             raise ValueError('it should be an object, {"name": value, ...}')
-        label = None if self._target is None else _pop(found, self._target)
-        weight = None if self._weight is None else _pop(found, self._weight)
-        id = None if self._id is None else _pop(found, self._id)
+        label, weight, id = (
+            None if role is None else _pop(found, role) for role in (self._target, self._weight, self._id)
+        )
         for name in self._left_out or ():
             _pop(found, name)
         if weight is not None and not (type(weight) in (int, float) and 0 <= weight < math.inf):
@@ -172,18 +161,16 @@ class JsonlStream(Stream):
             features = {
                 name: value for name, value in features.items() if any(within(name, each) for each in self._columns)
             }
-        return features, _Roles(label, 1.0 if weight is None else float(weight), "" if id is None else str(id))
+        return _Row(features, label, 1.0 if weight is None else float(weight), "" if id is None else str(id))
 
 
-class _Roles(NamedTuple):
-    """Label, weight and id of a row."""
+class _Row(NamedTuple):
+    """Features, label, weight and id of a line."""
 
+    features: dict[str, Any]
     label: Any = None
     weight: float = 1.0
     id: str = ""
-
-
-_NOTHING = _Roles()
 
 
 def _is_label(label: Any) -> bool:
@@ -222,23 +209,3 @@ def _flatten(prefix: str, found: dict[str, Any], features: dict[str, Any]) -> No
         elif kind is list:
             for k, each in enumerate(value):
                 _flatten("", {name if type(each) is str else f"{name}.{k}": each}, features)
-
-
-def read_layout(layout: dict[str, Any]) -> dict[str, Any]:
-    """Return hash_bits, target, weight, id, columns and drop of an untrusted layout."""
-    known = {name: layout.get(name) for name in ("hash_bits", "target", "weight", "id", "columns", "drop")}
-    bits = known["hash_bits"]
-    if not (
-        layout.get("kind") == "jsonl"
-        and type(bits) is int
-        and 0 < bits <= MOST_BITS
-        and all(isinstance(known[role], str | None) for role in ("target", "weight", "id"))
-        and all(_is_list_of_names(known[name]) for name in ("columns", "drop"))
-    ):
-        raise StreamError(f"{layout!r:.100} is not a layout of columns of JSON lines.")
-    return known
-
-
-def _is_list_of_names(value: Any) -> bool:
-    """Return whether this is None or a list of names."""
-    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))

@@ -1,5 +1,6 @@
 """Iterables of blocks, or of rows given as dicts."""
 
+import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
@@ -8,12 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd._core import hash_rows
-from robustfd.streams._base import Block, Position, Stream, about_row, finite_rows
-from robustfd.streams._errors import StreamError
-from robustfd.streams._python_rows import as_block, as_labels, as_pair
-from robustfd.streams.limits import DEFAULT_BITS, MOST_BITS, MOST_COLUMNS
+from robustfd.streams.base import Block, Stream, as_floats
+from robustfd.streams.inputs import Position, StreamError
+from robustfd.streams.layout import DEFAULT_BITS, is_bits, is_width, read_layout
 
-_Found = tuple[tuple[str, int], int, Block, dict[int, str]]  # (name, first row), number of rows, block, problems by row
+_Found = tuple[tuple[str, int], Block, dict[int, str]]  # (name, first row), block, problems by row
 _END = object()
 _BYTES_OF_ENTRY = 32  # about the size of an entry as text
 
@@ -46,17 +46,22 @@ class PythonStream(Stream):
         first = list(zip(range(1), items))
         self._require_rows(len(first), 0)
         self._once_only = chain((item for _, item in first), items)
+        width = None
+        if layout is not None and layout.get("hash_bits") is not None:
+            hash_bits = read_layout(layout, "python", hash_bits=is_bits)["hash_bits"]
+        elif layout is not None:
+            width = read_layout(layout, "python", n_features=is_width)["n_features"]
+        x, y = _pair(first[0][1])
         self._bits: int | None = None
-        width, bits = (None, None) if layout is None else _read_layout(layout)
-        if isinstance(as_pair(first[0][1])[0], Mapping):
-            bits = (DEFAULT_BITS if hash_bits is None else hash_bits) if layout is None else bits
-            if bits is None:
+        if isinstance(x, Mapping):
+            if width is not None:
                 raise StreamError(f"The layout {layout!r:.100} is for blocks, and these are rows as dicts.")
-            self._bits, self.n_features = bits, 2**bits
+            self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
+            self.n_features = 2**self._bits
+        elif hash_bits is not None:
+            raise ValueError(f"hash_bits={hash_bits} is for rows as dicts, and these are blocks.")
         else:
-            if hash_bits is not None or bits is not None:
-                raise ValueError(f"hash_bits={hash_bits or bits} is for rows as dicts, and these are blocks.")
-            self.n_features = as_block(*as_pair(first[0][1]), 0).X.shape[1] if width is None else width
+            self.n_features = _as_block(x, y, 0).X.shape[1] if width is None else width
 
     @property
     def can_be_reread(self) -> bool:
@@ -79,44 +84,26 @@ class PythonStream(Stream):
     def _names(self) -> str:
         return "The iterable"
 
-    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
+    def _blocks(self) -> Iterator[tuple[Block, Position]]:
         items = iter(self._source) if self.can_be_reread else self._once_only
-        at, rows, skipped = 0, start.rows, start.skipped
-        labelled: bool | None = None
-        for where, size, block, bad in self._given(items) if self._bits is None else self._hashed(items, self._bits):
-            begin, at = max(start.offset - at, 0), at + size
-            if begin >= size:
-                continue
+        offset, labelled = 0, None
+        for where, block, bad in self._given(items) if self._bits is None else self._hashed(items, self._bits):
+            offset += block.X.shape[0]
             if labelled is not None and labelled != (block.y is not None):
                 raise StreamError(f"{where[0]}: some blocks or rows have labels and others have none.")
             labelled = block.y is not None
-            if self._missing != "error":
-                zeroed = _zeroed(block.X)
-                keep = finite_rows(zeroed, block.y)
-                if self._missing == "zero":
-                    block = Block(zeroed, block.y, parts=tuple(map(_zeroed, block.parts)))
-            else:
-                keep = finite_rows(block.X, block.y)
-            keep = np.ones(size, bool) if keep is None else keep
-            reasons = bad | {row: "a number is not finite" for row in np.flatnonzero(~keep).tolist() if row not in bad}
-            keep[list(bad)] = False
-            for row in sorted(reasons):
-                if row >= begin:
-                    self._bad_row(about_row(*where, row, reasons[row])[1])
-            keep[:begin] = False
-            if not keep.all():
-                block = block.take(keep)
-            rows, skipped = rows + block.X.shape[0], skipped + sum(row >= begin for row in reasons)
-            yield block, Position(0, at, 0, rows, 0, skipped)
+            block = self._good_rows(block, *where, bad, missing=self._missing != "error")
+            if self._missing == "zero":
+                block = Block(_zeroed(block.X), block.y, parts=tuple(map(_zeroed, block.parts)))
+            yield block, Position(0, offset)
 
     def _given(self, items: Iterable[Any]) -> Iterator[_Found]:
         """Yield blocks."""
         for k, item in enumerate(items):
-            block = as_block(*as_pair(item), k)
-            n, width = block.X.shape
-            if width != self.n_features:
-                raise StreamError(f"Block {k} (from 0) has {width} columns, expected {self.n_features}.")
-            yield (f"Block {k} (from 0)", 0), n, block, {}
+            block = _as_block(*_pair(item), k)
+            if block.X.shape[1] != self.n_features:
+                raise StreamError(f"Block {k} (from 0) has {block.X.shape[1]} columns, expected {self.n_features}.")
+            yield (f"Block {k} (from 0)", 0), block, {}
 
     def _hashed(self, items: Iterable[Any], bits: int) -> Iterator[_Found]:
         """Yield blocks of rows given as dicts."""
@@ -124,21 +111,19 @@ class PythonStream(Stream):
         entries = first = 0
         for item in chain(items, (_END,)):
             if item is not _END:
-                pairs.append(as_pair(item))
+                pairs.append(_pair(item))
                 entries += 1 + (len(pairs[-1][0]) if isinstance(pairs[-1][0], Mapping) else 0)
             if pairs and (item is _END or entries * _BYTES_OF_ENTRY >= self.block_bytes):
                 rows = [row if self._missing == "error" else _filled(row) for row, _ in pairs]
                 x, bad = hashed_rows(rows, bits)
-                y = as_labels([label for _, label in pairs], bad)
-                yield (self._names(), first), len(pairs), Block(x, y, parts=self._parts(rows, bad, bits)), bad
+                y = _as_labels([label for _, label in pairs], bad)
+                good = [{} if k in bad else row for k, row in enumerate(rows)]
+                parts = (
+                    hashed_rows([{group: row[group]} if group in row else {} for row in good], bits)[0]
+                    for group in self.groups
+                )
+                yield (self._names(), first), Block(x, y, parts=tuple(parts)), bad
                 first, entries, pairs = first + len(pairs), 0, []
-
-    def _parts(self, rows: list[Any], bad: dict[int, str], bits: int) -> tuple[Any, ...]:
-        """Return the entries of each group. A group is a name."""
-        rows = [{} if k in bad else row for k, row in enumerate(rows)]
-        return tuple(
-            hashed_rows([{group: row[group]} if group in row else {} for row in rows], bits)[0] for group in self.groups
-        )
 
 
 def hashed_rows(rows: list[Any], bits: int) -> tuple[Any, dict[int, str]]:
@@ -148,6 +133,57 @@ def hashed_rows(rows: list[Any], bits: int) -> tuple[Any, dict[int, str]]:
     x.has_canonical_format = True
     what = "it should be a dict of numbers and strings by name"
     return x, {k: f"{what} ({problem}): {rows[k]!r:.80}" for k, problem in bad}
+
+
+def _as_labels(labels: list[Any], bad: dict[int, str]) -> Any:
+    """Return labels as an array, None if no row has one. If only some rows have labels, the others are bad."""
+    without = [k for k, label in enumerate(labels) if label is None]
+    if len(without) == len(labels):
+        return None
+    for k in without:
+        bad.setdefault(k, "it has no label")
+    example = next(label for label in labels if label is not None)
+    text = isinstance(example, str)
+    for k, label in enumerate(labels):
+        if k not in bad and not (isinstance(label, str) if text else isinstance(label, numbers.Real | np.bool_)):
+            bad[k] = f"its label is {label!r:.40}, and that of another row {example!r:.40}"
+    known = [example if k in bad else label for k, label in enumerate(labels)]
+    return np.array(known, dtype=object) if text else typed_labels(np.array(known))
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    """Return the rows and labels of an item, which is X or the tuple (X, y)."""
+    return item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+
+
+def _as_block(x: Any, y: Any, k: int) -> Block:
+    """Return block k: X as an array of floats or a CSR matrix, y as an array."""
+    name = f"Block {k} (from 0)"
+    try:
+        x = x.tocsr() if hasattr(x, "tocsr") else np.asarray(x)
+    except ValueError as error:
+        raise StreamError(f"{name} is not an array of rows: {error}") from error
+    if x.ndim != 2 or x.dtype.kind not in "biuf" or x.shape[1] < 1:
+        raise StreamError(
+            f"{name} should be numbers in rows and columns, got an array of shape {x.shape} and type {x.dtype}. "
+            "A single row is x.reshape(1, -1). Tables with text or dates need TableEncoder.learn(table)."
+        )
+    x = as_floats(x)
+    if not isinstance(x, np.ndarray) and not x.has_canonical_format:
+        x = x.copy()  # do not sort the caller's matrix
+        x.sum_duplicates()
+    if y is not None:
+        y = np.asarray(y)
+        if y.shape != (x.shape[0],):
+            raise StreamError(f"{name} has {x.shape[0]} rows, and labels of the shape {y.shape}.")
+        y = typed_labels(y)
+    return Block(x, y)
+
+
+def typed_labels(y: Any) -> Any:
+    """Return labels as int64, float64 or objects."""
+    kind = y.dtype.kind
+    return y.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)
 
 
 def _filled(row: Any) -> Any:
@@ -164,12 +200,3 @@ def _zeroed(x: Any) -> Any:
         return x
     values = np.where(np.isnan(values), 0, values).astype(values.dtype, copy=False)
     return sp.csr_matrix((values, x.indices, x.indptr), shape=x.shape) if sp.issparse(x) else values
-
-
-def _read_layout(layout: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return n_features and hash_bits, one of them None, of an untrusted layout."""
-    width, bits = layout.get("n_features"), layout.get("hash_bits")
-    for value, most, found in ((width, MOST_COLUMNS, (width, None)), (bits, MOST_BITS, (None, bits))):
-        if layout.get("kind") == "python" and type(value) is int and 0 < value <= most:
-            return found
-    raise StreamError(f"{layout!r:.100} is not a layout of columns of an iterable.")

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from robustfd.streams._base import Block, Position, Stream
+from robustfd.streams.base import Block, Stream
+from robustfd.streams.inputs import Position
 
 _SECONDS = 0.2  # on Windows a thread that waits without a timeout gets no signals
 

@@ -1,31 +1,181 @@
-"""The common base of CSV, Parquet and Arrow streams: columns of numbers and text as blocks of rows."""
+"""Columns of tables as blocks of rows, by a layout: the common base of CSV, Parquet and Arrow streams."""
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from robustfd.streams._base import Block, Position, Stream
-from robustfd.streams._columns import as_codes, can_be, kind_of, with_empty
-from robustfd.streams._convert import Converter, Piece
-from robustfd.streams._errors import StreamError
-from robustfd.streams._inputs import Input
-from robustfd.streams._layout import (
-    KINDS,
-    MOST_VALUES,
-    NUMBER,
-    TEXT,
-    Layout,
-    chosen,
-    listed,
-    place,
-    places_of,
-    too_many_values,
+from robustfd._core import table_rows
+from robustfd.streams.base import Block, Stream, without
+from robustfd.streams.columns import (
+    as_codes,
+    as_floats,
+    as_labels,
+    as_text,
+    can_be,
+    distinct_values,
+    hashed,
+    is_single,
+    kind_of,
+    named_errors,
+    pa,
+    parts,
+    pc,
+    with_empty,
 )
-from robustfd.streams.pyarrow_modules import named_errors, pa
+from robustfd.streams.inputs import Input, Position, StreamError
+from robustfd.streams.layout import KINDS, NUMBER, TEXT, Layout, SeenNames, chosen, listed, place, places_of
+
+MOST_VALUES = 100_000  # distinct values of text with a column each
+_ADVICE = "missing='zero' reads it as 0, drop=[{!r}] ignores the column, on_error='skip' skips such rows"
+
+
+class Piece(NamedTuple):
+    """Some rows of a file: columns of features, in the order of the layout, and of labels, weights and ids."""
+
+    features: list[Any]
+    roles: dict[str, Any]
+    end: Position  # after these rows: file, offset, line and stored bytes
+    message: Callable[[int, str], tuple[int, str]]  # from a row and a reason to a sort key and a message
+    bad: list[tuple[int, str]]  # rows that are already left out
+
+
+class Converter:
+    """Converts columns to blocks.
+
+    `missing` decides how to treat a missing number: "error", "zero", or "nan". With "nan", missing text is the category
+    ""; otherwise it has no entry. With `drop`, values without a column are ignored.
+    """
+
+    def __init__(self, layout: Layout, *, missing: str, drop: bool):
+        self._layout, self._missing, self._drop = layout, missing, drop
+        self.groups: tuple[str, ...] = ()  # text columns whose entries become the parts of blocks
+        self.seen_names: SeenNames | None = None
+
+    def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
+        """Return the block, messages about bad rows, and the number of values without a column."""
+        n, wrong = len(piece.features[0]), _Problems()
+        x = self._numbers(piece, n, wrong)
+        others = self._roles(piece, wrong)
+        unknown, entries = np.zeros(n, np.int64), ()
+        if self._layout.texts:
+            codes, columns, signs = self._codes(piece, n, unknown, wrong)
+            x = _sparse(x, codes, columns, signs, width := self._layout.n_features)
+            texts = [column.name for column in self._layout.texts]
+            entries = tuple(_part(codes[t], columns[t], signs[t], width) for t in map(texts.index, self.groups))
+        block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
+        bad = piece.bad + [piece.message(*each) for each in wrong.items()]
+        return without(block, wrong), bad, int(np.delete(unknown, list(wrong)).sum())
+
+    def _roles(self, piece: Piece, wrong: "_Problems") -> dict[str, Any]:
+        """Return labels, weights and ids, as far as the table has them."""
+        found = {}
+        for role, array in piece.roles.items():
+            name = getattr(self._layout, role)
+            if role == "target":
+                found[role], absent = as_labels(array)
+                wrong.add(absent, f"the target, column {name!r}, is missing or not finite")
+            elif role == "weight":
+                found[role], no_number = as_floats(array)
+                bad = ~(np.isfinite(found[role]) & (found[role] >= 0))
+                wrong.add(
+                    bad if no_number is None else bad | no_number,
+                    f"the weight, column {name!r}, should be a number >= 0",
+                )
+            else:
+                found[role] = as_text(array)
+        return found
+
+    def _numbers(self, piece: Piece, n: int, wrong: "_Problems") -> Any:
+        """Return the columns of numbers, dates and times as an array of rows."""
+        pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if not column.text]
+        single = not self._layout.texts and all(is_single(array) for array, _ in pairs)
+        x = np.empty((n, len(self._layout.numbers)), np.float32 if single else np.float64)
+        j = 0
+        for array, column in pairs:
+            width = len(column.parts)
+            if column.kind == NUMBER:
+                x[:, j], misfit = as_floats(array)
+            else:
+                x[:, j : j + width], misfit = parts(array, column.kind)
+            if misfit is not None:
+                wrong.add(misfit, f"the column {column.name!r} should be a {column.kind}")
+            j += width
+        if not np.isfinite(x).all():
+            self._not_finite(x, wrong)
+        return x
+
+    def _not_finite(self, x: Any, wrong: "_Problems") -> None:
+        """Record rows with missing numbers, if these are errors, and rows with infinite numbers."""
+        empty = np.isnan(x)
+        for j in np.flatnonzero(~np.isfinite(x).all(axis=0)).tolist():
+            name = self._layout.numbers[j][0].name
+            if self._missing == "error":
+                wrong.add(empty[:, j], f"the column {name!r} is missing ({_ADVICE.format(name)})")
+            wrong.add(np.isinf(x[:, j]), f"the column {name!r} is not finite")
+        if self._missing != "nan":
+            x[empty] = 0
+
+    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Problems") -> tuple[Any, list[Any], list[Any]]:
+        """Return for each text column the codes of its rows, and for each code a column of X and a value."""
+        pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
+        codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
+        for t, (array, column) in enumerate(pairs):
+            codes[t], values = as_codes(array)
+            if self._missing == "nan":
+                codes[t], values = with_empty(codes[t], values)
+            if column.values is None:
+                places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
+                if self.seen_names is not None:
+                    self.seen_names.add_values(column.name, values, places, sign)
+            else:
+                values = values.cast(pa.string())
+                places = pc.index_in(values, value_set=pa.array(column.values, pa.string())).fill_null(-1)
+                places = places.to_numpy(zero_copy_only=False).astype(np.int64)
+                sign = np.ones(len(places))
+                unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
+                if self._missing == "nan":  # a missing value is not a new category
+                    empty = pc.equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
+                    codes[t, unseen & np.append(empty, False)[codes[t]]] = -1
+                    unseen &= codes[t] >= 0
+                if not self._drop:
+                    wrong.add(unseen, f"the column {column.name!r} has a new value (unseen='drop' ignores it)")
+                unknown += unseen
+                codes[t, unseen] = -1
+            places += self._layout.starts[t]
+            columns.append(places)
+            signs.append(sign)
+        return codes, columns, signs
+
+
+class _Problems(dict[int, str]):
+    """The first problem of each bad row."""
+
+    def add(self, mask: Any, reason: str) -> None:
+        """Record a problem of the rows in a mask."""
+        for row in np.flatnonzero(mask).tolist():
+            self.setdefault(row, reason)
+
+
+def _part(codes: Any, columns: Any, signs: Any, width: int) -> Any:
+    """Return the entries of one text column as a CSR matrix."""
+    there = codes >= 0
+    starts = np.concatenate((np.zeros(1, np.int32), np.cumsum(there, dtype=np.int32)))
+    entries = (signs[codes[there]], columns[codes[there]].astype(np.int32), starts)
+    return sp.csr_matrix(entries, shape=(len(codes), width))
+
+
+def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:
+    """Return rows of numbers and of text as a CSR matrix."""
+    bases = np.cumsum([0, *map(len, columns)])
+    rows = table_rows(numbers, np.ascontiguousarray(codes), bases, np.concatenate(columns), np.concatenate(signs))
+    x = sp.csr_matrix(rows, shape=(len(numbers), width))
+    x.has_canonical_format = True
+    return x
 
 
 class Schema(NamedTuple):
@@ -40,7 +190,7 @@ class TableStream(Stream):
 
     A text column is categorical. By default the value v of the column c is the feature "c=v", which has the column and
     the sign of scikit-learn's `FeatureHasher`. With `categories="onehot"` each value has its own column. Empty text has
-    no entry. A column of dates or times becomes several numbers (`_times.py`).
+    no entry. A column of dates or times becomes several numbers.
     """
 
     def __init__(
@@ -95,8 +245,8 @@ class TableStream(Stream):
         """Return the columns of an input."""
 
     @abstractmethod
-    def _pieces(self, start: Position) -> Iterator[Piece]:
-        """Yield the rows after a position."""
+    def _pieces(self) -> Iterator[Piece]:
+        """Yield all rows."""
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -123,48 +273,53 @@ class TableStream(Stream):
             if count[wanted] != 1:
                 number = "more than one column" if count[wanted] else "no column"
                 raise StreamError(f"{name} has {number} {wanted!r}; its columns are {listed(names)}.")
-        for column in layout.columns:
-            type_ = schema.types[where[column.name]]
-            if kind_of(type_) is None:
-                self._refuse(file, column.name, type_, KINDS)
-            if not can_be(column.kind, type_):
-                raise StreamError(
-                    f"{name}: the column {column.name!r} is of type {type_}, and should be a {column.kind}."
-                )
-        for role, each in roles.items():
-            if role != "id" and kind_of(schema.types[where[each]]) not in (NUMBER, TEXT):
-                self._refuse(file, each, schema.types[where[each]], (NUMBER, TEXT))
+        require_kinds(name, layout, {each: schema.types[k] for each, k in where.items()})
         return [where[each.name] for each in layout.columns], {role: where[each] for role, each in roles.items()}
-
-    def _refuse(self, file: int, column: str, type_: Any, kinds: tuple[str, ...]) -> None:
-        """Raise the error about a column of an unsupported type."""
-        known = ", ".join(kinds)
-        raise StreamError(
-            f"{self.inputs[file].name}: the column {column!r} is of type {type_}, which is not one of {known}. "
-            "Exclude it with drop= or columns=, or convert it."
-        )
 
     def _values(self, *, empty: bool) -> list[list[str]]:
         """Read all rows once, and return the sorted values of each text column, with "" for null if `empty`."""
         self._require_rereading()
         found: list[set[str]] = [set() for _ in self._layout.texts]
-        for piece in self._pieces(Position()):
+        for piece in self._pieces():
             texts = [array for array, column in zip(piece.features, self._layout.columns) if column.text]
-            with named_errors(self.inputs[piece.position.file].name):
+            with named_errors(self.inputs[piece.end.file].name):
                 for values, array in zip(found, texts):
-                    codes, distinct = with_empty(*as_codes(array)) if empty else as_codes(array)
-                    values.update(distinct.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist())
-            if sum(map(len, found)) > MOST_VALUES:
-                raise too_many_values(self._names())
+                    values.update(distinct_values(array, empty=empty))
+            require_few(self._names(), found)
         return [sorted(values) for values in found]
 
-    def _blocks(self, start: Position) -> Iterator[tuple[Block, Position]]:
-        rows, skipped, dropped = start.rows, start.skipped, start.dropped
+    def _blocks(self) -> Iterator[tuple[Block, Position]]:
         self._converter.groups, self._converter.seen_names = self.groups, self.seen_names
-        for piece in self._pieces(start):
-            with named_errors(self.inputs[piece.position.file].name):
+        for piece in self._pieces():
+            with named_errors(self.inputs[piece.end.file].name):
                 block, bad, unseen = self._converter.block(piece)
             for _, message in sorted(bad):
                 self._bad_row(message)
-            rows, skipped, dropped = rows + block.X.shape[0], skipped + len(bad), dropped + unseen
-            yield block, replace(piece.position, rows=rows, skipped=skipped, dropped=dropped)
+            self._counts.dropped += unseen
+            yield block, piece.end
+
+
+def require_kinds(name: str, layout: Layout, types: Mapping[str, Any], *, strict: bool = False) -> None:
+    """Raise unless the columns of a table, given their Arrow types, can be read as the kinds of the layout."""
+    kinds: list[tuple[str, tuple[str, ...]]] = [(column.name, KINDS) for column in layout.columns]
+    kinds += [(each, (NUMBER, TEXT)) for role, each in layout.roles.items() if role != "id" and each in types]
+    for each, allowed in kinds:
+        if kind_of(types[each]) not in allowed:
+            raise StreamError(
+                f"{name}: the column {each!r} is of type {types[each]}, which is not one of {', '.join(allowed)}. "
+                "Exclude it with drop= or columns=, or convert it."
+            )
+    for column in layout.columns:
+        if not can_be(column.kind, types[column.name], strict=strict):
+            raise StreamError(
+                f"{name}: the column {column.name!r} is of type {types[column.name]}, and should be a {column.kind}."
+            )
+
+
+def require_few(name: str, values: Sequence[Any]) -> None:
+    """Raise if text columns have too many values for a column each."""
+    if sum(map(len, values)) > MOST_VALUES:
+        raise StreamError(
+            f"{name}: columns of text have more than {MOST_VALUES} values, too many for a column each "
+            "(categories='onehot'). Use categories='hash'."
+        )

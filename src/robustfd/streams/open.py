@@ -5,43 +5,38 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams._base import Position, Stream
-from robustfd.streams._crossing import pair_of, read_layout
-from robustfd.streams._errors import StreamError
-from robustfd.streams._inputs import Input
-from robustfd.streams._text import undamaged
-from robustfd.streams.limits import BLOCK_BYTES, MOST_BITS
+from robustfd.streams.base import Stream
+from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
+from robustfd.streams.layout import MOST_BITS, not_a_layout
 
-# For each format: module and class of the stream, and its options.
+
+class _Format(NamedTuple):
+    """Where the stream of a format is, the options it has, and how its files are recognised."""
+
+    stream: str  # module and class
+    options: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
+    magic: tuple[bytes, ...] = ()  # the first bytes of a file
+
+
 _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
+_TEXT = ("n_features", "zero_based", "hash_bits", "unseen")
+_JSON = ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")
 _FORMATS = {
-    "libsvm": ("libsvm", "LibsvmStream", ("n_features", "zero_based", "hash_bits", "unseen")),
-    "vw": ("vw", "VwStream", ("n_features", "zero_based", "hash_bits", "unseen", "unlabelled")),
-    "jsonl": ("jsonl", "JsonlStream", ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")),
-    "csv": ("csv", "CsvStream", (*_TABLE, "header", "delimiter")),
-    "parquet": ("arrow", "ParquetStream", _TABLE),
-    "arrow": ("arrow", "ArrowStream", _TABLE),
-    "npy": ("arrays", "NpyStream", ("target", "columns")),
-    "npz": ("sparse", "NpzStream", ("n_features",)),
-    "python": ("python", "PythonStream", ("hash_bits", "missing")),
+    "libsvm": _Format("text.LibsvmStream", _TEXT, (".svm", ".libsvm", ".svmlight")),
+    "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), (".vw",)),
+    "jsonl": _Format("jsonl.JsonlStream", _JSON, (".jsonl", ".ndjson")),
+    "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter"), (".csv", ".tsv", ".tab")),
+    "parquet": _Format("arrow.ParquetStream", _TABLE, (".parquet", ".pq"), (b"PAR1",)),
+    "arrow": _Format("arrow.ArrowStream", _TABLE, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff")),
+    "npy": _Format("arrays.NpyStream", ("target", "columns"), (".npy",), (b"\x93NUMPY",)),
+    "npz": _Format("arrays.NpzStream", ("n_features",), (".npz",), (b"PK\x03\x04",)),
+    "python": _Format("python.PythonStream", ("hash_bits", "missing")),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
-_SUFFIXES = {
-    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".vw": "vw", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".csv": "csv", ".tsv": "csv", ".tab": "csv",
-    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-    ".npy": "npy", ".npz": "npz",
-}  # fmt: skip
-_MAGIC = {
-    b"PAR1": "parquet",
-    b"ARROW1": "arrow",
-    b"\xff\xff\xff\xff": "arrow",
-    b"\x93NUMPY": "npy",
-    b"PK\x03\x04": "npz",
-}
 # Numbers, an optional tag, and a bar. A tag without a quote must follow a number.
 _HEAD_OF_VW = re.compile(rb"(?:(?:[-+.\deE]+[ \t]+){0,3}(?:'[^|,;\s]*[ \t]*)?|(?:[-+.\deE]+[ \t]+){1,3}[^|,;\s]*)\|")
 
@@ -164,7 +159,7 @@ def open_stream(
     if n_features is not None:
         check_integer("n_features", n_features, 1)
     if layout is not None and not isinstance(layout, dict):
-        raise StreamError(f"{layout!r:.100} is not a layout of columns.")
+        raise not_a_layout(layout)
     layout, pairs, bits = _interactions(layout, interactions, hash_bits)
     given = {
         "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
@@ -173,28 +168,26 @@ def open_stream(
         "delimiter": delimiter, "missing": missing, "unseen": unseen, "unlabelled": unlabelled,
     }  # fmt: skip
     inputs = _inputs(source)
-    kind = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
-    home, name, known = _FORMATS[kind]
-    options = {key: value for key, value in given.items() if value is not None}
-    if isinstance(target, tuple) and kind not in ("csv", "parquet", "arrow", "jsonl"):
-        del options["target"]
-    if missing == "nan" and "missing" not in known:
-        del options["missing"]
-    for key in {"unseen", "unlabelled", "n_features"} - set(known):
-        options.pop(key, None)
+    name = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
+    known = _FORMATS[name].options
+    ignored = {"unseen", "unlabelled", "n_features", *(["missing"] if missing == "nan" else [])} - set(known)
+    if isinstance(target, tuple) and "drop" not in known:  # names of columns, which neither arrays nor text have
+        ignored.add("target")
+    options = {key: value for key, value in given.items() if value is not None and key not in ignored}
     if wrong := sorted(options.keys() - set(known)):
-        raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} does not apply to {kind}; options are {', '.join(known)}.")
-    stream_type = getattr(import_module(f"robustfd.streams.{home}"), name)
-    result: Stream = stream_type(
+        raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} does not apply to {name}; options are {', '.join(known)}.")
+    if pairs:  # rows become longer
+        block_bytes = min(block_bytes, max(block_bytes // 16, 1 << 14))
+    module, type_name = _FORMATS[name].stream.split(".")
+    result: Stream = getattr(import_module(f"robustfd.streams.{module}"), type_name)(
         source if inputs is None else inputs,
-        **options, layout=layout, start=start, on_error=on_error,
-        block_bytes=min(block_bytes, max(block_bytes // 16, 1 << 14)) if pairs else block_bytes,  # rows are longer
+        **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
         raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")
     if not pairs:
         return result
-    from robustfd.streams.interactions import InteractionStream  # imports scipy
+    from robustfd.streams.crossing import InteractionStream  # imports scipy
 
     return InteractionStream(result, pairs, bits)
 
@@ -206,11 +199,13 @@ def _interactions(
     within = layout is not None and layout.get("kind") == "interactions"
     if interactions is None and not within:
         return layout, [], None
-    if within and interactions is not None:
+    from robustfd.streams.crossing import pair_of, read_products
+
+    if layout is None or not within:
+        return layout, [pair_of(each) for each in interactions or ()], hash_bits
+    if interactions is not None:
         raise ValueError("interactions cannot be combined with a layout that already defines them.")
-    if layout is not None and within:
-        return read_layout(layout)
-    return layout, [pair_of(each) for each in interactions or ()], hash_bits
+    return read_products(layout)
 
 
 def _inputs(source: Any) -> list[Input] | None:
@@ -239,14 +234,14 @@ def _files(source: Any) -> Iterator[Input]:
 def _format_of(inputs: list[Input]) -> str:
     """Return the format of the first input, by its name or its first bytes."""
     path = inputs[0].path
+    by_suffix = {suffix: name for name, each in _FORMATS.items() for suffix in each.suffixes}
     for suffix in reversed(path.suffixes) if path is not None else ():
-        if suffix.lower() in _SUFFIXES:
-            return _SUFFIXES[suffix.lower()]
-    with undamaged(inputs[0]):
-        head = inputs[0].head(1 << 16, line=True)
-    for magic, kind in _MAGIC.items():
-        if head.startswith(magic):
-            return kind
+        if suffix.lower() in by_suffix:
+            return by_suffix[suffix.lower()]
+    head = inputs[0].head(1 << 16, line=True)
+    for name, each in _FORMATS.items():
+        if each.magic and head.startswith(each.magic):
+            return name
     if head.lstrip().startswith(b"{"):
         return "jsonl"
     if _HEAD_OF_VW.match(head.lstrip()):
