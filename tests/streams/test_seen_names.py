@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustfd import load
-from robustfd.cli._models import load_file
+from robustfd.cli._files import load_file
 from robustfd.streams import StreamError, namer, open_stream, seen_names
 from robustfd.streams.feature_names import names_in, signer, with_names, without_names
 from robustfd.streams.seen_names import SeenNames
