@@ -49,9 +49,11 @@ def command_line():
     """Yield each command with its arguments and options."""
     pytest.importorskip("click")
     from robustfd.cli import COMMANDS
+    from robustfd.cli._command import Commands
 
-    for name in (name for names in COMMANDS.values() for name in names):
-        command = getattr(importlib.import_module(f"robustfd.cli.{name}"), name)
+    commands = Commands(COMMANDS)
+    for name in commands.list_commands(None):
+        command = commands.get_command(None, name)
         options = sorted(" ".join(sorted(each.opts + each.secondary_opts)) for each in command.params)
         yield f"{name}: {' | '.join(options)}"
 

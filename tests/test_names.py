@@ -52,7 +52,7 @@ def test_top_level_names_come_from_the_packages():
 
 
 def test_merge_stays_a_function_after_importing_the_command():
-    run("import robustfd.cli.merge, robustfd.sketch; from robustfd.sketch import merge; assert callable(merge)")
+    run("import robustfd.cli.saved, robustfd.sketch; from robustfd.sketch import merge; assert callable(merge)")
 
 
 @pytest.mark.slow

@@ -3,16 +3,33 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.cli.text import libsvm_text
 from tests.cli.warm import Warm
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 60  # seconds
+
+
+def libsvm_text(X, y):
+    """Return rows as LIBSVM text, with all digits."""
+    lines = []
+    for row, label in zip(X, y, strict=True):
+        lines.append(" ".join([f"{label:.17g}", *(f"{j + 1}:{float(row[j])!r}" for j in np.flatnonzero(row))]))
+    return "\n".join(lines) + "\n"
+
+
+def until(holds):
+    """Wait until something holds."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.001)
 
 
 class Done(NamedTuple):

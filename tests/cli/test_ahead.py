@@ -10,7 +10,7 @@ import time
 import pytest
 
 from robustfd._container import load_with_notes
-from robustfd.cli import _training
+from robustfd.cli import train
 from robustfd.streams import open_stream
 from robustfd.streams.inputs import BLOCK_BYTES
 from tests.cli.conftest import ROOT
@@ -40,7 +40,7 @@ def slowly(monkeypatch):
     """The learner gives the reading of the next block all the time it may want, and then does something."""
 
     def make(also):
-        count, learn = [], _training.learn_block
+        count, learn = [], train.learn_block
 
         def patched(model, block, classes):
             learn(model, block, classes)
@@ -48,7 +48,7 @@ def slowly(monkeypatch):
             time.sleep(0.02)
             also(len(count))
 
-        monkeypatch.setattr(_training, "learn_block", patched)
+        monkeypatch.setattr(train, "learn_block", patched)
         return count
 
     return make

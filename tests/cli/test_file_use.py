@@ -2,44 +2,35 @@
 
 import os
 import shutil
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated, get_args, get_origin
 
+import click
 import pytest
 
 from robustfd.cli import COMMANDS
-from robustfd.cli._command import file_use
-from robustfd.cli._file_use import READ, WRITE
+from robustfd.cli._command import Commands
+from robustfd.cli._options import READ, WRITE
 
-NAMES = [name for names in COMMANDS.values() for name in names]
+ALL = Commands(COMMANDS)
+NAMES = ALL.list_commands(None)
 
 
 def parameters(name):
-    """What a command is told: {parameter: (what it does with the file, how it is said on the command line)}."""
-    command = getattr(import_module(f"robustfd.cli.{name}"), name)
-    given = {each.name: each for each in command.params}
-    return {name: (file_use(each), given[name], each) for name, each in command.parameters.items()}
-
-
-def is_path(annotation):
-    """Whether something annotated like this names a file."""
-    if get_origin(annotation) is Annotated:
-        return is_path(get_args(annotation)[0])
-    return annotation is Path or any(is_path(each) for each in get_args(annotation))
+    """The parameters of a command: {name: (READ, WRITE or None, the parameter of click)}."""
+    command = ALL.get_command(None, name)
+    return {each.name: (command.given[each.name].use, each) for each in command.params}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_that_names_a_file_says_what_is_done_with_it(name):
-    for parameter, (use, _, signature) in parameters(name).items():
-        if is_path(signature.annotation) or parameter == "files":
-            assert use in (READ, WRITE), f"{parameter} of {name} should be READ or WRITE (cli/_file_use.py)"
+    for parameter, (use, said) in parameters(name).items():
+        if isinstance(said.type, click.Path) or parameter == "files":
+            assert use in (READ, WRITE), f"{parameter} of {name} should be READ or WRITE"
 
 
 def command_line(name, given):
     """The arguments that hand these files to a command, others it needs made up."""
     words = [name]
-    for parameter, (_, said, _) in parameters(name).items():
+    for parameter, (_, said) in parameters(name).items():
         if parameter in given or said.required:
             value = str(given.get(parameter, f"other-{parameter}"))
             words += [value] if said.param_type_name == "argument" else [said.opts[-1], value]
@@ -50,7 +41,7 @@ def pairs(first, second):
     """All commands with a parameter of one use and another parameter of the other use."""
     found = []
     for name in NAMES:
-        uses = {parameter: use for parameter, (use, *_) in parameters(name).items()}
+        uses = {parameter: use for parameter, (use, _) in parameters(name).items()}
         found += [
             (name, one, two) for one in uses for two in uses
             if uses[one] is first and uses[two] is second and (first is not second or one < two)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.cli.text import libsvm_text
+from tests.cli.conftest import libsvm_text
 
 
 def trained(run, svm, tmp_path, *more):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import robustfd
-from robustfd.cli import _plots
+from robustfd.cli import train
 
 
 def expected(run, svm, tmp_path):
@@ -38,10 +38,10 @@ def test_without_matplotlib_it_is_said_before_the_pass(run, svm, tmp_path, monke
 def test_a_picture_that_fails_on_the_way_costs_nothing_but_itself(run, svm, tmp_path, monkeypatch):
     content = expected(run, svm, tmp_path)
 
-    def fail(model, path):
+    def fail(model):
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(_plots, "draw_progress", fail)
+    monkeypatch.setattr(train, "progress_figure", fail)
     done = run("train", svm, "-o", tmp_path / "model", "--plot", tmp_path / "p.png", "--quiet", "--json")
     assert done.status == 0 and done.json["rows"] == 400
     assert done.err.count("robustfd: warning: The plot") == 2 and "p.png could not be drawn: no ink" in done.err
@@ -51,10 +51,10 @@ def test_a_picture_that_fails_on_the_way_costs_nothing_but_itself(run, svm, tmp_
 def test_the_model_is_there_before_the_last_picture_is_drawn(run, svm, tmp_path, monkeypatch):
     seen = []
 
-    def look(model, path):
+    def look(model):
         seen.append((tmp_path / "model").exists() and robustfd.load(tmp_path / "model").n_samples_seen_)
 
-    monkeypatch.setattr(_plots, "draw_progress", look)
+    monkeypatch.setattr(train, "progress_figure", look)
     assert run("train", svm, "-o", tmp_path / "model", "--plot", tmp_path / "p.png").status == 0
     assert seen[-1] == 400 and not any(seen[:-1])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.cli._errors import as_options
+from robustfd.cli._console import as_options
 
 
 def write_table(path, n=300, seed=0, labels=True):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import robustfd
 from robustfd import SketchedPCA
-from robustfd.cli._sketches import METHODS
+from robustfd.cli.sketch import METHODS
 
 
 def same(one, two):

@@ -5,10 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from robustfd.cli._learners import LearnerOptions
-from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
-from robustfd.cli._training import Trainer
-from tests.cli.text import libsvm_text
+from tests.cli.conftest import libsvm_text
 
 
 @pytest.fixture
@@ -86,44 +83,6 @@ def test_rows_held_out_are_in_no_checkpoint(run, svm, tmp_path):
     more = ("--holdout", "0.25", "--checkpoint", tmp_path / "c")
     done = run("train", svm, *more, "-o", tmp_path / "m.rfd")
     assert done.status == 2 and "--holdout and --checkpoint" in done.err
-
-
-class Recorder:
-    """An observer that records what a trainer reports."""
-
-    def __init__(self):
-        self.events, self.models = [], set()
-
-    def resumed(self, model):
-        self.events.append(("resumed", model.n_samples_seen_))
-
-    def task_decided(self, task, classes):
-        self.events.append((task, None if classes is None else classes.tolist()))
-
-    def figures(self, model):
-        return {}
-
-    def block_learned(self, model, console):
-        self.models.add(id(model))
-        self.events.append(("learned", model.n_samples_seen_))
-
-    def finished(self, model):
-        self.models.add(id(model))
-        self.events.append(("finished", model.n_samples_seen_))
-
-
-def test_the_learner_loop_prints_nothing_and_reports_to_its_observer(svm, tmp_path, capfd):
-    recorder = Recorder()
-    trainer = Trainer([str(svm)], LearnerOptions(), InputOptions())
-    model = trainer.train(tmp_path / "m.rfd", CheckpointOptions(), ConsoleOptions(), recorder)
-    assert recorder.events == [("classification", [-1, 1]), ("learned", 400), ("finished", 400)]
-    assert recorder.models == {id(model)}  # there is one model, and one owner of it
-    assert capfd.readouterr() == ("", "")
-    again = Recorder()
-    Trainer([str(svm)], LearnerOptions(), InputOptions(), start=tmp_path / "m.rfd").train(
-        tmp_path / "n.rfd", CheckpointOptions(), ConsoleOptions(), again
-    )
-    assert again.events == [("resumed", 400), ("learned", 800), ("finished", 800)]
 
 
 @pytest.mark.parametrize("task", ["auto", "classification"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robustfd import load
-from robustfd.cli._models import load_file
+from robustfd.cli._files import load_file
 from robustfd.streams import StreamError, namer, open_stream
 from robustfd.streams import layout as layout_module
 from robustfd.streams.layout import SeenNames, names_in, signer, with_names, without_names

@@ -1,4 +1,4 @@
-"""The command line `robustfd`, one module per command. Needs the extra `cli`."""
+"""The command line `robustfd`. Needs the extra `cli`."""
 
 import os
 import sys
@@ -6,12 +6,17 @@ from typing import NoReturn
 
 __all__ = ["main", "script"]
 
-# Commands by panel of the help, in order.
+# Commands by panel of the help, in order, and their modules.
 COMMANDS = {
-    "Sketches": ("sketch", "merge", "info", "export", "pca", "ridge", "outliers"),
-    "Learning": ("train", "predict", "evaluate", "inspect", "compare"),
-    "Paper": ("reproduce",),
-}
+    "Sketches": {
+        "sketch": "sketch", "merge": "saved", "info": "saved", "export": "saved", "pca": "analyses",
+        "ridge": "analyses", "outliers": "analyses",
+    },
+    "Learning": {
+        "train": "train", "predict": "predict", "evaluate": "predict", "inspect": "predict", "compare": "compare",
+    },
+    "Paper": {"reproduce": "reproduce"},
+}  # fmt: skip
 _WITHOUT_SCIKIT_LEARN = ("train", "predict", "evaluate", "inspect", "merge", "info", "export", "sketch")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -54,7 +59,7 @@ def main() -> None:
         import rich  # noqa: F401
     except ImportError as error:
         sys.exit(f"robustfd: {error.name} is missing. The command needs an extra: pip install 'robustfd[cli]'")
-    from robustfd.cli._commands import Commands
+    from robustfd.cli._command import Commands
 
     try:
         Commands(COMMANDS).main(prog_name="robustfd")

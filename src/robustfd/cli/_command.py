@@ -1,66 +1,139 @@
-"""The decorator that turns a function into a command: option groups, file checks, errors as exit statuses."""
+"""Commands: functions whose annotated parameters become options and arguments of click."""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, get_type_hints
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from robustfd.cli._file_use import READ, WRITE, FileUse, refuse_overlaps
-from robustfd.cli._options import CheckpointOptions, ConsoleOptions, InputOptions
-from robustfd.cli._parameters import Command
+import click
 
-_GROUPS = (InputOptions, ConsoleOptions, CheckpointOptions)
+from robustfd import __version__
+from robustfd.cli._console import exit_on_error
+from robustfd.cli._options import READ, WRITE, Given
+from robustfd.cli._overlaps import refuse_overlaps
+
+EPILOG = (
+    "Results go to standard output, everything else to standard error. Exit status: 0 success; 1 failure (data that "
+    "cannot be read, a full disk, a damaged file); 2 wrong usage; 130 or 143 stopped by a signal, after saving the "
+    "checkpoint."
+)
 
 
-def command(function: Callable[..., Any]) -> Command:
-    """Return the command that calls a function. A parameter annotated with an option group becomes its options."""
+def command(function: Callable[..., Any]) -> "Command":
+    """Return the command that calls a function. A parameter annotated with a dataclass becomes an option per field."""
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in _GROUPS}
-    parameters = _flat_parameters(function, hints, groups)
-    uses = {each.name: use for each in parameters if (use := file_use(each)) is not None}
-
-    def with_groups(**given: Any) -> Any:
-        reads, writes = _files(uses, given)
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        from robustfd.cli._errors import exit_on_error
-
-        with exit_on_error(verbose=given["console"].verbose if "console" in given else False):
-            refuse_overlaps(reads, writes)
-            return function(**given)
-
-    return Command(function.__name__, parameters, callback=with_groups, help=inspect.getdoc(function))
-
-
-def _flat_parameters(
-    function: Callable[..., Any], hints: dict[str, Any], groups: dict[str, Any]
-) -> list[inspect.Parameter]:
-    """Return the parameters of a function with each option group replaced by its options."""
-    parameters: list[inspect.Parameter] = []
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[tuple[str, Any, Any]] = []  # name, annotation, default
     for name, parameter in inspect.signature(function).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name]))
-            continue
-        options = get_type_hints(groups[name], include_extras=True)
-        for field in fields(groups[name]):
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(
-                inspect.Parameter(field.name, kind, default=field.default, annotation=options[field.name])
-            )
-    return sorted(parameters, key=lambda parameter: parameter.kind)
+        if name in groups:
+            options = get_type_hints(groups[name], include_extras=True)
+            parameters += [(field.name, options[field.name], field.default) for field in fields(groups[name])]
+        else:
+            parameters.append((name, hints[name], parameter.default))
+    return Command(function, groups, parameters)
 
 
-def file_use(parameter: inspect.Parameter) -> FileUse | None:
-    """Return whether a command reads or writes the file that a parameter names, None if it names no file."""
-    found = getattr(parameter.annotation, "__metadata__", ())
-    return next((each for each in found if isinstance(each, FileUse)), None)
+class Command(click.Command):
+    """A command that checks its files, and whose help lists arguments with their meaning and options by panel."""
+
+    def __init__(
+        self, function: Callable[..., Any], groups: dict[str, Any], parameters: list[tuple[str, Any, Any]]
+    ) -> None:
+        made = [_click_parameter(*each) for each in parameters]
+        super().__init__(function.__name__, params=made, callback=self._call, help=inspect.getdoc(function))
+        self.given: dict[str, Given] = {name: get_args(annotation)[1] for name, annotation, _ in parameters}
+        self._function, self._groups = function, groups
+
+    def _call(self, **values: Any) -> Any:
+        reads: list[Any] = []
+        for name in self._named_files(READ, values):
+            reads += values[name] if isinstance(values[name], list) else [values[name]]
+        writes = {f"--{name}": values[name] for name in self._named_files(WRITE, values)}
+        verbose = values.get("verbose", False)
+        for name, group in self._groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        with exit_on_error(verbose=verbose):
+            refuse_overlaps(reads, writes)
+            return self._function(**values)
+
+    def _named_files(self, use: str, values: dict[str, Any]) -> list[str]:
+        return [name for name, given in self.given.items() if given.use == use and values[name] is not None]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the panels."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for each in self.get_params(ctx):
+            given, record = self.given.get(each.name or ""), each.get_help_record(ctx)  # --help is not ours
+            if given is not None and isinstance(each, click.Argument):
+                record = (each.make_metavar(ctx), given.help)
+            if record is not None:
+                panels.setdefault(given.panel if given else "Options", []).append(record)
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel):
+                    formatter.write_dl(records)
 
 
-def _files(uses: dict[str, FileUse], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the given files to read, and the given files to write by option name."""
-    reads: list[Any] = []
-    for name, use in uses.items():
-        if use is READ and given[name] is not None:
-            reads += given[name] if isinstance(given[name], list) else [given[name]]
-    writes = {f"--{name}": given[name] for name, use in uses.items() if use is WRITE and given[name] is not None}
-    return reads, writes
+def _click_parameter(name: str, annotation: Any, default: Any) -> click.Parameter:
+    """Translate a parameter to click."""
+    annotated, given = get_args(annotation)
+    several = get_origin(annotated) is list
+    kind = _type_of_one(annotated)
+    more: dict[str, Any] = {"required": True} if default is inspect.Parameter.empty else {"default": default}
+    if get_origin(kind) is Literal:
+        more["type"] = click.Choice(get_args(kind))
+    elif (given.min, given.max) != (None, None):
+        limits: Any = click.IntRange if kind is int else click.FloatRange
+        more["type"] = limits(given.min, given.max)
+    else:
+        more["type"] = click.Path(path_type=Path) if kind is Path else kind
+    if given.names is None:
+        if several:
+            more |= {"nargs": -1, "callback": lambda context, this, value: list(value)}
+        return click.Argument([name], metavar=f"{given.metavar}..." if several else given.metavar, **more)
+    return click.Option(
+        [*(given.names or ("--" + name.replace("_", "-"),)), name], help=given.help, metavar=given.metavar,
+        is_flag=kind is bool, show_default=kind is not bool and "default" not in given.help.lower(), **more,
+    )  # fmt: skip
+
+
+def _type_of_one(annotated: Any) -> Any:
+    """Return the type of one value: Path of list[Path], int of int | None."""
+    if get_origin(annotated) is Literal or not get_args(annotated):
+        return annotated
+    return next(each for each in get_args(annotated) if each is not NoneType)
+
+
+class Commands(click.Group):
+    """Streaming matrix sketches that certify their own error, and online learning without tuning."""
+
+    def __init__(self, panels: dict[str, dict[str, str]]) -> None:
+        super().__init__(
+            "robustfd", help=self.__doc__, epilog=EPILOG, no_args_is_help=True,
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        )  # fmt: skip
+        click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
+        self._panels = panels
+        self._modules = {name: module for names in panels.values() for name, module in names.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Command | None:
+        """Import a command."""
+        if cmd_name not in self._modules:
+            return None
+        with exit_on_error():
+            found: Command = getattr(import_module(f"robustfd.cli.{self._modules[cmd_name]}"), cmd_name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by panel."""
+        for panel, names in self._panels.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(panel):  # the first paragraph of each
+                formatter.write_dl([(name, (each.help or "").split("\n\n")[0]) for name, each in commands if each])

@@ -1,27 +1,23 @@
-"""Opening the files that a command reads and writes."""
+"""Files that commands read: rows as streams, and saved sketches and models."""
 
-import contextlib
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from robustfd._container import replacing
+from robustfd._container import SnapshotError, load_with_notes
 from robustfd.cli._console import log
-from robustfd.cli._errors import write_errors
-from robustfd.cli._options import ConsoleOptions, InputOptions, Missing
-from robustfd.streams import Block, Position, Stream, open_stream
+from robustfd.cli._options import ConsoleOptions, InputOptions
+from robustfd.streams import Block, Position, Stream, namer, open_stream
 
 TARGETS = ("target", "label", "class", "y")  # columns that hold the labels if --target is not given
-# Options that decide the columns. They cannot change while a pass is resumed.
-COLUMN_OPTIONS = (
-    "target", "weight", "id", "columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "header",
-    "delimiter", "missing", "interactions",
-)  # fmt: skip
 # Options that a layout of columns already decides.
 LAYOUT_OPTIONS = ("columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "interactions")
+# Options that decide the columns. They cannot change while a pass is resumed.
+COLUMN_OPTIONS = ("target", "weight", "id", "header", "delimiter", "missing", *LAYOUT_OPTIONS)
+
+
+# -- rows
 
 
 def open_files(
@@ -34,29 +30,23 @@ def open_files(
     **more: Any,
 ) -> Stream:
     """Return the stream of a command's input files. Rows have NaN for missing values only if `accepts_nan`."""
-    if inputs.missing == Missing.nan and not accepts_nan:
+    if inputs.missing == "nan" and not accepts_nan:
         raise ValueError(
             "--missing nan needs the learner newton, which learns from missing values. Use --missing zero, --drop to "
             "ignore columns, or --on-error skip to skip rows."
         )
-    options = {name: value for name, value in vars(inputs).items() if value is not None}
-    options["format"], options["on_error"] = str(inputs.format), str(inputs.on_error.value)
+    decided = () if layout is None else LAYOUT_OPTIONS
+    options = {name: value for name, value in vars(inputs).items() if value is not None and name not in decided}
     if accepts_nan:
-        options.setdefault("missing", Missing.nan)
-    for name in ("categories", "missing"):
-        if name in options:
-            options[name] = str(options[name])
+        options.setdefault("missing", "nan")
     for name in ("columns", "drop"):
         if name in options:
             options[name] = [_column(each) for each in options[name].split(",")]
     for name in ("target", "weight", "id"):
         if name in options:
             more[name] = _column(options[name])
-    if inputs.interactions is not None:
-        options["interactions"] = [pair.strip(" ") or pair for pair in inputs.interactions.split(",")]
-    if layout is not None:
-        for name in LAYOUT_OPTIONS:
-            options.pop(name, None)
+    if "interactions" in options:
+        options["interactions"] = [pair.strip(" ") or pair for pair in options["interactions"].split(",")]
     source = files[0] if len(files) == 1 else files
     return open_stream(source, layout=layout, start=start, **{**options, **more})
 
@@ -83,10 +73,9 @@ def open_for_model(
     files: list[str], inputs: InputOptions, model: Any, layout: dict[str, Any] | None, **more: Any
 ) -> Stream:
     """Return a stream with the columns of a model. Features that the model does not have are dropped."""
-    more |= {"accepts_nan": accepts_nan(model), "unseen": "drop"}
     if layout is None:
         inputs = replace(inputs, n_features=model.n_features_in_)
-    return open_files(files, inputs, layout=layout, **more)
+    return open_files(files, inputs, layout=layout, accepts_nan=accepts_nan(model), unseen="drop", **more)
 
 
 def accepts_nan(model: Any) -> bool:
@@ -104,12 +93,6 @@ def require_labels(block: Block, files: list[str], stream: Stream) -> None:
     if block.y is None:
         names = [stream.feature_name(column) for column in range(min(stream.n_features, 20))]
         raise ValueError(f"{files[0]} has no labels. Name their column with --target: {', '.join(names)}, ...")
-
-
-def require_numeric_labels(block: Block) -> None:
-    """Raise if labels are text, for a regression."""
-    if block.y.dtype.kind not in "iuf":
-        raise ValueError(f"A regression needs numbers as labels, got {block.y[0]!r}.")
 
 
 def report_remarks(stream: Stream, console: ConsoleOptions) -> None:
@@ -131,30 +114,80 @@ def report_skipped(stream: Stream, console: ConsoleOptions) -> None:
         log(console, f"dropped {stream.position.dropped:,} entries of features that the model does not have")
 
 
-def require_writable(path: Path) -> None:
-    """Raise now, rather than after a long pass, if a file cannot be written."""
-    folder = Path(os.path.realpath(path)).parent
-    if path.is_symlink() and not path.exists() and os.path.islink(os.path.realpath(path)):
-        raise OSError(f"{path} is a symbolic link to itself.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory. Name a file.")
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no directory {folder} to write {path.name} to.")
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(f"The directory {folder} is not writable.")
+# -- sketches and models
 
 
-@contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[Any]:
-    """Yield a binary file that replaces `path` when it is complete; standard output if there is no path."""
-    if path is None or str(path) == "-":
-        if sys.stdout is None:
-            raise OSError("Standard output is closed.")
-        yield sys.stdout.buffer
-        with write_errors("Standard output"):
-            sys.stdout.buffer.flush()
-        return
-    with replacing(path) as file:
-        yield file
-        with write_errors(path):
-            file.flush()
+class LoadedFile(NamedTuple):
+    """A sketch or model from a file."""
+
+    model: Any
+    layout: dict[str, Any] | None  # of its columns, if the command line wrote the file
+    missing: Any  # the --missing option of the command that wrote it, or None
+    notes: dict[str, Any]
+
+
+def load_file(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -> LoadedFile:
+    """Return the sketch or model in a file; raise if it is not of the wanted kind."""
+    try:
+        model, notes = load_with_notes(path)
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from error
+    found = "sketch" if is_sketch(sketch_of(model)) else "learner"
+    if wanted not in ("any", found):
+        made_by = {"sketch": "sketch", "learner": "train"}[wanted]
+        raise ValueError(f"{path} holds a {type(model).__name__}. Give a file that `robustfd {made_by}` wrote.")
+    layout = notes.get("layout")
+    return LoadedFile(model, layout if isinstance(layout, dict) else None, notes.get("missing"), notes)
+
+
+def load_learner(path: Path, inputs: InputOptions) -> tuple[LoadedFile, InputOptions]:
+    """Return a learner, and the input options with the --missing that it was trained with as the default."""
+    loaded = load_file(path, "learner")
+    if inputs.missing is None and loaded.missing in ("error", "zero", "nan"):
+        inputs = replace(inputs, missing=loaded.missing)
+    return loaded, inputs
+
+
+def is_sketch(model: Any) -> bool:
+    """Return whether this is a sketch rather than a learner."""
+    return hasattr(model, "second_moment")
+
+
+def sketch_of(model: Any) -> Any:
+    """Return the sketch inside an estimator; any other model unchanged."""
+    return model.sketch_ if hasattr(model, "sketch_") and not is_sketch(model) else model
+
+
+def column_names(model: Any, layout: dict[str, Any] | None) -> Callable[[int], str]:
+    """Return a function from column numbers to names."""
+    names = getattr(model, "feature_names_in_", None)
+    if layout is not None:
+        return namer(layout)
+    return lambda column: str(column if names is None else names[column])
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """Return counts of a model: with the certified error of a sketch, or the progressive errors of a learner."""
+    sketch = sketch_of(model)
+    if is_sketch(sketch):
+        window = {"window": sketch.window, "now": sketch.now_} if hasattr(sketch, "window") else {}
+        return window | {
+            "kind": type(sketch).__name__,
+            "rows": sketch.n_samples_seen_,
+            "features": sketch.n_features_in_,
+            "rank": len(sketch.singular_values_),
+            "alpha": sketch.alpha_,
+            "error_bound": sketch.error_bound_,
+            "relative_error_bound": sketch.relative_error_bound_,
+            "squared_norm": sketch.squared_norm_,
+        }
+    result: dict[str, Any] = {"kind": type(model).__name__}
+    if hasattr(model, "classes_"):
+        result["classes"] = model.classes_.tolist()
+    result |= {"rows": model.n_samples_seen_, "features": model.n_features_in_}
+    for name in ("progressive_loss", "progressive_error"):
+        if hasattr(model, f"{name}_"):
+            result[name] = float(getattr(model, f"{name}_"))
+    if hasattr(model, "hessian_"):
+        result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_}
+    return result

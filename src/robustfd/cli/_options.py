@@ -1,168 +1,125 @@
-"""Options and arguments that several commands share, each defined once."""
+"""Declarations of options and arguments, and those that several commands share."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from robustfd.cli._file_use import READ, WRITE
-from robustfd.cli._parameters import Given, argument, option
-
-Format = StrEnum("Format", ["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"])
-Categories = StrEnum("Categories", ["hash", "onehot"])
-Missing = StrEnum("Missing", ["error", "zero", "nan"])
-OnError = StrEnum("OnError", {"stop": "raise", "skip": "skip"})
-Task = StrEnum("Task", ["auto", "classification", "regression"])
+READ, WRITE = "read", "write"  # what a command does with the file that a parameter names
 
 
-Files = Annotated[
-    list[str],
-    READ,
-    argument(
-        "FILES", help="LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz files; - is standard input."
-    ),
-]
-ModelFile = Annotated[Path, READ, argument("MODEL", help="Model file from `robustfd train`.")]
-SavedFile = Annotated[Path, READ, argument("FILE", help="Sketch or model file.")]
-Output = Annotated[Path, WRITE, option("-o", "--output", help="Output file.")]
+@dataclass(frozen=True)
+class Given:
+    """An option, or an argument if `names` is None. It is part of the annotation of a parameter."""
+
+    names: tuple[str, ...] | None
+    help: str
+    metavar: str | None = None
+    panel: str = "Options"
+    min: float | None = None
+    max: float | None = None
+    use: str | None = None
+
+
+def option(help: str, *names: str, **more: Any) -> Given:
+    """Return an option. Its default name is that of the parameter, with dashes."""
+    return Given(names, help, **more)
+
+
+def argument(metavar: str, help: str, use: str | None = None) -> Given:
+    """Return an argument."""
+    return Given(None, help, metavar, panel="Arguments", use=use)
+
+
+_FORMATS = "LIBSVM, Vowpal Wabbit, JSON lines, CSV, Parquet, Arrow, .npy or .npz files; - is standard input."
+Files = Annotated[list[str], argument("FILES", _FORMATS, READ)]
+ModelFile = Annotated[Path, argument("MODEL", "Model file from `robustfd train`.", READ)]
+SavedFile = Annotated[Path, argument("FILE", "Sketch or model file.", READ)]
+Output = Annotated[Path, option("Output file.", "-o", "--output", use=WRITE)]
 TableOutput = Annotated[
     Path | None,
-    WRITE,
-    option("-o", "--output", help="Output file: .csv, .tsv or .parquet. Default: CSV on standard output."),
-]
-SketchSize = Annotated[
-    int,
-    option("-m", "--sketch-size", metavar="ROWS", min=2, help="Rows of the sketch. More rows are more accurate."),
-]
-AutoSketchSize = Annotated[
-    int | None,
-    option(
-        "-m",
-        "--sketch-size",
-        metavar="ROWS",
-        min=2,
-        help="Rows of the sketch. Default: the exact matrix for few features, 50 rows for many.",
-    ),
+    option("Output file: .csv, .tsv or .parquet. Default: CSV on standard output.", "-o", "--output", use=WRITE),
 ]
 Jobs = Annotated[
     int,
-    option(
-        "-j", "--jobs", metavar="N", help="Process N parts of the rows in parallel and merge them; -1 uses all cores."
-    ),
+    option("Process N parts of the rows in parallel and merge them; -1 uses all cores.", "-j", "--jobs", metavar="N"),
 ]
-TaskOption = Annotated[
-    Task, option(metavar="TASK", help="classification or regression. Default: decided by the labels.")
+Task = Annotated[
+    Literal["auto", "classification", "regression"],
+    option("classification or regression. Default: decided by the labels.", metavar="TASK"),
 ]
 Classes = Annotated[
     str | None,
-    option(metavar="A,B,...", help="All labels, separated by commas. Saves the extra pass that collects them."),
+    option("All labels, separated by commas. Saves the extra pass that collects them.", metavar="A,B,..."),
 ]
 
 
-def _input(*names: str, help: str, metavar: str | None = None) -> Given:
-    return option(*names, help=help, metavar=metavar, panel="Input")
+def sketch_size(help: str, least: int = 2) -> Given:
+    """Return the option for the size of a sketch."""
+    return option(help, "-m", "--sketch-size", metavar="ROWS", min=least)
+
+
+AutoSketchSize = Annotated[
+    int | None, sketch_size("Rows of the sketch. Default: the exact matrix for few features, 50 rows for many.")
+]
+
+
+def _input(metavar: str | None, help: str, *names: str) -> Given:
+    return option(help, *names, metavar=metavar, panel="Input")
+
+
+_FORMAT = "libsvm, vw, jsonl, csv, parquet, arrow, npy or npz. Default: detected by file name or content."
+_N_FEATURES = "Number of features in LIBSVM or VW text. Saves the extra pass that counts them."
+_ZERO_BASED = _input(None, "First index of LIBSVM text. Default: detected.", "--zero-based/--one-based")
+_HEADER = _input(None, "Whether CSV starts with column names. Default: detected.", "--header/--no-header")
+_MISSING = "Missing numbers: error, zero or nan. Default: nan where the learner supports it, else error."
+_INTERACTIONS = "Add products of columns A and B, or of namespaces. Two letters work as -q in Vowpal Wabbit."
+_ON_ERROR = "Rows that cannot be read: raise an error (default), or skip and count them."
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How to read the input files."""
+    """How to read the input files. The fields are arguments of `open_stream`."""
 
     format: Annotated[
-        Format,
-        _input(
-            "--format",
-            help="libsvm, vw, jsonl, csv, parquet, arrow, npy or npz. Default: detected by file name or content.",
-            metavar="FORMAT",
-        ),
-    ] = Format.auto
-    target: Annotated[str | None, _input("--target", help="Column of labels, by name or number.", metavar="COLUMN")] = (
-        None
-    )
-    weight: Annotated[
-        str | None, _input("--weight", help="Column of row weights, in tables and JSON lines.", metavar="COLUMN")
-    ] = None
-    id: Annotated[
-        str | None, _input("--id", help="Column of row names, which predict copies to its output.", metavar="COLUMN")
-    ] = None
-    drop: Annotated[str | None, _input("--drop", help="Columns to ignore, separated by commas.", metavar="A,B,...")] = (
-        None
-    )
-    columns: Annotated[
-        str | None, _input("--columns", help="Columns to use as features, separated by commas.", metavar="A,B,...")
-    ] = None
+        Literal["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"], _input("FORMAT", _FORMAT)
+    ] = "auto"
+    target: Annotated[str | None, _input("COLUMN", "Column of labels, by name or number.")] = None
+    weight: Annotated[str | None, _input("COLUMN", "Column of row weights, in tables and JSON lines.")] = None
+    id: Annotated[str | None, _input("COLUMN", "Column of row names, which predict copies to its output.")] = None
+    drop: Annotated[str | None, _input("A,B,...", "Columns to ignore, separated by commas.")] = None
+    columns: Annotated[str | None, _input("A,B,...", "Columns to use as features, separated by commas.")] = None
     categories: Annotated[
-        Categories | None,
-        _input("--categories", help="Encoding of text columns: hash (default) or onehot.", metavar="HOW"),
+        Literal["hash", "onehot"] | None, _input("HOW", "Encoding of text columns: hash (default) or onehot.")
     ] = None
-    hash_bits: Annotated[
-        int | None, _input("--hash-bits", help="Hash named features into 2^BITS columns.", metavar="BITS")
-    ] = None
-    n_features: Annotated[
-        int | None,
-        _input(
-            "--features",
-            help="Number of features in LIBSVM or VW text. Saves the extra pass that counts them.",
-            metavar="N",
-        ),
-    ] = None
-    zero_based: Annotated[
-        bool | None, _input("--zero-based/--one-based", help="First index of LIBSVM text. Default: detected.")
-    ] = None
-    header: Annotated[
-        bool | None,
-        _input("--header/--no-header", help="Whether CSV starts with column names. Default: detected."),
-    ] = None
-    delimiter: Annotated[
-        str | None, _input("--delimiter", help="CSV field delimiter. Default: detected.", metavar="CHARACTER")
-    ] = None
-    missing: Annotated[
-        Missing | None,
-        _input(
-            "--missing",
-            help="Missing numbers: error, zero or nan. Default: nan where the learner supports it, else error.",
-            metavar="HOW",
-        ),
-    ] = None
-    interactions: Annotated[
-        str | None,
-        _input(
-            "--interactions",
-            help="Add products of columns A and B, or of namespaces. Two letters work as -q in Vowpal Wabbit.",
-            metavar="A:B,...",
-        ),
-    ] = None
-    on_error: Annotated[
-        OnError,
-        _input(
-            "--on-error",
-            help="Rows that cannot be read: raise an error (default), or skip and count them.",
-            metavar="HOW",
-        ),
-    ] = OnError.stop
+    hash_bits: Annotated[int | None, _input("BITS", "Hash named features into 2^BITS columns.")] = None
+    n_features: Annotated[int | None, _input("N", _N_FEATURES, "--features")] = None
+    zero_based: Annotated[bool | None, _ZERO_BASED] = None
+    header: Annotated[bool | None, _HEADER] = None
+    delimiter: Annotated[str | None, _input("CHARACTER", "CSV field delimiter. Default: detected.")] = None
+    missing: Annotated[Literal["error", "zero", "nan"] | None, _input("HOW", _MISSING)] = None
+    interactions: Annotated[str | None, _input("A:B,...", _INTERACTIONS)] = None
+    on_error: Annotated[Literal["raise", "skip"], _input("HOW", _ON_ERROR)] = "raise"
 
 
 @dataclass(frozen=True)
 class ConsoleOptions:
     """How much to print, and in which form."""
 
-    json: Annotated[bool, option("--json", help="Print the result as JSON.", panel="Console")] = False
-    quiet: Annotated[bool, option("-q", "--quiet", help="Print only the result.", panel="Console")] = False
-    verbose: Annotated[
-        bool, option("-v", "--verbose", help="Print more, and tracebacks of errors.", panel="Console")
-    ] = False
+    json: Annotated[bool, option("Print the result as JSON.", panel="Console")] = False
+    quiet: Annotated[bool, option("Print only the result.", "-q", "--quiet", panel="Console")] = False
+    verbose: Annotated[bool, option("Print more, and tracebacks of errors.", "-v", "--verbose", panel="Console")] = (
+        False
+    )
+
+
+def _checkpoint(help: str, *names: str, **more: Any) -> Given:
+    return option(help, *names, panel="Checkpoints", **more)
 
 
 @dataclass(frozen=True)
 class CheckpointOptions:
     """Where and how often to save the state of a pass."""
 
-    checkpoint: Annotated[
-        Path | None, WRITE, option(help="File for checkpoints.", panel="Checkpoints", metavar="FILE")
-    ] = None
-    every: Annotated[int, option(min=1, metavar="ROWS", help="Rows between checkpoints.", panel="Checkpoints")] = (
-        100_000
-    )
-    resume: Annotated[
-        bool,
-        option("--resume", help="Continue from the checkpoint, if there is one.", panel="Checkpoints"),
-    ] = False
+    checkpoint: Annotated[Path | None, _checkpoint("File for checkpoints.", metavar="FILE", use=WRITE)] = None
+    every: Annotated[int, _checkpoint("Rows between checkpoints.", metavar="ROWS", min=1)] = 100_000
+    resume: Annotated[bool, _checkpoint("Continue from the checkpoint, if there is one.")] = False

@@ -1,13 +1,41 @@
 """A model that learns parts of the rows in parallel (`--jobs`). Commands use it as one model."""
 
-from collections.abc import Callable
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial, reduce
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from robustfd.cli._workers import Worker
+from robustfd._sklearn import do_without
 from robustfd.learners import progress
 from robustfd.sketch.merging import merge
+
+AHEAD = 2  # changes that may wait or run before `change` blocks; they hold their rows in memory
+
+
+def parallel(model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0) -> Any:
+    """Return the model, or a `ParallelModel` if there is more than one job.
+
+    `expected_rows` estimates the number of rows to come, if that is possible: processes pay off only for many.
+    """
+    return ParallelModel(model, jobs, expected_rows) if jobs > 1 else model
+
+
+def merged(model: Any) -> Any:
+    """Return the merged model of all rows so far; a model that is not parallel unchanged."""
+    return model.merged() if isinstance(model, ParallelModel) else model
+
+
+def close(model: Any) -> None:
+    """End the workers of a model, if it has any."""
+    if isinstance(model, ParallelModel):
+        model.close()
 
 
 class ParallelModel:
@@ -20,7 +48,7 @@ class ParallelModel:
     as a pass that wrote the checkpoint and continued.
     """
 
-    def __init__(self, model: Any, jobs: int, expected_rows: Callable[[], int]):
+    def __init__(self, model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0):
         self._jobs, self._rows, self._all_rows, self._expected_rows = jobs, 0, 0, expected_rows
         # The parts as they were when they last were here. In threads they are the parts that learn.
         self._parts = model.split(jobs)
@@ -73,15 +101,15 @@ class ParallelModel:
 
     def merged(self) -> Any:
         """Return the model of all rows so far. The parts do not change."""
-        whole = merge(self._all(Worker.read))
-        whole.__dict__.pop("_share", None)
-        return whole
+        model = merge(self._all(Worker.read))
+        model.__dict__.pop("_share", None)
+        return model
 
     def save(self, path: Path, **more: Any) -> None:
         """Merge the parts, save the model, and split it again."""
-        whole = self.merged()
-        whole.save(path, **more)
-        self._parts, self._rows = whole.split(self._jobs), 0
+        model = self.merged()
+        model.save(path, **more)
+        self._parts, self._rows = model.split(self._jobs), 0
         for worker, part in zip(self._workers, self._parts, strict=True):
             worker.replace(part)
 
@@ -107,27 +135,134 @@ def _progress(part: Any) -> tuple[Any, list[str]] | None:
     return (part._progress, list(part.progressive_)) if part.__sklearn_is_fitted__() else None
 
 
-def parallel(model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0) -> Any:
-    """Return the model, or a `ParallelModel` if there is more than one job.
+def _identity(value: Any) -> Any:
+    return value
 
-    `expected_rows` estimates the number of rows to come, if that is possible: processes pay off only for many.
+
+class Worker:
+    """A thread that owns a value. `use_process` moves the value to a process, as soon as that has started.
+
+    Threads share the interpreter's lock, processes need time to start. The value is the same in both.
     """
-    return ParallelModel(model, jobs, expected_rows) if jobs > 1 else model
+
+    def __init__(self, value: Any):
+        self._value = value
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="robustfd-job")
+        self._pending: deque[Future[Any]] = deque()
+        self._process: Executor | None = None
+        self._started: Future[int]  # of the process: its number
+        self._moved = False  # whether the process has the value
+
+    def change(self, work: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]]) -> None:
+        """Replace the value by `work(value, *arguments())`, in the background and in order.
+
+        `work` must be a function of a module. An error is raised by a later call.
+        """
+        self._pending.append(self._thread.submit(self._change, work, arguments))
+        while len(self._pending) > AHEAD:
+            self._pending.popleft().result()
+
+    def _change(self, work: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]]) -> None:
+        if self._process is not None and not self._moved and self._started.done():
+            self._call(_replace, self._value)
+            self._moved, self._value = True, None
+        if self._moved:
+            self._call(_change, work, *arguments())
+        else:
+            self._value = work(self._value, *arguments())
+
+    def wait(self) -> None:
+        """Wait for all changes, and raise the first error."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def read(self, look: Callable[[Any], Any] = _identity) -> Any:
+        """Return `look(value)` after all changes. It must not change the value."""
+        self.wait()
+        return self._call(_read, look) if self._moved else look(self._value)
+
+    def replace(self, value: Any) -> None:
+        """Set the value after all changes."""
+        self.wait()
+        if self._moved:
+            self._call(_replace, value)
+        else:
+            self._value = value
+
+    def use_process(self) -> None:
+        """Start a process for the value. Changes continue in the thread until it has started."""
+        if self._process is None:
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
+            # Not a fork, which would copy threads' locks in any state. Ctrl-C reaches all processes, and this one
+            # decides when the others end: they ignore it from the beginning.
+            with _interrupts_blocked():
+                module = (type(self._value).__module__,)
+                self._process = ProcessPoolExecutor(1, get_context("spawn"), initializer=_prepare, initargs=module)
+                self._started = self._process.submit(os.getpid)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in the process."""
+        assert self._process is not None
+        try:
+            return self._process.submit(function, *arguments).result()
+        except BrokenExecutor:
+            raise ChildProcessError(
+                "A process of --jobs ended unexpectedly. Its rows are lost. It may have run out of memory: use fewer "
+                "jobs."
+            ) from None
+
+    def close(self) -> None:
+        """Drop changes that wait, and end the thread and the process."""
+        self._thread.shutdown(cancel_futures=True)
+        if self._process is not None:
+            self._process.shutdown(cancel_futures=True)
 
 
-def merged(model: Any) -> Any:
-    """Return the merged model of all rows so far; a model that is not parallel unchanged."""
-    return model.merged() if isinstance(model, ParallelModel) else model
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C, also in processes that start here. It is delivered to this one afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def close(model: Any) -> None:
-    """End the workers of a model, if it has any."""
-    if isinstance(model, ParallelModel):
-        model.close()
+# -- in the process of a worker
+
+_value: Any = None
 
 
-def finished(model: Any) -> Any:
-    """Return the merged model of all rows, and end the workers."""
-    whole = merged(model)
-    close(model)
-    return whole
+def _prepare(module: str) -> None:
+    """Import the module of the value, and end with the command even if that is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    do_without()
+    import_module(module)
+
+
+def _end_with_parent() -> None:
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _read(look: Callable[[Any], Any]) -> Any:
+    return look(_value)
+
+
+def _replace(value: Any) -> None:
+    global _value
+    _value = value
+
+
+def _change(work: Callable[..., Any], *arguments: Any) -> None:
+    _replace(work(_value, *arguments))

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from robustfd.cli._command import command
-from robustfd.cli._file_use import WRITE
-from robustfd.cli._options import Classes, ConsoleOptions, Files, InputOptions, Task, TaskOption
-from robustfd.cli._parameters import option
+from robustfd.cli._console import log, print_result, text_table
+from robustfd.cli._files import open_labelled, require_labels
+from robustfd.cli._learning import decide_task, survey_labels
+from robustfd.cli._options import WRITE, Classes, ConsoleOptions, Files, InputOptions, Task, option
+from robustfd.cli._output import require_plot, try_to_draw
+from robustfd.cli._pass import blocks_with_progress
 
 QUESTION = "Do I need tuning on my data?"
 
@@ -16,16 +19,12 @@ QUESTION = "Do I need tuning on my data?"
 def compare(
     files: Files,
     *,
-    task: TaskOption = Task.auto,
+    task: Task = "auto",
     classes: Classes = None,
-    test: Annotated[float, option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.3,
-    seed: Annotated[int, option(min=0, max=2**32 - 1, help="Seed of the choice of rows to hold out.")] = 0,
-    quick: Annotated[bool, option("--quick", help="Try only every second setting.")] = False,
-    plot: Annotated[
-        Path | None,
-        WRITE,
-        option(metavar="FILE", help="Plot the comparison to this file."),
-    ] = None,
+    test: Annotated[float, option("Share of rows to hold out.", min=0.01, max=0.99)] = 0.3,
+    seed: Annotated[int, option("Seed of the choice of rows to hold out.", min=0, max=2**32 - 1)] = 0,
+    quick: Annotated[bool, option("Try only every second setting.")] = False,
+    plot: Annotated[Path | None, option("Plot the comparison to this file.", metavar="FILE", use=WRITE)] = None,
     inputs: InputOptions,
     console: ConsoleOptions,
 ) -> None:
@@ -47,19 +46,13 @@ def compare(
     error and test error are both compared, and the worse answer counts. The best setting is chosen in hindsight, which
     favours the tuned learners.
     """
-    from robustfd.cli._console import log, print_result, text_table
-    from robustfd.cli._files import open_labelled, require_labels
-    from robustfd.cli._labels import decide_task, survey_labels
-    from robustfd.cli._plots import require_plot, save_figure, try_to_draw
-    from robustfd.cli._progress_bar import blocks_with_progress
     from robustfd.comparison.comparison import Comparison
     from robustfd.comparison.verdict import verdict
 
     started = time.monotonic()
-    if plot is not None:
-        require_plot(plot)
+    require_plot(plot)
     stream = open_labelled(files, inputs)
-    chosen, labels = survey_labels(stream, str(task), classes)
+    chosen, labels = survey_labels(stream, task, classes)
     comparison: Comparison | None = None
     weighted = False
 
@@ -92,20 +85,18 @@ def compare(
     if plot is not None:
         from robustfd.comparison.figure import draw_comparison
 
-        if try_to_draw(lambda: save_figure(draw_comparison(learners, result), plot), plot):
+        if try_to_draw(lambda: draw_comparison(learners, result), plot):
             result["file"] = str(plot)
     result |= {"learners": learners, "left_out": comparison.left_out, "verdict": answer}
     remarks = text_table(QUESTION, [[each] for each in (answer["words"], *answer["remarks"])])
-    print_result(console, result, *tables(learners), remarks)
+    print_result(console, result, *_tables(learners), remarks)
 
 
-def tables(learners: list[dict[str, Any]]) -> list[Any]:
+def _tables(learners: list[dict[str, Any]]) -> list[Any]:
     """Return a table of each learner at its best setting, and one of the effect of the setting."""
-    from robustfd.cli._console import text_table
-
     at_best = [
         (each["learner"], f"{each['setting']} {each['value']:g}" if each["setting"] else "nothing to tune",
-         error(each["progressive_error"]), error(each["test_error"]), f"{each['microseconds_a_row']:.3g}",
+         _error(each["progressive_error"]), _error(each["test_error"]), f"{each['microseconds_a_row']:.3g}",
          f"{each['seconds']:.3g}")
         for each in learners
     ]  # fmt: skip
@@ -115,7 +106,7 @@ def tables(learners: list[dict[str, Any]]) -> list[Any]:
             spread, values = each["spread"]["progressive_error"], [trial["value"] for trial in each["settings"]]
             changes.append((
                 each["learner"], f"{each['setting']} {values[0]:g} to {values[-1]:g}", str(len(values)),
-                *(error(spread[which]) for which in ("best", "default", "median", "worst")),
+                *(_error(spread[which]) for which in ("best", "default", "median", "worst")),
                 f"{sum(trial['seconds'] for trial in each['settings']):.3g}",
             ))  # fmt: skip
     headers = ("learner", "setting", "progressive error", "test error", "µs/row", "seconds")
@@ -126,6 +117,6 @@ def tables(learners: list[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def error(value: float) -> str:
+def _error(value: float) -> str:
     """Return an error as text for a table."""
     return f"{value:.4g}" if value < float("inf") else "diverged"

@@ -1,10 +1,28 @@
-"""`robustfd predict`: predictions of a model for rows of files."""
+"""`robustfd predict`, `evaluate` and `inspect`: what a model predicts, how well, and by which features."""
 
 from typing import Annotated, Any
 
+import numpy as np
+
 from robustfd.cli._command import command
-from robustfd.cli._options import ConsoleOptions, Files, InputOptions, ModelFile, TableOutput
-from robustfd.cli._parameters import option
+from robustfd.cli._console import print_result, text_table
+from robustfd.cli._files import (
+    TARGETS,
+    accepts_nan,
+    column_names,
+    load_file,
+    load_learner,
+    open_for_model,
+    report_skipped,
+    require_labels,
+    summary,
+)
+from robustfd.cli._learning import ClassificationScorer, labels_for, scorer_for
+from robustfd.cli._options import ConsoleOptions, Files, InputOptions, ModelFile, TableOutput, option
+from robustfd.cli._output import table_writer
+from robustfd.streams.layout import signer
+
+MOST_CLASSES = 20  # up to which the confusion matrix is printed
 
 
 @command
@@ -13,20 +31,15 @@ def predict(
     files: Files,
     *,
     output: TableOutput = None,
-    probabilities: Annotated[bool, option("--probabilities", help="Also write the probability of each class.")] = False,
+    probabilities: Annotated[bool, option("Also write the probability of each class.")] = False,
     inputs: InputOptions,
     console: ConsoleOptions,
 ) -> None:
     """Predict the label of each row of FILES with MODEL. Labels in FILES are ignored."""
-    from robustfd.cli._console import print_result
-    from robustfd.cli._files import accepts_nan, open_for_model, report_skipped
-    from robustfd.cli._models import load_learner, without_labels
-    from robustfd.cli._tables import table_writer
-
     (learner, layout, *_), inputs = load_learner(model, inputs)
     if probabilities and not hasattr(learner, "predict_proba"):
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
-    stream = open_for_model(files, inputs, learner, without_labels(layout))
+    stream = open_for_model(files, inputs, learner, _without_labels(layout))
     stream.wants_ids = True
     stream.plain_rows = accepts_nan(learner)
     name = stream.layout.get("id")  # tables have a column of ids with a name
@@ -43,3 +56,90 @@ def predict(
     report_skipped(stream, console)
     if output is not None:
         print_result(console, {"rows": stream.rows_read, "file": str(output)})
+
+
+def _without_labels(layout: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a layout of a table that does not require the columns of labels and weights."""
+    if layout is not None and layout.get("kind") == "interactions" and isinstance(layout.get("of"), dict):
+        return layout | {"of": _without_labels(layout["of"])}
+    if layout is None or layout.get("kind") != "table":
+        return layout
+    return {name: value for name, value in layout.items() if name not in ("target", "weight")}
+
+
+@command
+def evaluate(model: ModelFile, files: Files, *, inputs: InputOptions, console: ConsoleOptions) -> None:
+    """Score MODEL on the labelled rows of FILES: error and log loss, or squared error, absolute error and R2."""
+    (learner, layout, *_), inputs = load_learner(model, inputs)
+    target = TARGETS if layout is None else None
+    stream = open_for_model(files, inputs, learner, layout, target=target, unlabelled="skip")
+    scorer = scorer_for(learner)
+    for block in stream:
+        require_labels(block, files, stream)
+        scorer.add(block.X, labels_for(learner, block.y))
+    report_skipped(stream, console)
+    tables = []
+    if isinstance(scorer, ClassificationScorer) and len(labels := scorer.labels()) <= MOST_CLASSES:
+        rows = [(truth, *(scorer.pairs[truth, predicted] for predicted in labels)) for truth in labels]
+        tables = [text_table("Rows by true class (down) and predicted class (across)", rows, "", *map(str, labels))]
+    print_result(console, {"model": str(model), "rows": stream.rows_read} | scorer.result(), *tables)
+
+
+@command
+def inspect(
+    model: ModelFile,
+    *,
+    top: Annotated[int, option("Number of features per class.", "-k", "--top", min=1)] = 20,
+    console: ConsoleOptions,
+) -> None:
+    """Show the most important features of MODEL, its progressive errors, and the spectrum of its sketch.
+
+    The effect of a feature is its typical contribution to a prediction: its weight times its typical size. The mean is
+    subtracted from features that are rarely 0, and the effect of others is scaled by the share of rows where they are
+    not 0. Features of RFDSON are ranked by weight.
+    """
+    learner, layout, *_ = load_file(model, "learner")
+    result, tables = summary(learner), []
+    result |= {"weights": {}, "spectrum": {}}
+    effects = _by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}
+    name, sign = column_names(learner, layout), signer(layout or {})
+    for label, weights in _by_output(learner, learner.coef_).items():
+        rows = []
+        for column in _largest(effects.get(label, weights), top):
+            # Hashing flips the sign of some features. Their weights and effects are shown for the original values.
+            effect = {"effect": sign(column) * float(effects[label][column])} if effects else {}
+            if column < len(weights):
+                feature, weight = name(column), sign(column) * float(weights[column])
+            else:
+                feature, weight = f"{name(int(learner.missing_columns_[column - len(weights)]))} is missing", None
+            rows.append({"feature": feature, **effect, "weight": weight})
+        result["weights"][label] = rows
+        cells = [["" if each is None else each for each in row.values()] for row in rows]
+        tables.append(text_table(f"Features{_of(label)}", cells, *(rows[0] if rows else ("feature",))))
+    spectra = np.atleast_2d(learner.singular_values_)
+    for label, values in zip(result["weights"] if len(spectra) > 1 else [""], spectra):
+        result["spectrum"][label] = values.tolist()
+        text = "  ".join(f"{value:.4g}" for value in values if value > 0) or "none yet"
+        tables.append(text_table(f"Singular values of the sketch{_of(label)}", [[text]]))
+    print_result(console, result, *tables)
+
+
+def _of(label: str) -> str:
+    """Return a label as the end of a title."""
+    return f" of {label}" if label else ""
+
+
+def _by_output(learner: Any, values: Any) -> dict[str, Any]:
+    """Return weights or effects of features by class; the class is "" for a regression."""
+    values = np.atleast_2d(values)
+    if not hasattr(learner, "classes_"):
+        return {"": values[0]}
+    labels = learner.classes_.tolist()
+    return {str(labels[1]): values[0]} if len(values) == 1 else dict(zip(map(str, labels), values))
+
+
+def _largest(weights: Any, count: int) -> list[int]:
+    """Return the columns of the weights with the largest absolute values, without zeros."""
+    order = np.argsort(-np.abs(weights), kind="stable")[:count]
+    found: list[int] = order[weights[order] != 0].tolist()
+    return found

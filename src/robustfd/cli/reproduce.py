@@ -3,28 +3,26 @@
 import json
 import signal
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from robustfd.cli._command import command
-from robustfd.cli._file_use import WRITE
-from robustfd.cli._options import ConsoleOptions
-from robustfd.cli._parameters import argument, option
+from robustfd.cli._console import Stopped
+from robustfd.cli._options import WRITE, ConsoleOptions, argument, option
 
-What = StrEnum("What", ["all", "error", "sensitivity", "online", "accuracy", "cost", "regret"])
+What = Literal["all", "error", "sensitivity", "online", "accuracy", "cost", "regret"]
 
 
 @command
 def reproduce(
-    what: Annotated[What, argument("[WHAT]", help=f"Experiments to run: {', '.join(What)}.")] = What["all"],
-    data: Annotated[str, option(metavar="A,B,...", help="Data sets, separated by commas.")] = "a9a,farm-ads",
-    out: Annotated[Path, WRITE, option(help="Directory for the report and all results.")] = Path("reproduction"),
-    quick: Annotated[bool, option("--quick", help="Fewer sizes, orders and seeds; takes two minutes.")] = False,
-    jobs: Annotated[int, option(metavar="N", min=0, help="Number of processes; 0 runs everything in this one.")] = 2,
+    what: Annotated[What, argument("[WHAT]", f"Experiments to run: {', '.join(get_args(What))}.")] = "all",
+    data: Annotated[str, option("Data sets, separated by commas.", metavar="A,B,...")] = "a9a,farm-ads",
+    out: Annotated[Path, option("Directory for the report and all results.", use=WRITE)] = Path("reproduction"),
+    quick: Annotated[bool, option("Fewer sizes, orders and seeds; takes two minutes.")] = False,
+    jobs: Annotated[int, option("Number of processes; 0 runs everything in this one.", metavar="N", min=0)] = 2,
     *,
     console: ConsoleOptions,
 ) -> None:
@@ -36,12 +34,11 @@ def reproduce(
         import matplotlib  # noqa: F401
     except ImportError:
         raise ImportError("matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'") from None
-    from robustfd.cli._errors import Stopped
     from robustfd.experiments.reproduce import EXPERIMENTS, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 
     errors = Console(stderr=True, quiet=console.quiet, highlight=False)
-    chosen = EXPERIMENTS if what == "all" else (str(what),)
+    chosen = EXPERIMENTS if what == "all" else (what,)
     names = [name.strip() for name in data.split(",") if name.strip()]
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[cells]}"), TimeElapsedColumn(),

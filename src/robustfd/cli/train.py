@@ -1,13 +1,31 @@
 """`robustfd train`: a linear model from files, learned in one pass."""
 
 import time
-from enum import StrEnum
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
+
+import robustfd
+from robustfd._jobs import count_jobs
 from robustfd.cli._command import command
-from robustfd.cli._file_use import READ, WRITE
+from robustfd.cli._console import log, option_name, print_result
+from robustfd.cli._files import (
+    LAYOUT_OPTIONS,
+    LoadedFile,
+    accepts_nan,
+    column_options,
+    load_learner,
+    open_labelled,
+    require_labels,
+    summary,
+)
+from robustfd.cli._learning import decide_task, labels_for, learn_block, scorer_for, survey_labels
 from robustfd.cli._options import (
+    READ,
+    WRITE,
     CheckpointOptions,
     Classes,
     ConsoleOptions,
@@ -16,12 +34,26 @@ from robustfd.cli._options import (
     Jobs,
     Output,
     Task,
-    TaskOption,
+    option,
 )
-from robustfd.cli._parameters import option
+from robustfd.cli._options import sketch_size as sketch_size_option
+from robustfd.cli._output import pyplot, require_plot, try_to_draw
+from robustfd.cli._parallel import parallel
+from robustfd.cli._pass import Pass, Print
+from robustfd.streams import Block, Stream, StreamError
 
-Learner = StrEnum("Learner", ["newton", "rfdson"])
-Loss = StrEnum("Loss", ["squared", "huber", "absolute", "quantile", "poisson"])
+Learner = Literal["newton", "rfdson"]
+Loss = Literal["squared", "huber", "absolute", "quantile", "poisson"]
+FIGURES = ("loss", "error")
+
+_LEARNER = "newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."
+_LOSS = (
+    "Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or poisson (fits "
+    "counts)."
+)
+_SKETCH_SIZE = "Rows of the sketch, 0 for none. Default: chosen during training."
+_HOLDOUT = "Hold out this share of the rows, and test the model on them."
+_PLOT = "Plot progressive loss and error to this file; updated whenever the rows double."
 
 
 @command
@@ -29,50 +61,15 @@ def train(
     files: Files,
     output: Output,
     *,
-    task: TaskOption = Task.auto,
-    learner: Annotated[
-        Learner,
-        option(metavar="NAME", help="newton has nothing to tune; rfdson is the algorithm of Luo et al. 2019."),
-    ] = Learner.newton,
-    sketch_size: Annotated[
-        int | None,
-        option(
-            "-m",
-            "--sketch-size",
-            metavar="ROWS",
-            min=0,
-            help="Rows of the sketch, 0 for none. Default: chosen during training.",
-        ),
-    ] = None,
-    loss: Annotated[
-        Loss,
-        option(
-            metavar="LOSS",
-            help="Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or "
-            "poisson (fits counts).",
-        ),
-    ] = Loss.squared,
-    quantile: Annotated[
-        float | None,
-        option(metavar="LEVEL", help="Quantile for --loss quantile, from 0 to 1."),
-    ] = None,
+    task: Task = "auto",
+    learner: Annotated[Learner, option(_LEARNER, metavar="NAME")] = "newton",
+    sketch_size: Annotated[int | None, sketch_size_option(_SKETCH_SIZE, least=0)] = None,
+    loss: Annotated[Loss, option(_LOSS, metavar="LOSS")] = "squared",
+    quantile: Annotated[float | None, option("Quantile for --loss quantile, from 0 to 1.", metavar="LEVEL")] = None,
     classes: Classes = None,
-    start: Annotated[
-        Path | None,
-        READ,
-        option("--from", metavar="MODEL", help="Continue to train this model."),
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        option(
-            min=0.01, max=0.99, metavar="SHARE", help="Hold out this share of the rows, and test the model on them."
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        WRITE,
-        option(metavar="FILE", help="Plot progressive loss and error to this file; updated whenever the rows double."),
-    ] = None,
+    start: Annotated[Path | None, option("Continue to train this model.", "--from", metavar="MODEL", use=READ)] = None,
+    holdout: Annotated[float | None, option(_HOLDOUT, metavar="SHARE", min=0.01, max=0.99)] = None,
+    plot: Annotated[Path | None, option(_PLOT, metavar="FILE", use=WRITE)] = None,
     jobs: Jobs = 1,
     checkpoints: CheckpointOptions,
     inputs: InputOptions,
@@ -82,22 +79,237 @@ def train(
 
     Progressive loss and error, where each row is predicted before it is learned, are printed at 1, 2, 4, ... rows.
     """
-    from robustfd.cli._console import log, print_result
-    from robustfd.cli._learners import LearnerOptions, learner_summary
-    from robustfd.cli._plots import require_plot
-    from robustfd.cli._training import Trainer
-    from robustfd.cli._training_printer import TrainingPrinter
-
     started = time.monotonic()
-    if plot is not None:
-        require_plot(plot)
-    options = LearnerOptions(str(task), str(learner), sketch_size, str(loss), quantile, classes)
-    trainer = Trainer(files, options, inputs, start=start, holdout=holdout, jobs=jobs)
-    printer = TrainingPrinter(console, plot)
-    model = trainer.train(output, checkpoints, console, printer)
-    printer.draw(model)  # only now, because the model file is more important
-    scores = trainer.holdout_scores(model)
+    require_plot(plot)
+    if holdout is not None and checkpoints.checkpoint is not None:
+        raise ValueError("--holdout and --checkpoint cannot be combined: checkpoints do not store held-out rows.")
+    options = LearnerOptions(task, learner, sketch_size, loss, quantile, classes)
+    training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs))
+    progress = Progress(console, plot)
+    model = training.run(output, checkpoints, console, progress)
+    progress.draw(model)  # only now, because the model file is more important
+    scores = training.holdout_scores(model)
     if scores.get("holdout_rows") == 0:
         log(console, "There are too few rows to hold any out.")
-    result = learner_summary(model) | scores
+    result = summary(model) | scores
     print_result(console, result | {"seconds": time.monotonic() - started, "file": str(output)})
+
+
+class LearnerOptions(NamedTuple):
+    """The options that choose a learner."""
+
+    task: str
+    learner: str
+    sketch_size: int | None
+    loss: str
+    quantile: float | None
+    classes: str | None
+
+
+def make_learner(task: str, options: LearnerOptions) -> Any:
+    """Return a new learner for "classification" or "regression"."""
+    _, learner, sketch_size, loss, quantile, _ = options
+    kind = "Classifier" if task == "classification" else "Regressor"
+    if loss != "squared" and task == "classification":
+        raise ValueError(f"--loss {loss} is for regression, and the labels are classes. Add --task regression.")
+    if (quantile is None) == (loss == "quantile"):
+        raise ValueError("--quantile LEVEL and --loss quantile go together. Give both or none.")
+    if learner == "rfdson":
+        if loss != "squared":
+            raise ValueError(f"--loss {loss} is for the learner newton; rfdson supports only the squared loss.")
+        return getattr(robustfd, f"RFDSON{kind}")(**({} if sketch_size is None else {"sketch_size": sketch_size}))
+    more: dict[str, Any] = {"loss": loss} if task == "regression" else {}
+    if quantile is not None:
+        more["quantile"] = quantile
+    return getattr(robustfd, f"SketchedNewton{kind}")("auto" if sketch_size is None else sketch_size, **more)
+
+
+class Training:
+    """One pass over files that makes a model, or continues to train the model in the file `start`."""
+
+    def __init__(
+        self, files: list[str], options: LearnerOptions, inputs: InputOptions, start: Path | None,
+        holdout: float | None, jobs: int,
+    ):  # fmt: skip
+        self.files, self.options, self.inputs, self.start, self.jobs = files, options, inputs, start, jobs
+        self._existing: LoadedFile | None = None
+        self._holdout: Any = None
+        if holdout is not None:
+            from robustfd.comparison import Holdout
+
+            self._holdout = Holdout(holdout, seed=0)
+        if start is not None:
+            self._existing, self.inputs = load_learner(start, inputs)
+            _require_same_options(start, self._existing.model, options, inputs)
+            if self._existing.layout is None:
+                self.inputs = replace(self.inputs, n_features=self._existing.model.n_features_in_)
+
+    def run(self, output: Path, checkpoints: CheckpointOptions, console: ConsoleOptions, progress: "Progress") -> Any:
+        """Learn from all rows, write the model, and return it."""
+        job = {
+            "command": "train", "files": self.files, **self.options._asdict(),
+            "from": None if self.start is None else str(self.start), **column_options(self.inputs),
+        }  # fmt: skip
+        with Pass(job, output, checkpoints, console) as run:
+            if not run.resumed and self._existing is not None:
+                run.model, run.layout = self._existing.model, self._existing.layout
+            nan = self.options.learner == "newton" if run.model is None else accepts_nan(run.model)
+            if run.model is not None:
+                run.model = parallel(run.model, self.jobs)
+                progress.resumed(run.model)
+            stream = open_labelled(
+                self.files, self.inputs, layout=run.layout, start=run.position, accepts_nan=nan,
+                **({} if self.start is None else {"unseen": "drop"}),
+            )  # fmt: skip
+            stream.parse_threads = self.jobs
+            stream.plain_rows = nan and self._holdout is None and self.jobs == 1
+            self._learn(run, stream, progress)
+            if not _has_learned(run.model):
+                raise ValueError("There are no rows to learn from.")
+            progress.finished(run.model)
+            run.finish(stream)
+            return run.model
+
+    def _learn(self, run: Pass, stream: Stream, progress: "Progress") -> None:
+        """Learn from all rows that are not held out."""
+        task, classes = self.options.task, None
+        if run.model is None:
+            task, classes = survey_labels(stream, task, self.options.classes)
+
+        def figures() -> dict[str, str]:
+            return progress.figures(run.model) if _has_learned(run.model) else {}
+
+        def after_block(show: Print) -> None:
+            if _has_learned(run.model):
+                progress.block_learned(run.model, show)
+
+        for block in run.blocks(stream, figures, after_block):
+            require_labels(block, self.files, stream)
+            if run.model is None:
+                task, classes = decide_task(task, block.y if classes is None else classes)
+                run.model = parallel(make_learner(task, self.options), self.jobs)
+                progress.task_decided(task, classes)
+            if self.start is not None:
+                _require_known_labels(self.start, run.model, block)
+            if self._holdout is not None:
+                block = block.take(self._holdout.keep(block.X, block.y))
+            learn_block(run.model, block, classes)
+
+    def holdout_scores(self, model: Any) -> dict[str, Any]:
+        """Return the scores of the model on the rows held out, if there are any."""
+        if self._holdout is None:
+            return {}
+        if not self._holdout.rows:
+            return {"holdout_rows": 0}
+        X, y = self._holdout.all()
+        scorer = scorer_for(model)
+        scorer.add(X, labels_for(model, y))
+        scores = {name: value for name, value in scorer.result().items() if name != "pairs"}
+        return {"holdout_rows": len(y)} | {f"holdout_{name}": value for name, value in scores.items()}
+
+
+def _has_learned(model: Any) -> bool:
+    return model is not None and hasattr(model, "n_features_in_")
+
+
+def _require_same_options(path: Path, model: Any, options: LearnerOptions, inputs: InputOptions) -> None:
+    """Raise if options contradict the existing model that training continues with."""
+    for name in LAYOUT_OPTIONS:
+        if getattr(inputs, name) is not None:
+            raise ValueError(
+                f"{option_name(name)} and --from {path} cannot be combined: the model already defines its columns."
+            )
+    classifier = hasattr(model, "predict_proba")
+    is_newton = type(model).__name__.startswith("SketchedNewton")
+    loss = getattr(model, "loss", "squared")
+    differs = {
+        f"--task {options.task}": options.task not in ("auto", "classification" if classifier else "regression"),
+        f"--learner {options.learner}": options.learner == "rfdson" and is_newton,
+        f"-m {options.sketch_size}": options.sketch_size not in (None, model.sketch_size),
+        f"--loss {options.loss}": options.loss not in ("squared", loss),
+        f"--quantile {options.quantile}": options.quantile not in (None, getattr(model, "quantile", None)),
+        f"--classes {options.classes}": options.classes is not None
+        and options.classes.replace(" ", "").split(",") != list(map(str, getattr(model, "classes_", np.empty(0)))),
+    }
+    for given, different in differs.items():
+        if different:
+            raise ValueError(f"{given} does not match the {type(model).__name__} in {path}. Leave it out.")
+
+
+def _require_known_labels(path: Path, model: Any, block: Block) -> None:
+    """Raise if rows have labels that the existing model cannot learn."""
+    if not hasattr(model, "predict_proba"):
+        if block.y.dtype.kind not in "iuf":
+            raise StreamError(f"The regression in {path} needs numbers as labels, got {block.y[0]!r}.")
+        return
+    known = model.classes_.tolist()
+    if other := [label for label in np.unique(block.y).tolist() if label not in known]:
+        classes = ", ".join(map(str, known))
+        raise StreamError(f"There is a label {other[0]!r}, which is not one of the classes {classes} of {path}.")
+
+
+class Progress:
+    """Print progressive loss and error at 1, 2, 4, ... rows, as Vowpal Wabbit does, and redraw the plot as often."""
+
+    def __init__(self, console: ConsoleOptions, plot: Path | None):
+        self._console, self._plot = console, plot
+        self._printed = 0  # entries of the table `progressive_`
+        self._redraw = plot is not None  # until a plot fails
+
+    def resumed(self, model: Any) -> None:
+        """Skip the lines of rows learned before."""
+        self._printed = len(model.progressive_["rows"])
+
+    def task_decided(self, task: str, classes: Any) -> None:
+        """Print the task."""
+        about = "labels are numbers" if classes is None else f"classes {', '.join(map(str, classes))}"
+        log(self._console, f"{task}: {about}")
+
+    def figures(self, model: Any) -> dict[str, str]:
+        """Return the current loss and error."""
+        table = model.progressive_
+        return {name: f"{table[name][-1]:.4g}" for name in FIGURES if name in table}
+
+    def block_learned(self, model: Any, show: Print) -> None:
+        """Print the new lines at powers of two, and redraw the plot if there are any."""
+        if model.n_samples_seen_.bit_length() <= self._printed:  # reading the table waits for parallel workers
+            return
+        rows = model.progressive_["rows"].tolist()
+        complete = len(rows) - (rows[-1] & (rows[-1] - 1) != 0)  # the last entry is of any number of rows
+        if self._printed < complete:
+            self._print(model.progressive_, complete, show)
+            if self._redraw:
+                self._redraw = self.draw(model)
+
+    def finished(self, model: Any) -> None:
+        """Print the line of the last row."""
+        table = model.progressive_
+        if self._printed < len(table["rows"]):
+            self._print(table, len(table["rows"]), partial(log, self._console))
+
+    def _print(self, table: Any, end: int, show: Print) -> None:
+        """Print the entries of a table that are new, up to an end."""
+        names = [name for name in FIGURES if name in table]
+        if self._printed == 0:
+            headers = ["rows", *(header for name in names for header in (name, "since last"))]
+            show("".join(f"{header:>12}" for header in headers), bold=True)
+        rows = table["rows"].tolist()
+        for k in range(self._printed, end):
+            cells = [f"{rows[k]:>12,}"]
+            for name in names:
+                before, sum_before = (rows[k - 1], rows[k - 1] * table[name][k - 1]) if k else (0, 0.0)
+                since = (rows[k] * table[name][k] - sum_before) / (rows[k] - before)
+                cells += [f"{table[name][k]:>12.5g}", f"{abs(since):>12.5g}"]
+            show("".join(cells))
+        self._printed = end
+
+    def draw(self, model: Any) -> bool:
+        """Draw the plot, if there is one; return whether that worked."""
+        return self._plot is None or try_to_draw(partial(progress_figure, model), self._plot)
+
+
+def progress_figure(model: Any) -> Any:
+    """Return a plot of progressive loss and error against the number of rows."""
+    figure, ax = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
+    model.plot_progress(ax=ax)
+    return figure

@@ -1,23 +1,12 @@
-"""Which files a command reads and which it writes. No output may replace an input or another output."""
+"""The files that a command reads and writes: no output may replace an input or another output."""
 
 import os
 import stat
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from typing import Any
-
-
-class FileUse(Enum):
-    """Whether a command reads or writes the file that a parameter names. It is part of the parameter's annotation."""
-
-    READ = "read"
-    WRITE = "write"
-
-
-READ, WRITE = FileUse.READ, FileUse.WRITE
 
 
 def refuse_overlaps(reads: Iterable[Any], writes: Mapping[str, Any]) -> None:
@@ -40,22 +29,17 @@ def refuse_overlaps(reads: Iterable[Any], writes: Mapping[str, Any]) -> None:
         for name, identities in inputs.items():
             if _identities_of_stream(stream) & identities:
                 raise ValueError(f"{name} is a file to read, and {label} goes to it. Name another file.")
-    _refuse_equal(writes)
+    seen: dict[Any, str] = {}
+    for option, path in writes.items():
+        for identity in _identities(path):
+            if seen.setdefault(identity, option) != option:
+                raise ValueError(f"{seen[identity]} and {option} are the same file, {path}. Each needs its own.")
 
 
 def _would_be_in(path: Any, folder: str) -> bool:
     """Return whether a stream over the folder would read a file of this name."""
     place = Path(os.path.realpath(path))
     return str(place.parent) == os.path.realpath(folder) and not place.name.startswith((".", "_"))
-
-
-def _refuse_equal(writes: Mapping[str, Any]) -> None:
-    """Raise if two files to write are the same file."""
-    seen: dict[Any, str] = {}
-    for option, path in writes.items():
-        for identity in _identities(path):
-            if seen.setdefault(identity, option) != option:
-                raise ValueError(f"{seen[identity]} and {option} are the same file, {path}. Each needs its own.")
 
 
 def _identities(path: Any) -> set[Any]:
