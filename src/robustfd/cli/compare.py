@@ -52,8 +52,7 @@ def compare(
     from robustfd.cli._labels import decide_task, survey_labels
     from robustfd.cli._plots import require_plot, save_figure, try_to_draw
     from robustfd.cli._progress_bar import blocks_with_progress
-    from robustfd.comparison.comparison import Comparison
-    from robustfd.comparison.verdict import verdict
+    from robustfd.experiments.compare import Comparison, verdict
 
     started = time.monotonic()
     if plot is not None:
@@ -90,7 +89,7 @@ def compare(
         "seconds": time.monotonic() - started,
     }  # fmt: skip
     if plot is not None:
-        from robustfd.comparison.figure import draw_comparison
+        from robustfd.experiments.figures import draw_comparison
 
         if try_to_draw(lambda: save_figure(draw_comparison(learners, result), plot), plot):
             result["file"] = str(plot)
