@@ -12,11 +12,9 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from robustfd import OnlineNewton, RFDSONClassifier, SketchedNewtonClassifier, SketchedNewtonRegressor
-from robustfd.comparison.comparison import Comparison, Holdout
-from robustfd.comparison.contenders import contenders
-from robustfd.comparison.figure import draw_comparison
-from robustfd.comparison.problem import Columns, Problem, Rows, Scale
-from robustfd.comparison.verdict import need, verdict
+from robustfd.experiments.compare import Comparison, Holdout, need, verdict
+from robustfd.experiments.contenders import Problem, Scaling, contenders
+from robustfd.experiments.figures import draw_comparison
 
 pytestmark = pytest.mark.slow
 
@@ -375,9 +373,9 @@ def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     problem = Problem(0, 3, float(np.abs(y).max()))
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
     runner = descent.begin(problem, 100.0)
-    columns = Columns()
-    columns.update(X)
-    given = Rows.of(X, y, columns, Scale())
+    scaling = Scaling()
+    scaling.update(X)
+    given = scaling.rows(X, y)
     runner.learn(given)
     rows, errors = runner.curve()
     assert runner.diverged

@@ -132,7 +132,10 @@ def test_a_killed_run_continues(tmp_path):
     assert f"({before} of them from earlier runs)" in err
 
 
-@pytest.mark.parametrize("package, extra", [("click", "robustfd[cli]"), ("matplotlib", "robustfd[reproduce]")])
+@pytest.mark.parametrize(
+    "package, extra",
+    [("click", "robustfd[cli]"), ("matplotlib", "robustfd[reproduce]"), ("jinja2", "robustfd[reproduce]")],
+)
 def test_a_missing_package_is_named_with_its_extra(package, extra, tmp_path):
     script = f"import sys; sys.modules[{package!r}] = None; from robustfd.cli import main; main()"
     code, _, err = call(sys.executable, "-c", script, "reproduce", "--out", str(tmp_path))

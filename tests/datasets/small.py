@@ -47,7 +47,9 @@ def files(name: str, x, y) -> list[bytes]:
     ]
 
 
-def shrink_registry(monkeypatch, name: str, contents: list[bytes], x, *, address=None, checksum=True, split="train"):
+def shrink_registry(
+    monkeypatch, name: str, contents: list[bytes], x, *, address=None, checksum=True, size=False, split="train"
+):
     """Replace the registry entry of a data set by one that describes these contents. Return the new files."""
     dataset = info(name)
     new = tuple(
@@ -55,6 +57,7 @@ def shrink_registry(monkeypatch, name: str, contents: list[bytes], x, *, address
             file,
             addresses=tuple(address(a) for a in file.addresses) if address else file.addresses,
             sha256=hashlib.sha256(content).hexdigest() if checksum else None,
+            size=len(content) if size else file.size,
         )
         for file, content in zip(dataset.splits[split].files, contents)
     )

@@ -2,9 +2,7 @@
 
 import bz2
 import gzip
-import io
 import lzma
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +11,10 @@ import scipy.sparse as sp
 from sklearn.linear_model import SGDClassifier
 
 from robustfd import datasets
+from tests.datasets.conftest import zipped
 from tests.datasets.small import FILE_SETS, files, rows_and_labels, same, shrink_registry
 
 COMPRESS = {"": bytes, ".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
-
-
-def zipped(contents: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from robustfd.experiments import _cells
-from robustfd.experiments._cells import Store, cell
-from robustfd.experiments._pool import run_cells
+from robustfd.experiments import cells
+from robustfd.experiments.cells import Store, cell, run_cells
 
 ONE = cell("pass", "a9a", effort=1.0, method="fd", m=5, alpha0=0.001, order=None, seed=None)
 TWO = cell("pass", "a9a", effort=2.0, method="fd", m=5, alpha0=0.01, order=None, seed=None)
@@ -36,7 +35,7 @@ def test_a_result_of_other_data_or_code_does_not_count(store, tmp_path, monkeypa
     if change == "version":
         monkeypatch.setattr("robustfd.__version__", "9.9.9")
     if change == "code":
-        monkeypatch.setattr(_cells, "code_digest", lambda: "other")
+        monkeypatch.setattr(cells, "code_digest", lambda: "other")
     other = Store(tmp_path, {"a9a": "4567" if change == "data" else "0123"})
     assert other.read(ONE) is None
 

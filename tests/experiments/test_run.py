@@ -5,9 +5,9 @@ import pytest
 import scipy.optimize
 
 from robustfd import FrequentDirections, RobustFrequentDirections
-from robustfd.experiments import _data, _methods, error, regret
-from robustfd.experiments._cells import cell
-from robustfd.experiments._hindsight import best_in_hindsight, span
+from robustfd.experiments import error, protocol, regret
+from robustfd.experiments.cells import cell
+from robustfd.experiments.regret import best_in_hindsight, span
 from tests import reference_online as ro
 from tests import reference_regret as rr
 
@@ -17,7 +17,7 @@ def stream(monkeypatch):
     """Return a function that replaces the rows of a data set."""
 
     def put(X, y=None):
-        monkeypatch.setattr(_data, "rows", lambda name: (X, y))
+        monkeypatch.setattr(protocol, "rows", lambda name: (X, y))
         monkeypatch.setattr(error, "rows", lambda name: (X, y))
         error._gram.cache_clear()
         error._largest.cache_clear()
@@ -65,7 +65,7 @@ def test_a_pass_is_the_papers_protocol(stream):
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     stream(X, y)
     each = cell("pass", "made up", effort=1.0, method="rfd0", m=3, alpha0=0.0, order=None, seed=None)
-    result = _methods.run(each)
+    result = protocol.run(each)
     run = ro.rfd_son(X[:140], y[:140], 3, L=6)
     right = np.count_nonzero((X[140:] @ run.w > 0) == (y[140:] > 0))
     assert (result["right"], result["of"]) == (right, 61)
@@ -77,7 +77,7 @@ def test_a_pass_is_the_papers_protocol(stream):
 def test_orders_are_permutations_and_seeded(stream):
     X, y = np.arange(20.0).reshape(20, 1), np.ones(20)
     stream(X, y)
-    parts = [_data.split("made up", order)[::2] for order in (None, 3, 3, 4)]
+    parts = [protocol.split("made up", order)[::2] for order in (None, 3, 3, 4)]
     joined = [np.concatenate(part).ravel() for part in parts]
     assert (joined[0] == X.ravel()).all()
     assert (joined[1] == joined[2]).all()
@@ -91,7 +91,7 @@ def test_a_run_that_diverges_is_not_scored(stream):
     y = np.where(rng.random(400) < 0.5, 1.0, -1.0)
     stream(X, y)
     each = cell("pass", "made up", effort=1.0, method="oja", m=5, alpha0=1e-9, order=None, seed=0)
-    result = _methods.run(each)
+    result = protocol.run(each)
     assert result["diverged"]
     assert "accuracy" not in result
 

@@ -3,8 +3,7 @@
 import pytest
 
 from robustfd.experiments import accuracy, cost, error, online, regret, sensitivity
-from robustfd.experiments._cells import cell
-from robustfd.experiments._findings import listed, power
+from robustfd.experiments.cells import cell, listed, power
 
 
 def statuses(verdicts):

@@ -46,8 +46,7 @@ def compare(
     error and test error are both compared, and the worse answer counts. The best setting is chosen in hindsight, which
     favours the tuned learners.
     """
-    from robustfd.comparison.comparison import Comparison
-    from robustfd.comparison.verdict import verdict
+    from robustfd.experiments.compare import Comparison, verdict
 
     started = time.monotonic()
     require_plot(plot)
@@ -83,7 +82,7 @@ def compare(
         "seconds": time.monotonic() - started,
     }  # fmt: skip
     if plot is not None:
-        from robustfd.comparison.figure import draw_comparison
+        from robustfd.experiments.figures import draw_comparison
 
         if try_to_draw(lambda: draw_comparison(learners, result), plot):
             result["file"] = str(plot)

@@ -31,9 +31,12 @@ def reproduce(
     Each result is saved when it is complete. After an interruption, the same command continues where it stopped.
     """
     try:
+        import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
-    except ImportError:
-        raise ImportError("matplotlib is missing. Figures need an extra: pip install 'robustfd[reproduce]'") from None
+    except ImportError as error:
+        raise ImportError(
+            f"{error.name} is missing. The report needs an extra: pip install 'robustfd[reproduce]'"
+        ) from None
     from robustfd.experiments.reproduce import EXPERIMENTS, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 

@@ -135,7 +135,7 @@ class Training:
         self._existing: LoadedFile | None = None
         self._holdout: Any = None
         if holdout is not None:
-            from robustfd.comparison import Holdout
+            from robustfd.experiments.compare import Holdout
 
             self._holdout = Holdout(holdout, seed=0)
         if start is not None:

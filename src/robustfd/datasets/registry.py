@@ -1,14 +1,35 @@
-"""Registry of data sets: addresses, checksums, sizes and labels."""
+"""Registry of data sets: addresses, checksums, sizes and labels, and the error of this package."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 TICK = "https://raw.githubusercontent.com/X-DataInitiative/tick-datasets/master/binary"
 MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
 
 SIGNS: Mapping[int, float] = MappingProxyType({-1: -1.0, 1: 1.0})
+
+
+class DatasetError(OSError, ValueError):
+    """Raised if a data set is unknown, missing, cannot be downloaded, or has the wrong content.
+
+    It is both an `OSError` and a `ValueError`, so code that handles either for unreadable files also handles it.
+
+    See Also
+    --------
+    load : Load a data set.
+
+    Examples
+    --------
+    >>> from robustfd import datasets
+    >>> try:
+    ...     datasets.info("a8a")
+    ... except datasets.DatasetError as error:
+    ...     print(str(error)[:27])
+    There is no data set 'a8a'.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +93,8 @@ class Dataset:
         return self.splits["train"].n_rows, self.n_features
 
 
-def _libsvm(
-    name: str,
-    d: int,
-    splits: dict[str, Split],
-    *,
-    labels: Mapping[int, float] | None = SIGNS,
-    home: str = LIBSVM,
-    in_paper: bool = False,
-) -> Dataset:
-    return Dataset(name, d, "libsvm", MappingProxyType(splits), labels, home, in_paper)
+def _libsvm(name: str, d: int, splits: dict[str, Split], **more: Any) -> Dataset:
+    return Dataset(name, d, "libsvm", MappingProxyType(splits), **{"labels": SIGNS, "home": LIBSVM, **more})
 
 
 def _mnist(part: str, images: tuple[int, str], labels: tuple[int, str]) -> tuple[File, ...]:

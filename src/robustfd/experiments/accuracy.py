@@ -1,18 +1,14 @@
 """Table 2: accuracy on the test rows after one pass, with the best alpha0."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from robustfd.experiments import paper
-from robustfd.experiments._cells import Cell, Result
-from robustfd.experiments._data import Data
-from robustfd.experiments._figures import Figure, Panel, Style
-from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
-from robustfd.experiments._methods import NAMES, ORDERS, passes, run  # noqa: F401  run is a part of this
-from robustfd.experiments.colours import COLOURS
+from robustfd.experiments import protocol
+from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, listed, per_data_set, power, select
+from robustfd.experiments.figures import COLOURS, Figure, Style, panels
+from robustfd.experiments.protocol import ACCURACY, NAMES, ORDERS, PAPER_DATA, Data, by_method, label, passes, printed
 
 TITLE = "Accuracy"
 CLAIM = "With the best α₀ all sketched Newton methods do well, and RFD₀-SON does well without one (Table 2)."
@@ -63,29 +59,23 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
         shuffled = [value[0] for (order, _), value in best.items() if order is not None and value is not None]
         sizes = sorted({key[2] for key in runs if key[0] == data and key[2] is not None})
         place = 0 if m is None else sizes.index(m)
-        known = paper.numbers()["data"].get(data, {}).get("test_rows") == counts.get(data) or _same_split(data, counts)
-        printed = paper.printed("accuracy", data, method, place) if known else None
+        n = PAPER_DATA.get(data, {"rows": 0, "test_rows": None})
+        same_rows = counts.get(data) in (n["test_rows"], n["rows"] - int(0.7 * n["rows"]))
+        known = printed(ACCURACY, data, method, place) if same_rows else None
         ours = float(np.mean([value for value, _ in file])) if file else None
         out.append({
-            "data": data, "method": method, "m": m, "paper": printed, "ours": ours,
-            "difference": None if printed is None or ours is None else ours - printed,
+            "data": data, "method": method, "m": m, "paper": known, "ours": ours,
+            "difference": None if known is None or ours is None else ours - known,
             "alpha0": file[0][1] if file and method != "rfd0" else None,
             "seeds": len(file), "lowest": min((v for v, _ in file), default=None),
             "highest": max((v for v, _ in file), default=None),
             "orders": len(shuffled), "orders_mean": float(np.mean(shuffled)) if shuffled else None,
             "orders_sd": float(np.std(shuffled, ddof=1)) if len(shuffled) > 1 else None,
             "orders_lowest": min(shuffled, default=None), "orders_highest": max(shuffled, default=None),
-            "must_be_equal": printed is not None and paper.must_be_equal(data, method, place),
-            "verdict": _cell_verdict(ours, printed),
+            "must_be_equal": known is not None and protocol.must_be_equal(data, method, place),
+            "verdict": _cell_verdict(ours, known),
         })  # fmt: skip
-    order_of = {method: place for place, method in enumerate(NAMES)}
-    return sorted(out, key=lambda row: (row["data"], order_of[row["method"]], row["m"] or 0))
-
-
-def _same_split(data: str, counts: Mapping[str, int]) -> bool:
-    """Return whether the number of test rows is 30 % of the paper's data set."""
-    n = paper.numbers()["data"].get(data, {}).get("rows")
-    return n is not None and counts.get(data) == n - int(0.7 * n)
+    return sorted(out, key=lambda row: (row["data"], *by_method(row)))
 
 
 def _best(by_alpha: Mapping[float, float | None]) -> tuple[float, float] | None:
@@ -94,14 +84,12 @@ def _best(by_alpha: Mapping[float, float | None]) -> tuple[float, float] | None:
     return max(finite, key=lambda pair: (pair[0], -pair[1])) if finite else None
 
 
-def _cell_verdict(ours: float | None, printed: float | None) -> str:
-    if printed is None:
-        return ""
-    if ours is None:
-        return "off"
-    if f"{ours:.4f}" == f"{printed:.4f}":
+def _cell_verdict(ours: float | None, known: float | None) -> str:
+    if known is None or ours is None:
+        return "" if known is None else "off"
+    if f"{ours:.4f}" == f"{known:.4f}":
         return "equal"
-    return "better" if ours > printed else "near" if printed - ours <= NEAR else "off"
+    return "better" if ours > known else "near" if known - ours <= NEAR else "off"
 
 
 # ------------------------------------------------------------------ figures
@@ -113,23 +101,12 @@ PRINTED = Style("the paper", "ink", "D", dash="")
 
 def figures(found: Sequence[Row]) -> list[Figure]:
     """Return one panel for each data set: the paper's value, ours, and the range over random orders."""
-    names = data_of(found)
-    panels = [Panel(name, partial(_draw, select(found, data=name))) for name in names]
     caption = (
         "Accuracy on the test rows. Dots cover diamonds where both are equal. Random orders also change which rows are "
         "test rows, so their values may all be on one side of the value in the order of the file."
     )
-    return [
-        Figure(
-            "accuracy",
-            "Table 2: accuracy with the best α₀",
-            caption,
-            panels,
-            [PRINTED, OURS, SPREAD],
-            height=4.6,
-            left=1.02,
-        )
-    ]
+    title, legend = "Table 2: accuracy with the best α₀", [PRINTED, OURS, SPREAD]
+    return [Figure("accuracy", title, caption, panels(_draw, found), legend, height=4.6, left=1.02)]
 
 
 def _draw(rows: Sequence[Row], ax: Any) -> None:
@@ -142,38 +119,30 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
             ax.plot(row["paper"], place, color=COLOURS["ink"][0], marker="D", markersize=5.5)
         if row["ours"] is not None:
             ax.plot(row["ours"], place, color=COLOURS["rfd"][0], marker="o", markersize=3.6)
-    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    ax.set_yticks(range(len(rows)), [label(row) for row in rows])
     ax.invert_yaxis()
     ax.set_xlabel("accuracy on the test rows, %")
-
-
-def _label(row: Row) -> str:
-    return NAMES[row["method"]] + (f", {row['m']}" if row["m"] else "")
 
 
 # ------------------------------------------------------------------ verdicts
 
 
-def display(found: Sequence[Row]) -> list[Table]:
+@per_data_set
+def display(name: str, rows: list[Row]) -> list[Table]:
     """Return Table 2 with our values."""
-    out = []
-    for name in data_of(found):
-        lines = []
-        for row in select(found, data=name):
-            orders = "" if row["orders_mean"] is None else f"{row['orders_mean']:.2f}"
-            orders += "" if row["orders_sd"] is None else f" ± {row['orders_sd']:.2f}"
-            lines.append([
-                NAMES[row["method"]], str(row["m"] or ""), _number(row["paper"]), _number(row["ours"]),
-                _signed(row["difference"]), orders, "" if row["alpha0"] is None else power(row["alpha0"]),
-                row["verdict"],
-            ])  # fmt: skip
-        out.append(Table(
-            f"{name}: accuracy, %",
-            ["method", "m", "paper", "ours", "difference", "random orders", "best α₀", ""], lines,
-            "Ours: rows in the order of the file; RP and Oja: mean over seeds. Random orders: mean ± standard "
-            "deviation. “equal” is in every printed digit, “near” within one point.", opened=True,
-        ))  # fmt: skip
-    return out
+    lines = []
+    for row in rows:
+        orders = "" if row["orders_mean"] is None else f"{row['orders_mean']:.2f}"
+        orders += "" if row["orders_sd"] is None else f" ± {row['orders_sd']:.2f}"
+        lines.append([
+            NAMES[row["method"]], str(row["m"] or ""), _number(row["paper"]), _number(row["ours"]),
+            _signed(row["difference"]), orders, "" if row["alpha0"] is None else power(row["alpha0"]), row["verdict"],
+        ])  # fmt: skip
+    return [Table(
+        f"{name}: accuracy, %", ["method", "m", "paper", "ours", "difference", "random orders", "best α₀", ""], lines,
+        "Ours: rows in the order of the file; RP and Oja: mean over seeds. Random orders: mean ± standard deviation. "
+        "“equal” is in every printed digit, “near” within one point.", opened=True,
+    )]  # fmt: skip
 
 
 def _number(value: float | None) -> str:
@@ -184,57 +153,47 @@ def _signed(value: float | None) -> str:
     return "" if value is None else "0" if abs(value) < 5e-5 else f"{value:+.2f}".replace("-", "−")
 
 
-def verdicts(found: Sequence[Row]) -> list[Verdict]:
+@per_data_set
+def verdicts(name: str, rows: list[Row]) -> list[Verdict]:
     """Return whether the cells that must be equal are equal, whether others are near, and how RFD0-SON compares."""
     out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        compared = [row for row in rows if row["paper"] is not None]
-        exact = [row for row in compared if row["must_be_equal"]]
-        if exact:
-            missed = [row for row in exact if row["verdict"] != "equal"]
-            out.append(Verdict(
-                "fails" if missed else "holds",
-                f"{name}: {len(exact)} cells of Table 2 come out equal in every printed digit",
-                f"{len(exact) - len(missed)} of {len(exact)} are equal",
-                listed([f"{_label(row)}: {_number(row['ours'])} for {row['paper']:.4f}" for row in missed]),
-            ))  # fmt: skip
-        rest = [row for row in compared if not row["must_be_equal"]]
-        if rest:
-            off = [row for row in rest if row["verdict"] == "off"]
-            unequal = dict.fromkeys(row["method"] for row in rest if row["verdict"] != "equal")
-            known = [f"{NAMES[method]}: {REASONS[method]}." for method in unequal if method in REASONS]
-            largest = max((abs(row["difference"]) for row in rest if row["difference"] is not None), default=0.0)
-            out.append(Verdict(
-                "fails" if off else "holds",
-                f"{name}: every other cell is within {NEAR:g} point of the paper's, or better",
-                f"{len(rest) - len(off)} of {len(rest)} are; the largest difference is {largest:.2f}",
-                "\n".join([*(f"{_label(row)} is off by {_signed(row['difference'])}." for row in off), *known]),
-            ))  # fmt: skip
-        if not compared:
-            shown = [row for row in rows if row["ours"] is not None]
-            best = max(shown, key=lambda row: row["ours"], default=None)
-            if best is not None:
-                out.append(Verdict(
-                    "differs", f"{name}: Table 2", f"best: {_label(best)} with {best['ours']:.2f} %",
-                    "The paper has no numbers for these rows.",
-                ))  # fmt: skip
-        out += _orders(name, rows)
+    compared = [row for row in rows if row["paper"] is not None]
+    exact = select(compared, must_be_equal=True)
+    if exact:
+        missed = [row for row in exact if row["verdict"] != "equal"]
+        out.append(Verdict(
+            "fails" if missed else "holds",
+            f"{name}: {len(exact)} cells of Table 2 come out equal in every printed digit",
+            f"{len(exact) - len(missed)} of {len(exact)} are equal",
+            listed(f"{label(row)}: {_number(row['ours'])} for {row['paper']:.4f}" for row in missed),
+        ))  # fmt: skip
+    rest = select(compared, must_be_equal=False)
+    if rest:
+        off = select(rest, verdict="off")
+        unequal = dict.fromkeys(row["method"] for row in rest if row["verdict"] != "equal")
+        known = [f"{NAMES[method]}: {REASONS[method]}." for method in unequal if method in REASONS]
+        largest = max((abs(row["difference"]) for row in rest if row["difference"] is not None), default=0.0)
+        out.append(Verdict(
+            "fails" if off else "holds",
+            f"{name}: every other cell is within {NEAR:g} point of the paper's, or better",
+            f"{len(rest) - len(off)} of {len(rest)} are; the largest difference is {largest:.2f}",
+            "\n".join([*(f"{label(row)} is off by {_signed(row['difference'])}." for row in off), *known]),
+        ))  # fmt: skip
+    shown = [row for row in rows if row["ours"] is not None]
+    if shown and not compared:
+        best = max(shown, key=lambda row: row["ours"])
+        found = f"best: {label(best)} with {best['ours']:.2f} %"
+        out.append(Verdict("differs", f"{name}: Table 2", found, "The paper has no numbers for these rows."))
+    mine = [row for row in shown if row["method"] == "rfd0" and row["orders_mean"] is not None]
+    if mine:
+        behind = max((row["paper"] - row["orders_mean"] for row in mine if row["paper"] is not None), default=0.0)
+        words = listed(
+            f"m = {row['m']}: {row['orders_mean']:.2f} ({row['orders_lowest']:.2f} to {row['orders_highest']:.2f})"
+            for row in mine
+        )
+        out.append(Verdict(
+            "holds" if behind <= NEAR else "differs",
+            f"{name}: in random orders, RFD₀-SON is also within {NEAR:g} point of the printed accuracy, or better",
+            f"mean over {mine[0]['orders']} random orders, {words}",
+        ))  # fmt: skip
     return out
-
-
-def _orders(name: str, rows: Sequence[Row]) -> list[Verdict]:
-    """Return whether RFD0-SON is as good as printed also in random orders."""
-    mine = [
-        row for row in rows if row["method"] == "rfd0" and row["orders_mean"] is not None and row["ours"] is not None
-    ]
-    if not mine:
-        return []
-    printed = [row["paper"] - row["orders_mean"] for row in mine if row["paper"] is not None]
-    words = [f"m = {row['m']}: {row['orders_mean']:.2f} ({row['orders_lowest']:.2f} to {row['orders_highest']:.2f})"
-             for row in mine]  # fmt: skip
-    return [Verdict(
-        "holds" if max(printed, default=0.0) <= NEAR else "differs",
-        f"{name}: in random orders, RFD₀-SON is also within {NEAR:g} point of the printed accuracy, or better",
-        f"mean over {mine[0]['orders']} random orders, {listed(words)}",
-    )]  # fmt: skip

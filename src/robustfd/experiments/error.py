@@ -1,7 +1,7 @@
 """Figures 1 and 2: relative spectral error of the sketches against their size."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,9 @@ from robustfd import (
     ParameterizedFrequentDirections,
     RobustFrequentDirections,
 )
-from robustfd.experiments._cells import Cell, Result, cell
-from robustfd.experiments._data import Data, rows
-from robustfd.experiments._figures import MARKERS, Figure, Panel, Style, numbers
-from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, select
+from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, cell, listed, per_data_set, select
+from robustfd.experiments.figures import MARKERS, Figure, Style, numbers, panels
+from robustfd.experiments.protocol import Data, rows
 
 TITLE = "Matrix approximation"
 CLAIM = (
@@ -169,31 +168,26 @@ BOUNDS = (Style("theory, FD", "fd", dash="--", width=0.9), Style("theory, RFD", 
 
 def figures(found: Sequence[Row]) -> list[Figure]:
     """Return Figures 1 and 2, a panel for each data set."""
-    names = data_of(found)
     return [
         Figure(
             "error-fd-cfd-rfd", "Figure 1: FD, CFD and RFD",
             "Relative spectral error against sketch size m. Solid: the true error. Dotted: the certificate, a bound "
             "that the sketch computes without the data. It is so tight that the solid line mostly covers it. Dashed: "
             "the a-priori bound of the theory.",
-            [Panel(name, partial(_draw_first, select(found, data=name))) for name in names],
-            [FD, CFD, RFD, *CERTIFICATES, *BOUNDS], left=0.7,
+            panels(_draw_first, found), [FD, CFD, RFD, *CERTIFICATES, *BOUNDS], left=0.7,
         ),
         Figure(
             "error-pfd-rfd", "Figure 2: PFD and RFD",
             "Relative spectral error against sketch size m. PFD has a parameter β; RFD has no parameter.",
-            [Panel(name, partial(_draw_second, select(found, data=name))) for name in names],
-            [RFD, *PFD.values()], left=0.7,
+            panels(_draw_second, found), [RFD, *PFD.values()], left=0.7,
         ),
     ]  # fmt: skip
 
 
 def _draw_first(found: Sequence[Row], ax: Any) -> None:
     for method, certificate, bound in (("fd", CERTIFICATES[0], BOUNDS[0]), ("rfd", CERTIFICATES[1], BOUNDS[1])):
-        m, values = _columns(found, method, "bound")
-        ax.plot(m, values, **bound.line())
-        m, values = _columns(found, method, "certificate")
-        ax.plot(m, values, **certificate.line())
+        ax.plot(*_columns(found, method, "bound"), **bound.line())
+        ax.plot(*_columns(found, method, "certificate"), **certificate.line())
     for method, style in (("fd", FD), ("cfd", CFD), ("rfd", RFD)):
         ax.plot(*_columns(found, method, "error"), **style.line())
     _axes(ax)
@@ -230,43 +224,42 @@ def display(found: Sequence[Row]) -> list[Table]:
     return [Table("Errors of RFD and FD", ["data", "m", "FD", "RFD", "RFD / FD"], lines)]
 
 
-def verdicts(found: Sequence[Row]) -> list[Verdict]:
+@per_data_set
+def verdicts(name: str, found: list[Row]) -> list[Verdict]:
     """Return whether RFD halves FD's error, whether it is below CFD and PFD, and whether all bounds hold."""
-    out = []
-    for name in data_of(found):
-        pairs = _pairs(select(found, data=name))
-        ratios = {fd["m"]: rfd["error"] / fd["error"] for fd, rfd in pairs if fd["error"] > 0}
-        if not ratios:
-            continue
-        worst = max(ratios, key=lambda m: ratios[m])
-        missed = [m for m in ratios if ratios[m] > GOAL]
-        fd, rfd = next((fd, rfd) for fd, rfd in pairs if fd["m"] == worst)
-        delta = fd["certificate"]
-        out.append(Verdict(
+    pairs = {fd["m"]: (fd, rfd) for fd, rfd in _pairs(found)}
+    ratios = {m: rfd["error"] / fd["error"] for m, (fd, rfd) in pairs.items() if fd["error"] > 0}
+    if not ratios:
+        return []
+    worst = max(ratios, key=lambda m: ratios[m])
+    missed = [m for m in ratios if ratios[m] > GOAL]
+    fd = pairs[worst][0]
+    others = [row for row in found if row["method"] in ("fd", "cfd")]
+    best = {m: rfd["error"] for m, (_, rfd) in pairs.items()}
+    lost = [f"{row['method'].upper()}, m = {row['m']}" for row in others if row["error"] < best[row["m"]]]
+    pfd = select(found, method="pfd")
+    won = sum(row["error"] >= best[row["m"]] for row in pfd)
+    return [
+        Verdict(
             "holds" if not missed else "differs",
             f"{name}: RFD's spectral error is about half of FD's (at most {GOAL} of it at every m shown)",
-            f"{min(ratios.values()):.3f} to {max(ratios.values()):.3f} of FD's, for m = {listed([*map(str, ratios)])}",
+            f"{min(ratios.values()):.3f} to {max(ratios.values()):.3f} of FD's, for m = {listed(ratios)}",
             "" if not missed else
-            f"Above {GOAL} for m = {listed([*map(str, missed)])}. The error of RFD is Δ/2 in directions that no shrink "
-            f"step reduced; that of FD is the largest loss in a single direction. At m = {worst} that loss is "
-            f"{fd['largest']:.4f} of ||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {delta:.4f}: the shrink steps "
-            "reduced different directions at different times, so half of Δ is too much.",
-        ))  # fmt: skip
-        others = [row for row in select(found, data=name) if row["method"] in ("fd", "cfd")]
-        best = {rfd["m"]: rfd["error"] for _, rfd in pairs}
-        lost = [f"{row['method'].upper()}, m = {row['m']}" for row in others if row["error"] < best[row["m"]]]
-        pfd = select(found, data=name, method="pfd")
-        won = sum(row["error"] >= best[row["m"]] for row in pfd)
-        out.append(Verdict(
+            f"Above {GOAL} for m = {listed(missed)}. The error of RFD is Δ/2 in directions that no shrink step "
+            f"reduced; that of FD is the largest loss in a single direction. At m = {worst} that loss is "
+            f"{fd['largest']:.4f} of ||A'A||, less than {1 / (2 * GOAL):.2f} of Δ = {fd['certificate']:.4f}: the "
+            "shrink steps reduced different directions at different times, so half of Δ is too much.",
+        ),
+        Verdict(
             "holds" if not lost and 2 * won >= len(pfd) else "differs",
             f"{name}: RFD's error is always below FD's and CFD's, and below PFD's in most cases",
             f"below FD and CFD in {len(others) - len(lost)} of {len(others)} cases, below PFD in {won} of {len(pfd)}",
             f"Not below: {listed(lost)}." if lost else
             "" if 2 * won >= len(pfd) else
             "PFD reduces fewer values in each shrink step, which helps on this spectrum; its a-priori bound is weaker.",
-        ))  # fmt: skip
-        out.append(_bounds(name, select(found, data=name)))
-    return out
+        ),
+        _bounds(name, found),
+    ]  # fmt: skip
 
 
 def _bounds(name: str, found: Sequence[Row]) -> Verdict:

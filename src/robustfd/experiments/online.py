@@ -4,12 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from robustfd.experiments._cells import Cell, Result
-from robustfd.experiments._data import Data
-from robustfd.experiments._figures import Figure, Panel, Style
-from robustfd.experiments._findings import Row, Table, Verdict, data_of, power, select
-from robustfd.experiments._methods import ALPHAS, NAMES, passes, run  # noqa: F401  run is a part of this
-from robustfd.experiments.colours import COLOURS
+from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, per_data_set, power, select
+from robustfd.experiments.figures import COLOURS, Figure, Style
+from robustfd.experiments.protocol import ALPHAS, NAMES, UNSKETCHED, Data, by_method, passes
 
 TITLE = "Online error over the pass"
 CLAIM = "In progressive error, RFD₀-SON keeps up with every method at its best α₀ (Figures 5 to 11)."
@@ -46,36 +43,28 @@ STYLES = {alpha0: Style(f"α₀ = {power(alpha0)}", f"step{i}", width=1.2) for i
 UNTUNED = Style("RFD₀-SON", "rfd0", width=2.2)
 
 
-def figures(found: Sequence[Row]) -> list[Figure]:
+@per_data_set
+def figures(name: str, rows: list[Row]) -> list[Figure]:
     """Return, for each data set, FULL-ON and ADAGRAD against RFD0-SON, and one figure of the five sketches per m."""
-    out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        sizes = sorted({row["m"] for row in rows if row["m"] is not None})
-        first = [method for method in ("adagrad", "full") if select(rows, method=method)]
-        caption = (
-            "Error rate over the rows so far, each predicted before it is learned. Runs that diverged have no curve."
-        )
-        legend = [UNTUNED, *STYLES.values()]
-        largest = sizes[-1]
-        panels = [
-            Panel(f"{NAMES[method]} (RFD₀-SON: m = {largest})", partial(_draw, rows, method, largest))
-            for method in first
-        ]
-        title = f"Online error on {name}: methods without a sketch"
-        out.append(Figure(f"online-{name}-unsketched", title, caption, panels, legend))
-        for m in reversed(sizes):
-            panels = [
-                Panel(f"{NAMES[method]}, m = {m}", partial(_draw, rows, method, m))
-                for method in ("fd", "pfd", "rp", "oja", "rfd")
-            ]
-            title = f"Online error on {name}, m = {m}"
-            out.append(Figure(f"online-{name}-m{m}", title, caption, panels, legend, folded=m != sizes[-1]))
+    *smaller, largest = sorted({row["m"] for row in rows if row["m"] is not None})
+    caption = "Error rate over the rows so far, each predicted before it is learned. Runs that diverged have no curve."
+    legend = [UNTUNED, *STYLES.values()]
+    panels = [
+        (f"{NAMES[method]} (RFD₀-SON: m = {largest})", partial(_draw, rows, method, largest))
+        for method in UNSKETCHED if select(rows, method=method)
+    ]  # fmt: skip
+    title = f"Online error on {name}: methods without a sketch"
+    out = [Figure(f"online-{name}-unsketched", title, caption, panels, legend)]
+    for m in (largest, *reversed(smaller)):
+        sketched = ("fd", "pfd", "rp", "oja", "rfd")
+        panels = [(f"{NAMES[method]}, m = {m}", partial(_draw, rows, method, m)) for method in sketched]
+        title = f"Online error on {name}, m = {m}"
+        out.append(Figure(f"online-{name}-m{m}", title, caption, panels, legend, folded=m != largest))
     return out
 
 
 def _draw(rows: Sequence[Row], method: str, m: int, ax: Any) -> None:
-    own = select(rows, method=method, m=None if method in ("adagrad", "full") else m)
+    own = select(rows, method=method, m=None if method in UNSKETCHED else m)
     for alpha0, style in STYLES.items():
         line = select(own, alpha0=alpha0)
         ax.plot([row["rows"] for row in line], [row["online_error"] for row in line], **style.line())
@@ -94,59 +83,48 @@ def _draw(rows: Sequence[Row], method: str, m: int, ax: Any) -> None:
 # ------------------------------------------------------------------ verdicts
 
 
-def display(found: Sequence[Row]) -> list[Table]:
+@per_data_set
+def display(name: str, rows: list[Row]) -> list[Table]:
     """Return the online error of the whole pass: RFD0-SON, and each method with its best and worst alpha0."""
-    out = []
-    for name in data_of(found):
-        lines = []
-        for method, m, ends in _ends(select(found, data=name)):
-            best = min(ends, key=lambda alpha0: ends[alpha0])
-            worst = max(ends.values()) if len(ends) > 1 else None
-            lines.append([
-                NAMES[method], str(m or ""), f"{ends[best]:.2f}", power(best) if method != "rfd0" else "none",
-                "" if worst is None else f"{worst:.2f}",
-            ])  # fmt: skip
-        title = f"{name}: online error of the whole pass"
-        out.append(Table(title, ["method", "m", "best %", "at α₀", "worst finite %"], lines))
-    return out
+    lines = []
+    for (method, m), ends in _ends(rows).items():
+        best = min(ends, key=lambda alpha0: ends[alpha0])
+        worst = f"{max(ends.values()):.2f}" if len(ends) > 1 else ""
+        lines.append([
+            NAMES[method], str(m or ""), f"{ends[best]:.2f}", power(best) if method != "rfd0" else "none", worst,
+        ])  # fmt: skip
+    header = ["method", "m", "best %", "at α₀", "worst finite %"]
+    return [Table(f"{name}: online error of the whole pass", header, lines)]
 
 
-def verdicts(found: Sequence[Row]) -> list[Verdict]:
+@per_data_set
+def verdicts(name: str, rows: list[Row]) -> list[Verdict]:
     """Return how far RFD0-SON is behind (or ahead of) each method at its best alpha0, and the settings it beats."""
-    out = []
-    for name in data_of(found):
-        everything = _ends(select(found, data=name))
-        mine = {m: next(iter(ends.values())) for method, m, ends in everything if method == "rfd0"}
-        gaps, won, total = {}, 0, 0
-        for method, m, ends in everything:
-            own = min(mine.values()) if m is None else mine.get(m)
-            if method == "rfd0" or own is None:
-                continue
-            gaps[NAMES[method] + (f", m = {m}" if m else "")] = own - min(ends.values())
-            won += sum(value >= own for value in ends.values())
-            total += len(ends)
-        if not gaps:
+    every = _ends(rows)
+    mine = {m: next(iter(ends.values())) for (method, m), ends in every.items() if method == "rfd0"}
+    gaps, won, total = {}, 0, 0
+    for (method, m), ends in every.items():
+        own = min(mine.values()) if m is None else mine.get(m)
+        if method == "rfd0" or own is None:
             continue
-        worst = max(gaps, key=lambda key: gaps[key])
-        out.append(Verdict(
-            "holds" if gaps[worst] <= 1.5 else "differs",
-            f"{name}: RFD₀-SON keeps up over the pass with every method at its best α₀",
-            f"ahead of {won} of {total} settings that did not diverge; furthest behind {worst} at its best α₀, by "
-            f"{gaps[worst]:.2f} points",
-            "" if gaps[worst] <= 1.5 else "The best α₀ is known only after the pass; RFD₀-SON needs no setting.",
-        ))  # fmt: skip
-    return out
+        gaps[NAMES[method] + (f", m = {m}" if m else "")] = own - min(ends.values())
+        won += sum(value >= own for value in ends.values())
+        total += len(ends)
+    if not gaps:
+        return []
+    worst = max(gaps, key=lambda key: gaps[key])
+    return [Verdict(
+        "holds" if gaps[worst] <= 1.5 else "differs",
+        f"{name}: RFD₀-SON keeps up over the pass with every method at its best α₀",
+        f"ahead of {won} of {total} settings that did not diverge; furthest behind {worst} at its best α₀, by "
+        f"{gaps[worst]:.2f} points",
+        "" if gaps[worst] <= 1.5 else "The best α₀ is known only after the pass; RFD₀-SON needs no setting.",
+    )]  # fmt: skip
 
 
-def _ends(rows: Sequence[Row]) -> list[tuple[str, int | None, dict[float, float]]]:
-    """Return (method, m, {alpha0: the error of the whole pass})."""
-    ends: dict[tuple[str, int | None], dict[float, tuple[int, float]]] = {}
-    for row in rows:
-        curve = ends.setdefault((row["method"], row["m"]), {})
-        if row["rows"] >= curve.get(row["alpha0"], (0, 0.0))[0]:
-            curve[row["alpha0"]] = row["rows"], row["online_error"]
-    order = {method: place for place, method in enumerate(NAMES)}
-    return [
-        (method, m, {alpha0: error for alpha0, (_, error) in curve.items()})
-        for (method, m), curve in sorted(ends.items(), key=lambda item: (order[item[0][0]], item[0][1] or 0))
-    ]
+def _ends(rows: Sequence[Row]) -> dict[tuple[str, int | None], dict[float, float]]:
+    """Return {(method, m): {alpha0: the error of the whole pass}}."""
+    ends: dict[tuple[str, int | None], dict[float, float]] = {}
+    for row in sorted(rows, key=lambda row: (*by_method(row), row["rows"])):
+        ends.setdefault((row["method"], row["m"]), {})[row["alpha0"]] = row["online_error"]
+    return ends

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd import FrequentDirections, OnlineNewton, RobustFrequentDirections
-from robustfd.experiments._cells import Cell, Result, cell
-from robustfd.experiments._data import Data, split
-from robustfd.experiments._figures import Figure, Panel, Style, decades
-from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
-from robustfd.experiments._hindsight import best_in_hindsight, span
+from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, cell, listed, per_data_set, power, select
+from robustfd.experiments.figures import Figure, Style, decades
+from robustfd.experiments.protocol import Data, split
 
 TITLE = "Regret"
 CLAIM = (
@@ -206,6 +206,82 @@ def _theorem_6(run: Run) -> float:
     return float((r + r * (r + 1) / 2 * log) / (2 * (MU + 1 / len(g))))
 
 
+# ------------------------------------------------------------------ the best fixed weights in hindsight
+
+RANK = 1e-7  # singular values below this fraction of the largest count as zero
+GAP = 1e-5  # largest duality gap, relative to the loss
+FACTOR = 20.0  # t grows by this factor in each outer iteration
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """The weights w, their loss, and a lower bound on the loss of any weights in the domain."""
+
+    w: Floats
+    loss: float
+    lower: float
+
+
+def span(x: Any) -> tuple[Floats, Floats, Floats]:
+    """Return the thin SVD X = U diag(s) V' up to rounding errors, without zero singular values."""
+    tall = x.shape[0] >= x.shape[1]
+    gram = x.T @ x if tall else x @ x.T
+    values, vectors = scipy.linalg.eigh(gram.toarray() if sp.issparse(gram) else gram)
+    keep = values > RANK**2 * values[-1]
+    s, vectors = np.sqrt(values[keep]), vectors[:, keep]
+    other = (x @ vectors if tall else x.T @ vectors) / s
+    # Dividing by small s loses orthogonality. A QR step restores it.
+    other, r = np.linalg.qr(other)
+    other *= np.sign(np.diag(r))
+    return (other, s, vectors) if tall else (vectors, s, other)
+
+
+def best_in_hindsight(x: Any, y: Floats, bound: float = 1.0) -> Hindsight:
+    """Return the minimiser of sum (w'x_t - y_t)^2 over |w'x_t| <= bound with the smallest norm.
+
+    The interior-point method works in coordinates z with U z = X w. It minimises t ||Uz - y||^2 - sum log(C^2 - p_i^2),
+    where p = Uz, by Newton's method for growing t. Any lambda gives the dual lower bound ||q - y||^2 + lambda'q -
+    C |lambda|_1 with q = U U'(y - lambda / 2). The barrier suggests lambda = 2 p / (t (C^2 - p^2)).
+    """
+    u, s, v = span(x)
+    p, t = np.zeros(len(y)), 1.0
+    z = np.zeros(len(s))
+    while True:
+        z, p = _centre(u, y, bound, t, z, p)
+        lam = 2 * p / (t * (bound**2 - p**2))
+        q = u @ (u.T @ (y - lam / 2))
+        loss, lower = float(np.sum((p - y) ** 2)), float(np.sum((q - y) ** 2) + lam @ q - bound * np.abs(lam).sum())
+        if loss - lower <= GAP * max(loss, 1.0) or t > 1e12:
+            return Hindsight(v @ (z / s), loss, min(lower, loss))
+        t *= FACTOR
+
+
+def _centre(u: Floats, y: Floats, bound: float, t: float, z: Floats, p: Floats) -> tuple[Floats, Floats]:
+    """Return the minimiser of the barrier function for this t, and its margins."""
+
+    def value(p: Floats) -> float:
+        return float(t * np.sum((p - y) ** 2) - np.sum(np.log(bound - p) + np.log(bound + p)))
+
+    for _ in range(60):
+        slack = bound**2 - p**2
+        slope = u.T @ (2 * t * (p - y) + 2 * p / slack)
+        root = np.sqrt(2 * t + 2 * (bound**2 + p**2) / slack**2)
+        scaled = root[:, None] * u
+        factor = scipy.linalg.cho_factor(scaled.T @ scaled, overwrite_a=True, check_finite=False)
+        step = -scipy.linalg.cho_solve(factor, slope, check_finite=False)
+        decrease = -float(slope @ step)
+        if decrease < 1e-8:
+            break
+        move = u @ step
+        with np.errstate(divide="ignore"):
+            reach = np.min(np.where(move > 0, (bound - p) / move, np.where(move < 0, (-bound - p) / move, np.inf)))
+        length, before = min(1.0, 0.99 * float(reach)), value(p)
+        while value(p + length * move) > before - 0.1 * length * decrease and length > 1e-10:
+            length /= 2
+        z, p = z + length * step, p + length * move
+    return z, p
+
+
 # ------------------------------------------------------------------ table
 
 
@@ -231,27 +307,19 @@ LEGEND = {
 }
 
 
-def figures(found: Sequence[Row]) -> list[Figure]:
+@per_data_set
+def figures(name: str, rows: list[Row]) -> list[Figure]:
     """Return a figure for each data set, with a panel for each alpha0."""
-    out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        alphas = sorted({row["alpha0"] for row in rows})
-        theorem = {0.0: "Theorems 6 and 7"}
-        panels = [
-            Panel(
-                f"α₀ = {power(alpha0)} ({theorem.get(alpha0, 'Theorem 5')})",
-                partial(_draw, select(rows, alpha0=alpha0)),
-            )
-            for alpha0 in alphas
-        ]
-        caption = (
-            "Cumulative regret against the best fixed weights in hindsight among those with |w'x| ≤ 1 on all rows so "
-            f"far, m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, corrected for slabs. "
-            "Dotted: the fast algorithm of the other experiments. A curve stops where the regret is below 1."
-        )
-        out.append(Figure(f"regret-{name}", f"Regret on {name}", caption, panels, list(LEGEND.values())))
-    return out
+    panels = []
+    for alpha0 in sorted({row["alpha0"] for row in rows}):
+        theorem = "Theorem 5" if alpha0 else "Theorems 6 and 7"
+        panels.append((f"α₀ = {power(alpha0)} ({theorem})", partial(_draw, select(rows, alpha0=alpha0))))
+    caption = (
+        "Cumulative regret against the best fixed weights in hindsight among those with |w'x| ≤ 1 on all rows so "
+        f"far, m = {rows[0]['m']}, {rows[0]['dimension']} dimensions. Dashed: the bound, corrected for slabs. "
+        "Dotted: the fast algorithm of the other experiments. A curve stops where the regret is below 1."
+    )
+    return [Figure(f"regret-{name}", f"Regret on {name}", caption, panels, list(LEGEND.values()))]
 
 
 def _draw(rows: Sequence[Row], ax: Any) -> None:
@@ -272,59 +340,53 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
 # ------------------------------------------------------------------ verdicts
 
 
-def display(found: Sequence[Row]) -> list[Table]:
+def _last(rows: Sequence[Row]) -> list[Row]:
+    return select(rows, rows=max(row["rows"] for row in rows))
+
+
+@per_data_set
+def display(name: str, rows: list[Row]) -> list[Table]:
     """Return a table of the regret and the bound after the last row."""
-    out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        last = [row for row in rows if row["rows"] == max(each["rows"] for each in rows)]
-        lines = [
-            [f"{row['method'].upper()}-SON", power(row["alpha0"]), f"{row['regret']:,.1f}",
-             f"{row['fast_regret']:,.1f}", f"{row['bound']:,.0f}",
-             "" if row["printed"] is None else f"{row['printed']:,.0f}"]
-            for row in last
-        ]  # fmt: skip
-        out.append(Table(
-            f"{name}: after {last[0]['rows']:,} rows",
-            ["method", "α₀", "regret", "regret, fast", "bound", "as printed"], lines,
-            f"The total loss of the best fixed weights is {last[0]['best_loss']:,.1f} (up to {last[0]['gap']:.2g}).",
-        ))  # fmt: skip
-    return out
+    last = _last(rows)
+    lines = [
+        [f"{row['method'].upper()}-SON", power(row["alpha0"]), f"{row['regret']:,.1f}", f"{row['fast_regret']:,.1f}",
+         f"{row['bound']:,.0f}", "" if row["printed"] is None else f"{row['printed']:,.0f}"]
+        for row in last
+    ]  # fmt: skip
+    return [Table(
+        f"{name}: after {last[0]['rows']:,} rows",
+        ["method", "α₀", "regret", "regret, fast", "bound", "as printed"], lines,
+        f"The total loss of the best fixed weights is {last[0]['best_loss']:,.1f} (up to {last[0]['gap']:.2g}).",
+    )]  # fmt: skip
 
 
-def verdicts(found: Sequence[Row]) -> list[Verdict]:
+@per_data_set
+def verdicts(name: str, rows: list[Row]) -> list[Verdict]:
     """Return whether the regret is below the bounds, and whether RFD's bound depends less on alpha0 than FD's."""
-    out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        above = [row for row in rows if row["regret"] > row["bound"]]
-        share = max(row["regret"] / row["bound"] for row in rows)
-        out.append(Verdict(
+    above = [row for row in rows if row["regret"] > row["bound"]]
+    largest = max(row["regret"] / row["bound"] for row in rows)
+    change = {}
+    for method in ("rfd", "fd"):
+        bounds = [row["bound"] for row in select(_last(rows), method=method) if row["alpha0"] > 0]
+        change[method] = max(bounds) / min(bounds) if bounds else 1.0
+    printed = [row for row in rows if row["printed"] is not None and row["regret"] > row["printed"]]
+    return [
+        Verdict(
             "fails" if above else "holds",
             f"{name}: the regret of RFD-SON and FD-SON is below the bounds of the theorems, corrected for slabs",
-            f"at {len(rows) - len(above)} of {len(rows)} points; at most {100 * share:.1f} % of the bound",
-            listed([f"{row['method']} α₀ = {power(row['alpha0'])} at {row['rows']} rows" for row in above]),
-        ))  # fmt: skip
-        last = [row for row in rows if row["rows"] == max(each["rows"] for each in rows)]
-        span_of = {
-            method: _ratio([row["bound"] for row in last if row["method"] == method and row["alpha0"] > 0])
-            for method in ("rfd", "fd")
-        }
-        out.append(Verdict(
-            "holds" if span_of["rfd"] < span_of["fd"] else "differs",
+            f"at {len(rows) - len(above)} of {len(rows)} points; at most {100 * largest:.1f} % of the bound",
+            listed(f"{row['method']} α₀ = {power(row['alpha0'])} at {row['rows']} rows" for row in above),
+        ),
+        Verdict(
+            "holds" if change["rfd"] < change["fd"] else "differs",
             f"{name}: the bound of RFD-SON is much less sensitive to α₀ than FD-SON's",
             f"from α₀ = {power(ALPHAS[0])} to {power(ALPHAS[-1])} RFD-SON's bound changes by a factor of "
-            f"{span_of['rfd']:.1f}, FD-SON's by {span_of['fd']:,.0f}",
-        ))  # fmt: skip
-        printed = [row for row in rows if row["printed"] is not None and row["regret"] > row["printed"]]
-        out.append(Verdict(
+            f"{change['rfd']:.1f}, FD-SON's by {change['fd']:,.0f}",
+        ),
+        Verdict(
             "differs" if printed else "holds",
             f"{name}: Theorem 5 as printed, whose proof assumes ‖w_t − w‖ ≤ 2C, also bounds the regret",
             f"{'not ' if printed else ''}at every point measured",
             "A slab does not bound w; the proof holds for a ball of radius C." if printed else "",
-        ))  # fmt: skip
-    return out
-
-
-def _ratio(values: Sequence[float]) -> float:
-    return max(values) / min(values) if values else 1.0
+        ),
+    ]  # fmt: skip

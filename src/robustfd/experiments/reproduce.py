@@ -6,21 +6,34 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import _figures, _report
-from robustfd.experiments._cells import Cell, Result, Store, versions
-from robustfd.experiments._data import Data, describe
-from robustfd.experiments._findings import Verdict
-from robustfd.experiments._methods import ORDERS, SEEDS
-from robustfd.experiments._pool import run_cells
+from robustfd.experiments import figures
+from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, versions
+from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
 EXPERIMENTS = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
-MODULES = {"pass": "_methods", "error": "error", "cost": "cost", "regret": "regret"}
+MODULES = {"pass": "protocol", "error": "error", "cost": "cost", "regret": "regret"}  # of each kind of cells
+MARKS = {"holds": ("✓", "holds"), "differs": ("≠", "differs, with a reason"), "fails": ("✗", "does not hold")}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The results of one experiment."""
+
+    name: str
+    title: str
+    claim: str
+    rows: list[Row]
+    verdicts: list[Verdict]
+    figures: list[figures.Figure]
+    tables: list[Table]
 
 
 @dataclass
@@ -47,9 +60,7 @@ class ProgressListener:
 
 def run_cell(cell: Cell) -> Result:
     """Run a cell of any kind and return its result."""
-    module = import_module(f"robustfd.experiments.{MODULES[cell.kind]}")
-    result: Result = module.run(cell)
-    return result
+    return import_module(f"robustfd.experiments.{MODULES[cell.kind]}").run(cell)
 
 
 def reproduce(
@@ -101,10 +112,8 @@ def reproduce(
     for name, module in modules.items():
         own = {cell: results[cell] for cell in dict.fromkeys(planned[name]) if cell in results}
         rows = module.table(own)
-        sections.append(_report.Section(
-            name, module.TITLE, module.CLAIM, rows, module.verdicts(rows) if rows else [],
-            module.figures(rows) if rows else [], module.display(rows) if rows else [],
-        ))  # fmt: skip
+        parts = [make(rows) if rows else [] for make in (module.verdicts, module.figures, module.display)]
+        sections.append(Section(name, module.TITLE, module.CLAIM, rows, *parts))
     about = _about(described, quick=quick, jobs=jobs, began=began, seconds=time.perf_counter() - clock)
     report = _write(Path(out), sections, about, listener.failed)
     total = len({cell for cells in planned.values() for cell in cells})
@@ -160,7 +169,7 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _write(out: Path, sections: Sequence[_report.Section], about: dict[str, Any], failed: Sequence[str]) -> Path:
+def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> Path:
     """Write CSV files, results.json, figures and the report. Return the path of the report."""
     for section in sections:
         if section.rows:
@@ -169,7 +178,7 @@ def _write(out: Path, sections: Sequence[_report.Section], about: dict[str, Any]
                 writer.writeheader()
                 writer.writerows(section.rows)
         for figure in section.figures:
-            _figures.save(figure, out / "figures")
+            figures.save(figure, out / "figures")
     content = {
         "about": about,
         "failed": list(failed),
@@ -183,6 +192,20 @@ def _write(out: Path, sections: Sequence[_report.Section], about: dict[str, Any]
     )
     report = out / "report.html"
     draft = out / ".report.html"
-    draft.write_text(_report.page(sections, about, failed), "utf-8")
+    draft.write_text(page(sections, about, failed), "utf-8")
     os.replace(draft, report)
     return report
+
+
+def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
+    """Return the report: one self-contained HTML page with a light and a dark theme."""
+    from jinja2 import Environment
+
+    page = Environment(autoescape=True, trim_blocks=True).from_string(
+        (files(__package__) / "report.html").read_text("utf-8")
+    )
+    return page.render(
+        sections=sections, about=about, failed=failed, colours=figures.COLOURS, marks=MARKS, key=figures.key,
+        counts=Counter(verdict.status for section in sections for verdict in section.verdicts),
+        panels=lambda figure: zip([title for title, _ in figure.panels], figures.inline(figure)),
+    )  # fmt: skip

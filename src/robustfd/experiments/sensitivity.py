@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.experiments._cells import Cell, Result
-from robustfd.experiments._data import Data
-from robustfd.experiments._figures import MARKERS, Figure, Panel, Style, decades
-from robustfd.experiments._findings import Row, Table, Verdict, data_of, listed, power, select
-from robustfd.experiments._methods import NAMES, UNSKETCHED, passes, run  # noqa: F401  run is a part of this
-from robustfd.experiments.colours import COLOURS
+from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, listed, per_data_set, power, select
+from robustfd.experiments.figures import COLOURS, MARKERS, Figure, Style, decades
+from robustfd.experiments.protocol import NAMES, UNSKETCHED, Data, by_method, passes
 
 TITLE = "Sensitivity to α₀"
 CLAIM = (
     "RFD₀-SON does well with nothing to tune, while ADAGRAD, FD-, PFD-, RP- and Oja-SON are very sensitive to α₀ "
     "(Figures 3 and 4)."
 )
+Lines = dict[tuple[str, int | None], list[Row]]
 SMALL = 1e3  # RFD-SON is flat up to here; above it, unit steps hardly move w with any method
 
 # ------------------------------------------------------------------ cells
@@ -56,20 +54,17 @@ STYLES = {
 }
 
 
-def figures(found: Sequence[Row]) -> list[Figure]:
+@per_data_set
+def figures(name: str, rows: list[Row]) -> list[Figure]:
     """Return a figure for each data set, a panel for each m."""
-    out = []
-    for name in data_of(found):
-        rows = select(found, data=name)
-        sizes = sorted({row["m"] for row in rows if row["m"] is not None})
-        out.append(Figure(
-            f"sensitivity-{name}", f"Test error on {name} against α₀",
-            "Test error after one pass over 70 % of the rows, in the order of the file. RFD₀-SON has no α₀ and is a "
-            "horizontal line. Crosses at the top: the run diverged.",
-            [Panel(f"{name}, m = {m}", partial(_draw, rows, m)) for m in sizes],
-            [STYLES[method] for method in NAMES if select(rows, method=method)],
-        ))  # fmt: skip
-    return out
+    sizes = sorted({row["m"] for row in rows if row["m"] is not None})
+    return [Figure(
+        f"sensitivity-{name}", f"Test error on {name} against α₀",
+        "Test error after one pass over 70 % of the rows, in the order of the file. RFD₀-SON has no α₀ and is a "
+        "horizontal line. Crosses at the top: the run diverged.",
+        [(f"{name}, m = {m}", partial(_draw, rows, m)) for m in sizes],
+        [STYLES[method] for method in NAMES if select(rows, method=method)],
+    )]  # fmt: skip
 
 
 def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
@@ -101,71 +96,61 @@ def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
 # ------------------------------------------------------------------ verdicts
 
 
-def display(found: Sequence[Row]) -> list[Table]:
+@per_data_set
+def display(name: str, rows: list[Row]) -> list[Table]:
     """Return, for each method, the best and the worst test error, and how many alpha0 are near the best."""
-    out = []
-    for name in data_of(found):
-        lines = []
-        for method, m, line in _lines(select(found, data=name)):
-            errors = [row["test_error"] for row in line if row["test_error"] is not None]
-            diverged = sum(row["test_error"] is None for row in line)
-            if not errors:
-                lines.append([NAMES[method], str(m or ""), "diverged", "", "", str(diverged)])
-                continue
+    lines = []
+    for (method, m), line in _lines(rows).items():
+        errors = [row["test_error"] for row in line if row["test_error"] is not None]
+        shown = ["diverged", "", ""]
+        if errors:
             near = sum(error <= min(errors) + 1 for error in errors)
-            lines.append([
-                NAMES[method], str(m or ""), f"{min(errors):.2f}", f"{max(errors):.2f}", f"{near} of {len(line)}",
-                str(diverged),
-            ])  # fmt: skip
-        out.append(Table(
-            f"{name}: test error over all α₀",
-            ["method", "m", "best %", "worst %", "α₀ within 1 point of best", "diverged"], lines,
-        ))  # fmt: skip
-    return out
+            shown = [f"{min(errors):.2f}", f"{max(errors):.2f}", f"{near} of {len(line)}"]
+        lines.append([NAMES[method], str(m or ""), *shown, str(len(line) - len(errors))])
+    header = ["method", "m", "best %", "worst %", "α₀ within 1 point of best", "diverged"]
+    return [Table(f"{name}: test error over all α₀", header, lines)]
 
 
-def verdicts(found: Sequence[Row]) -> list[Verdict]:
+@per_data_set
+def verdicts(name: str, rows: list[Row]) -> list[Verdict]:
     """Return whether RFD-SON is insensitive to alpha0, the others are not, and RFD0-SON is as good as tuned ones."""
-    out = []
-    for name in data_of(found):
-        lines = _lines(select(found, data=name))
-        spread = {(method, m): _spread(line) for method, m, line in lines}
-        flat = {
-            m: _spread([row for row in line if row["alpha0"] <= SMALL]) for method, m, line in lines if method == "rfd"
-        }
-        whole = max((spread[key] for key in spread if key[0] == "rfd"), default=0.0)
-        if not flat:
-            continue
-        worst = max(flat.values())
-        out.append(Verdict(
-            "holds" if whole <= 1 else "differs" if worst <= 2 else "fails",
+    lines = _lines(rows)
+    spread = {key: _spread(line) for key, line in lines.items()}
+    flat = [_spread([row for row in lines[key] if row["alpha0"] <= SMALL]) for key in lines if key[0] == "rfd"]
+    if not flat:
+        return []
+    worst, overall = max(flat), max(spread[key] for key in spread if key[0] == "rfd")
+    calm = [key for key in spread if key[0] not in ("rfd", "rfd0") and spread[key] <= 1]
+    diverged = [key for key in spread if spread[key] == np.inf]
+    baselines = sum(key[0] not in ("rfd", "rfd0") for key in spread)
+    within = listed(NAMES[method] + (f" m = {m}" if m else "") for method, m in calm)
+    return [
+        Verdict(
+            "holds" if overall <= 1 else "differs" if worst <= 2 else "fails",
             f"{name}: the choice of α₀ has almost no effect on RFD-SON",
-            f"test error moves by {worst:.2f} points for α₀ up to {power(SMALL)}, by {whole:.2f} over the whole grid",
-            "" if whole <= 1 else
+            f"test error moves by {worst:.2f} points for α₀ up to {power(SMALL)}, by {overall:.2f} over the whole grid",
+            "" if overall <= 1 else
             f"It is not flat here, not even up to {power(SMALL)}; the cause was not investigated." if worst > 2 else
             f"It is flat from {power(1e-3)} to {power(SMALL)}. Above that, it becomes worse like all methods: the "
             "Hessian is at least α₀ I, and unit steps hardly move w.",
-        ))  # fmt: skip
-        calm = [key for key in spread if key[0] not in ("rfd", "rfd0") and spread[key] <= 1]
-        diverged = [key for key in spread if spread[key] == np.inf]
-        baselines = sum(key[0] not in ("rfd", "rfd0") for key in spread)
-        out.append(Verdict(
+        ),
+        Verdict(
             "holds" if not calm else "differs",
             f"{name}: all baselines are very sensitive to α₀",
             f"{baselines - len(calm)} of {baselines} move by more than 1 point; {len(diverged)} diverge for some α₀",
-            f"Within 1 point over the whole grid: {listed([_label(key) for key in calm])}." if calm else "",
-        ))  # fmt: skip
-        out.append(_untuned(name, lines))
-    return out
+            f"Within 1 point over the whole grid: {within}." if calm else "",
+        ),
+        _untuned(name, lines),
+    ]  # fmt: skip
 
 
-def _untuned(name: str, lines: Sequence[tuple[str, int | None, Sequence[Row]]]) -> Verdict:
+def _untuned(name: str, lines: Lines) -> Verdict:
     """Return how RFD0-SON without tuning compares with the others at each alpha0."""
     beaten = total = 0
     behind = 0.0
-    for method, m, line in lines:
-        for _, _, own in (each for each in lines if each[0] == "rfd0" and m in (None, each[1])):
-            mine = own[0]["test_error"]
+    for (method, m), line in lines.items():
+        for own in (lines[key][0] for key in lines if key[0] == "rfd0" and m in (None, key[1])):
+            mine = own["test_error"]
             if method == "rfd0" or mine is None:
                 continue
             beaten += sum(row["test_error"] is None or row["test_error"] >= mine for row in line)
@@ -180,14 +165,12 @@ def _untuned(name: str, lines: Sequence[tuple[str, int | None, Sequence[Row]]]) 
     )
 
 
-def _lines(rows: Sequence[Row]) -> list[tuple[str, int | None, list[Row]]]:
-    """Return (method, m, rows sorted by alpha0)."""
-    keys = dict.fromkeys((row["method"], row["m"]) for row in rows)
-    order = {method: place for place, method in enumerate(NAMES)}
-    return [
-        (method, m, sorted(select(rows, method=method, m=m), key=lambda row: row["alpha0"]))
-        for method, m in sorted(keys, key=lambda key: (order[key[0]], key[1] or 0))
-    ]
+def _lines(rows: Sequence[Row]) -> Lines:
+    """Return the rows of each method and m, sorted by alpha0."""
+    lines: Lines = {}
+    for row in sorted(rows, key=lambda row: (*by_method(row), row["alpha0"])):
+        lines.setdefault((row["method"], row["m"]), []).append(row)
+    return lines
 
 
 def _spread(line: Sequence[Row]) -> float:
@@ -195,7 +178,3 @@ def _spread(line: Sequence[Row]) -> float:
     errors = [np.inf if row["test_error"] is None else row["test_error"] for row in line]
     best = min(errors, default=0.0)
     return float(max(errors, default=0.0) - best) if best < np.inf else np.inf
-
-
-def _label(key: tuple[str, int | None]) -> str:
-    return NAMES[key[0]] + (f" m = {key[1]}" if key[1] else "")
