@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd import SketchedPCA
-from robustfd.estimators import _whole
+from robustfd.estimators import _components
 
 SECONDS = 30.0
 ROUNDING = {"float64": 1e-11, "float32": 1e-5}  # relative to the total variance
@@ -37,8 +37,8 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     if how == "fit":
         first = int(rng.integers(1, n + 1)) if rng.random() < 0.3 else n  # the others arrive later
         # Small matrices are computed exactly. With fewer steps, and without that, they are treated as large ones are.
-        small = 0 if rng.random() < 0.8 else _whole.SMALL
-        with patch.multiple(_whole, SMALL=small, DENSE_STEPS=2, SPARSE_STEPS=2):
+        small = 0 if rng.random() < 0.8 else _components.SMALL
+        with patch.multiple(_components, SMALL=small, DENSE_STEPS=2, SPARSE_STEPS=2):
             pca.fit(rows[:first], sample_weight=weight[:first])
         if first < n:
             pca.partial_fit(rows[first:], sample_weight=weight[first:])

@@ -15,8 +15,6 @@ from robustfd._core import Lock
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-SPECIAL = ("__getstate__",)  # used by pickle, copy and joblib
-
 
 def guarded(method: Method, *, shared: bool = False) -> Method:
     """Return the method wrapped so that it holds the lock of its object while it runs, with other readers or alone."""
@@ -34,11 +32,6 @@ def guarded(method: Method, *, shared: bool = False) -> Method:
             lock.release()
 
     return guards_itself(locked)  # type: ignore[return-value]
-
-
-def shared_guard(method: Method) -> Method:
-    """Return the method wrapped so that it holds the lock together with other readers."""
-    return guarded(method, shared=True)
 
 
 def guards_itself(method: Method) -> Method:
@@ -61,17 +54,11 @@ def guarded_pair(method: Method) -> Method:
     return guards_itself(with_copy)  # type: ignore[return-value]
 
 
-class _Locked:
-    """Storage of the lock, in a slot, so that it is neither in `vars` nor copied or pickled."""
-
-    __slots__ = ("_lock",)
-    _lock: Any
-
-
-class Guarded(_Locked):
+class Guarded:
     """An object that several threads may use."""
 
-    __slots__ = ()  # scikit-learn refuses to pickle classes with slots
+    __slots__: tuple[str, ...] = ("_lock",)  # a slot, so that the lock is neither in `vars` nor copied or pickled
+    _lock: Any
     _readers: ClassVar[frozenset[str]] = frozenset()  # methods and properties that change nothing; threads share them
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -84,7 +71,7 @@ class Guarded(_Locked):
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # otherwise it would be that of __new__
         for name in dir(cls):
-            if name in SPECIAL or not name.startswith("_"):
+            if name == "__getstate__" or not name.startswith("_"):  # pickle, copy and joblib use the former
                 found, shared = inspect.getattr_static(cls, name), name in cls._readers
                 if inspect.isfunction(found) and not hasattr(found, "_guarded"):
                     setattr(cls, name, guarded(found, shared=shared))
@@ -95,12 +82,12 @@ class Guarded(_Locked):
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
             object.__setattr__(self, name, value)
-            return
-        self._lock.acquire()  # a parameter: wait until a running method has finished
-        try:
-            object.__setattr__(self, name, value)
-        finally:
-            self._lock.release()
+        else:  # a parameter: wait until a running method has finished
+            _set_parameter(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+_set_parameter = guarded(object.__setattr__)
+Guarded.__slots__ = ()  # scikit-learn refuses to pickle objects whose class names slots; the slot itself stays

@@ -16,7 +16,7 @@ except ImportError as error:
     raise ImportError("robustfd.river needs River: pip install 'robustfd[river]'") from error
 
 from robustfd import _container
-from robustfd.estimators import rfdson, sketched_newton
+from robustfd.estimators import newton, rfdson
 
 __all__ = ["RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier", "SketchedNewtonRegressor"]
 
@@ -26,6 +26,16 @@ class _Wrapper:
 
     _model: Any
     predict_one: Any
+
+    def _start(self, estimator: Any, **params: Any) -> None:
+        """Keep the parameters, as River expects it, and create the wrapped estimator."""
+        for name, value in params.items():
+            setattr(self, name, value)
+        self._model = estimator(**params)
+
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn a row with label or target y and weight w. New features and classes may appear at any time."""
+        self._model.learn_one(x, y, w)
 
     def learn_many(self, X: Any, y: Any, w: Any = None) -> None:
         """Learn all rows of a DataFrame, as `learn_one` one at a time. An error leaves the model unchanged.
@@ -81,10 +91,6 @@ class _Classifier(_Wrapper, base.MiniBatchClassifier):
     def _multiclass(self) -> bool:
         return True
 
-    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
-        """Learn a row with label y and weight w. New features and classes may appear at any time."""
-        self._model.learn_one(x, y, w)
-
     def predict_one(self, x: dict[Any, Any], **kwargs: Any) -> Any:
         """Return the predicted class of a row, or None before the first row was learned."""
         return self._model.predict_one(x)
@@ -107,10 +113,6 @@ class _Classifier(_Wrapper, base.MiniBatchClassifier):
 
 class _Regressor(_Wrapper, base.MiniBatchRegressor):
     """Base class of the River regressors."""
-
-    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
-        """Learn a row with target y and weight w. New features may appear at any time."""
-        self._model.learn_one(x, y, w)
 
     def predict_one(self, x: dict[Any, Any]) -> float:
         """Return the predicted target of a row, or 0.0 before the first row was learned."""
@@ -144,9 +146,7 @@ class SketchedNewtonClassifier(_Classifier):
     """
 
     def __init__(self, sketch_size: Literal["auto"] | int = "auto", class_weight: dict[Any, float] | None = None):
-        self.sketch_size = sketch_size
-        self.class_weight = class_weight
-        self._model = sketched_newton.SketchedNewtonClassifier(sketch_size, class_weight=class_weight)
+        self._start(newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight)
 
 
 class SketchedNewtonRegressor(_Regressor):
@@ -183,10 +183,7 @@ class SketchedNewtonRegressor(_Regressor):
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
         quantile: float = 0.5,
     ):
-        self.sketch_size = sketch_size
-        self.loss = loss
-        self.quantile = quantile
-        self._model = sketched_newton.SketchedNewtonRegressor(sketch_size, loss=loss, quantile=quantile)
+        self._start(newton.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile)
 
 
 class RFDSONClassifier(_Classifier):
@@ -234,14 +231,9 @@ class RFDSONClassifier(_Classifier):
         fit_intercept: bool = True,
         normalize_rows: bool = True,
     ):
-        self.sketch_size = sketch_size
-        self.alpha0 = alpha0
-        self.loss = loss
-        self.bound = bound
-        self.fit_intercept = fit_intercept
-        self.normalize_rows = normalize_rows
-        self._model = rfdson.RFDSONClassifier(
-            sketch_size,
+        self._start(
+            rfdson.RFDSONClassifier,
+            sketch_size=sketch_size,
             alpha0=alpha0,
             loss=loss,
             bound=bound,
@@ -292,11 +284,11 @@ class RFDSONRegressor(_Regressor):
         bound: Literal["auto"] | float = "auto",
         fit_intercept: bool = True,
     ):
-        self.sketch_size = sketch_size
-        self.alpha0 = alpha0
-        self.loss = loss
-        self.bound = bound
-        self.fit_intercept = fit_intercept
-        self._model = rfdson.RFDSONRegressor(
-            sketch_size, alpha0=alpha0, loss=loss, bound=bound, fit_intercept=fit_intercept
+        self._start(
+            rfdson.RFDSONRegressor,
+            sketch_size=sketch_size,
+            alpha0=alpha0,
+            loss=loss,
+            bound=bound,
+            fit_intercept=fit_intercept,
         )

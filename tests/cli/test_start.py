@@ -30,7 +30,7 @@ def test_learning_and_predicting_from_libsvm_text_imports_nothing_heavy(svm, tmp
         )
         assert model.exists(), done.stderr
         loaded = set(done.stderr.split())
-        assert "robustfd.estimators.sketched_newton" in loaded
+        assert "robustfd.estimators.newton" in loaded
         assert not loaded.intersection(HEAVY)
 
 

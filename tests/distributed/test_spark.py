@@ -43,7 +43,7 @@ from pyspark.ml.linalg import Vectors, VectorUDT  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from robustfd.distributed import spark as on_spark  # noqa: E402
-from robustfd.distributed.spark.columns import Columns  # noqa: E402
+from robustfd.distributed.spark.frames import Columns  # noqa: E402
 
 WORDS = ["no", "yes"]
 

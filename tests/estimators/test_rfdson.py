@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 from robustfd import OnlineNewton, RFDSONClassifier, RFDSONRegressor
-from robustfd.estimators._probabilities import nearest_distribution
+from robustfd.estimators._targets import nearest_distribution
 from tests.estimators.online_faces import assert_same, stream
 
 PAPER = {"alpha0": 0.0, "fit_intercept": False, "normalize_rows": False}  # settings of the paper's experiments

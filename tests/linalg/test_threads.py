@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import robustfd
-from robustfd.estimators import _analysis, _whole, pca, ridge
+from robustfd.estimators import _components, pca, ridge
 from robustfd.linalg import threads
 from robustfd.sketch import _base, _engine, _prepared, exact, oja, random_projection
 
@@ -61,8 +61,8 @@ def blas(monkeypatch):
     for module in (pca, ridge):
         for name in ("solve", "mahalanobis", "to_dense", "logdet"):
             blas.watch(monkeypatch, module.LowRankPlusIdentity, name)
-    blas.watch(monkeypatch, _analysis, "svd_flip")
-    blas.watch(monkeypatch, _whole, "form_leading", "find_leading", "orthonormal", "unit_rows")
+    blas.watch(monkeypatch, _components, "svd_flip")
+    blas.watch(monkeypatch, _components, "form_leading", "find_leading", "orthonormal", "unit_rows")
     blas.watch(monkeypatch, ridge.Moments, "plus")
     return blas
 

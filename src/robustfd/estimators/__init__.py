@@ -10,10 +10,10 @@ from robustfd._lazy import lazily
 if TYPE_CHECKING:
     from robustfd.estimators._sketched import SketchSizeWarning
     from robustfd.estimators.detector import MahalanobisDetector
+    from robustfd.estimators.newton import SketchedNewtonClassifier, SketchedNewtonRegressor
     from robustfd.estimators.pca import SketchedPCA
     from robustfd.estimators.rfdson import RFDSONClassifier, RFDSONRegressor
     from robustfd.estimators.ridge import SketchedRidge
-    from robustfd.estimators.sketched_newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 _NAMES = {
     "_sketched": ("SketchSizeWarning",),
@@ -21,7 +21,7 @@ _NAMES = {
     "pca": ("SketchedPCA",),
     "rfdson": ("RFDSONClassifier", "RFDSONRegressor"),
     "ridge": ("SketchedRidge",),
-    "sketched_newton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
+    "newton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
 }
 
 __all__ = [

@@ -1,9 +1,10 @@
 """Base class of estimators that keep a sketch: choice of the sketch, merging and snapshots."""
 
 import copy
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors, check_names
@@ -19,19 +20,8 @@ from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 Floats = NDArray[np.float64]
-Sketch: TypeAlias = (
-    ExactSecondMoment | RobustFrequentDirections | TwoSidedFrequentDirections | SlidingFrequentDirections
-)
-KINDS: dict[str, Any] = {
-    each.__name__: each
-    for each in (
-        ExactSecondMoment,
-        ExactWindow,
-        RobustFrequentDirections,
-        TwoSidedFrequentDirections,
-        SlidingFrequentDirections,
-    )
-}
+WINDOWED = (SlidingFrequentDirections, ExactWindow)
+SKETCHES = (ExactSecondMoment, RobustFrequentDirections, TwoSidedFrequentDirections, *WINDOWED)
 FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
 MOST_FEATURES = 2000  # with at most this many features, the d x d matrix takes at most 32 MB
 DENSE_BUFFER = 4  # times m: takes no more time than 2 m and gives a smaller error bound
@@ -164,6 +154,10 @@ class SketchEstimator(Saved, BaseEstimator):
             buffer = default_buffer(m, d, sparse=sparse)
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
+    def _sketch_for(self, x: Any, *, reset: bool, center: bool = True) -> Any:
+        """Return the sketch that rows x go to: a new one, or a copy of the one so far."""
+        return self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=center) if reset else self._next_sketch()
+
     def _next_sketch(self) -> Any:
         """Return a copy of the sketch to continue with, updated with the parameters that may change."""
         m, before = self._check_size(), self.sketch_
@@ -205,7 +199,8 @@ class SketchEstimator(Saved, BaseEstimator):
             return self
         after.sketch_, after._cache = self._merged_sketch(other), {}
         if not fitted:
-            after._adopt_columns(other)
+            columns = ("n_features_in_", "feature_names_in_")
+            after.__dict__.update({name: vars(other)[name] for name in columns if name in vars(other)})
         after._merge_own(other, fitted=fitted)
         self.__dict__ = after.__dict__
         return self
@@ -228,19 +223,10 @@ class SketchEstimator(Saved, BaseEstimator):
             # The default depends on the first rows, so it may differ.
             theirs.buffer_size = mine.buffer_size
             theirs._seen_structure = theirs._structural_parameters()
-        self._check_names(other)
-        return mine.merge(theirs)
-
-    def _check_names(self, other: "SketchEstimator") -> None:
         here, there = (getattr(each, "feature_names_in_", None) for each in (self, other))
         if here is not None and there is not None and not np.array_equal(here, there):
             raise ValueError(f"Cannot merge: feature_names_in_ is {here} here and {there} there.")
-
-    def _adopt_columns(self, other: "SketchEstimator") -> None:
-        """Copy the number and the names of the columns from another estimator."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if name in vars(other):
-                setattr(self, name, getattr(other, name))
+        return mine.merge(theirs)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -287,12 +273,13 @@ class SketchEstimator(Saved, BaseEstimator):
     def _unpack(self, document: Document, tensors: Tensors) -> None:
         m, inner, names = self._check_size(), document.pop("sketch"), document.pop("feature_names")
         kind = inner.pop("kind")
-        check_choice("kind", kind, tuple(KINDS))
-        sketch = KINDS[kind]._from_params(inner.pop("params"))
+        classes: dict[str, Any] = {each.__name__: each for each in SKETCHES}
+        check_choice("kind", kind, tuple(classes))
+        sketch = classes[kind]._from_params(inner.pop("params"))
         sketch._unpack(inner, {name[7:]: tensors.pop(name) for name in list(tensors) if name.startswith("sketch.")})
         if not self._is_auto and getattr(sketch, "sketch_size", None) != m:
             raise ValueError(f"a {kind} for sketch_size={m}")
-        if (self.window is None) == (kind in (SlidingFrequentDirections.__name__, ExactWindow.__name__)):
+        if (self.window is None) == isinstance(sketch, WINDOWED):
             raise ValueError(f"a {kind} for window={self.window}")
         self.sketch_, self.n_features_in_, self._cache = sketch, sketch.n_features_in_, {}
         check_names(names, self.n_features_in_)

@@ -1,4 +1,4 @@
-"""Base classes of online classifiers and regressors: checks of targets, predictions."""
+"""Online classifiers and regressors: checks of targets, predictions, probabilities."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -7,42 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._guard import guards_itself
+from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._rows import one_dimensional
 from robustfd.learners import progress
 
 LARGEST = 1e150  # squares of larger targets overflow
 FEW = 32  # labels that are faster to look up one by one
 
+# One-vs-rest margins become probabilities proportional to p / (1 - p)^t, where p is the expit of the margin. With t = 0
+# this is exact if each p is exact; with t = 1 it is the softmax of the margins. The log losses decide between them.
+SHARPNESS = np.array([0.0, 0.5, 1.0])
 
-class OnlineClassifier(OnlineEstimator):
+
+class OnlineClassifier(ClassifierMixin, OnlineEstimator):
     """Base class of online classifiers. It encodes labels as integers and decodes predictions."""
 
     _has_classes = True
     classes_: NDArray[Any]
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
-        """Fit the model to X and y from scratch.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
-            The rows.
-        y : array of shape (n,)
-            The labels: strings, integers, booleans, or floats that are whole numbers.
-        sample_weight : array of shape (n,), optional
-            Weights of the losses. A row of weight 3 counts about as much as three such rows at different times. Rows of
-            weight 0 are ignored.
-        n_jobs : int, optional
-            Number of threads. Each learns a part of the rows, and the parts are merged. -1 uses all cores. A part has
-            at least 4096 rows and 1,048,576 entries; with more than two classes, entries count once per class. The
-            model is nearly as good as that of one thread, but not the same.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more rows. The result does not depend on the batch sizes.
@@ -71,14 +53,12 @@ class OnlineClassifier(OnlineEstimator):
     def _check_targets(self, y: Any, classes: Any) -> NDArray[np.int64]:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Labels must be finite.")
-        if (
-            y.dtype.kind not in "biuU"
-        ):  # these are labels for certain, and the check takes longer than learning a few rows
+        if y.dtype.kind not in "biuU":  # others are labels for certain, and the check is slow for a few rows
             from sklearn.utils.multiclass import check_classification_targets
 
             check_classification_targets(y)
         if not hasattr(self, "classes_"):
-            self.classes_ = np.unique(y if classes is None else _one_dimensional(classes))
+            self.classes_ = np.unique(y if classes is None else one_dimensional(classes))
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
                 raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")
@@ -95,7 +75,7 @@ class OnlineClassifier(OnlineEstimator):
             raise ValueError(f"y must be one label, a string, an integer or a boolean, got {y!r:.60}.")
         if not hasattr(self, "classes_"):
             self.classes_ = label
-        elif getattr(self, "_classes_open", False) and _plain(y) not in self.classes_.tolist():
+        elif getattr(self, "_classes_open", False) and label.tolist()[0] not in self.classes_.tolist():
             if isinstance(y, str) != isinstance(self.classes_[0], str):
                 raise ValueError(
                     f"y must be of the type of the labels so far, {self.classes_!r}, got {y!r}. "
@@ -110,13 +90,8 @@ class OnlineClassifier(OnlineEstimator):
         before = getattr(self, "_places", None)
         if before is None or before[0] is not classes:
             labels = [] if classes is None else classes.tolist()
-            self._places = before = (classes, {label: index for index, label in enumerate(labels)}, labels)
+            self._places = before = (classes, {label: index for index, label in enumerate(labels)})
         return before[1]
-
-    def _labels(self) -> list[Any]:
-        """Return `classes_` as a list."""
-        self._class_places()
-        return self._places[2]
 
     def _indices(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """Return the indices of labels in `classes_`."""
@@ -138,6 +113,10 @@ class OnlineClassifier(OnlineEstimator):
     @abstractmethod
     def _probabilities(self, margins: Floats) -> Floats:
         """Return the probabilities (n, classes) for margins."""
+
+    @property
+    def _outputs(self) -> int:
+        return len(self.classes_) if len(self.classes_) > 2 else 1
 
     def decision_function(self, X: Any) -> Floats:
         """Return the margins: (n,) for the second of two classes, (n, classes) for more classes."""
@@ -166,7 +145,7 @@ class OnlineClassifier(OnlineEstimator):
             return label
         if not self.__sklearn_is_fitted__():
             return None
-        margins, labels = self._margins_of_one(x).tolist(), self._labels()
+        margins, labels = self._margins_of_one(x).tolist(), list(self._class_places())
         if len(margins) > 1:
             return labels[margins.index(max(margins))]
         return labels[int(margins[0] > 0 and len(labels) > 1)]
@@ -176,41 +155,16 @@ class OnlineClassifier(OnlineEstimator):
         if not self.__sklearn_is_fitted__():
             return {}
         chances = self._probabilities(self._margins_of_one(x)[None])[0]
-        return dict(zip(self.classes_.tolist(), chances.tolist(), strict=True))
+        return dict(zip(self._class_places(), chances.tolist(), strict=True))
 
     @property
     def progressive_error_(self) -> float:
         """The error rate over all rows so far. Each row is predicted before it is learned."""
-        self._require_rows()
-        return progress.share_of_errors(self._progress)
+        return progress.share_of_errors(self._require_rows()._progress)
 
 
-class OnlineRegressor(OnlineEstimator):
+class OnlineRegressor(RegressorMixin, OnlineEstimator):
     """Base class of online regressors."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, n_jobs: int | None = None) -> Self:
-        """Fit the model to X and y from scratch.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, memory map or DataFrame of shape (n, d)
-            The rows.
-        y : array of shape (n,)
-            The targets.
-        sample_weight : array of shape (n,), optional
-            Weights of the losses. A row of weight 3 counts about as much as three such rows at different times. Rows of
-            weight 0 are ignored.
-        n_jobs : int, optional
-            Number of threads. Each learns a part of the rows, and the parts are merged. -1 uses all cores. A part has
-            at least 4096 rows and 1,048,576 entries. The model is nearly as good as that of one thread, but not the
-            same.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from more rows. The result does not depend on the batch sizes.
@@ -258,15 +212,61 @@ class OnlineRegressor(OnlineEstimator):
         return table
 
 
-def _one_dimensional(labels: Any) -> Any:
-    """Return labels as a one-dimensional array."""
-    if type(labels) is np.ndarray and labels.ndim == 1:
-        return labels
-    from sklearn.utils.validation import column_or_1d
-
-    return column_or_1d(labels)
+# -- class margins to probabilities
 
 
-def _plain(label: Any) -> Any:
-    """Return a label as a Python object."""
-    return label.item() if isinstance(label, np.generic) else label
+def of_two(margins: Floats) -> Floats:
+    """Return the probabilities (n, 2) for logistic margins (n, 1) of the second class."""
+    p = margins[:, 0]
+    e = np.exp(-np.abs(p))  # never overflows
+    likely, unlikely = 1.0 / (1.0 + e), e / (1.0 + e)
+    return np.column_stack([np.where(p > 0, unlikely, likely), np.where(p > 0, likely, unlikely)])
+
+
+def sharpened(margins: Floats) -> Floats:
+    """Return the log probabilities (3, n, classes) for margins (n, classes), one slice per sharpness."""
+    top = margins.max(axis=1, keepdims=True)
+    return np.asarray(_exponents(margins, top) - _log_sums(margins, top)[:, :, None])
+
+
+def _exponents(margins: Floats, top: Floats) -> Floats:
+    """Return log p - t log(1 - p) of margins for each sharpness t, up to terms that all classes of a row share.
+
+    `top` is the largest margin of a row. Subtracting its share keeps the numbers small.
+    """
+    least, linear = -np.logaddexp(0.0, -margins) - np.minimum(top, 0.0), margins - top
+    return np.stack([(1.0 - t) * least + t * linear for t in SHARPNESS])
+
+
+def _log_sums(margins: Floats, top: Floats) -> Floats:
+    """Return the logarithms (3, n) of the sums of the exponentials of `_exponents`, with two exponentials a margin."""
+    grown, e = np.exp(margins - top), np.exp(-np.abs(margins))
+    p = np.where(top > 0, np.where(margins > 0, 1.0, e), grown) / (1.0 + e)
+    return np.log(np.stack([p.sum(axis=1), np.sqrt(p * grown).sum(axis=1), grown.sum(axis=1)]))
+
+
+def mixed(chances: Floats, losses: Floats) -> Floats:
+    """Return the mean of chances (3, ...) over the first axis, with exponential weights from losses (3,)."""
+    share = np.exp(losses.min() - losses)
+    return np.asarray(np.tensordot(share / share.sum(), chances, 1))
+
+
+def progressive_losses(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
+    """Return the log loss of each row under the mixture weighted by the earlier rows, and the updated losses (3,)."""
+    top = margins.max(axis=1, keepdims=True)
+    each = _log_sums(margins, top) - _exponents(margins[np.arange(len(y)), y], top[:, 0])
+    total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)
+    share = np.exp(total[:, :-1].min(axis=0) - total[:, :-1])
+    least = each.min(axis=0)
+    loss = least - np.log((share * np.exp(least - each)).sum(axis=0) / share.sum(axis=0))
+    return loss, total[:, -1].copy()
+
+
+def nearest_distribution(v: Floats) -> Floats:
+    """Project each row of v (n, classes) to the simplex: return max(v - t, 0) with t such that it sums to 1."""
+    v = np.maximum(v - v.max(axis=1, keepdims=True), -1.0)  # entries more than 1 below the largest become 0 anyway
+    falling = -np.sort(-v, axis=1)
+    count = np.arange(1, v.shape[1] + 1)
+    t = (np.cumsum(falling, axis=1) - 1.0) / count
+    last = (falling > t).sum(axis=1) - 1  # index of the last class with a positive probability
+    return np.maximum(v - t[np.arange(len(v)), last][:, None], 0.0)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtr, ndtri
 from sklearn.base import OutlierMixin
@@ -14,7 +13,7 @@ from sklearn.utils import assert_all_finite
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_real, check_rows, check_weights
-from robustfd.estimators._sketched import Sketch, SketchEstimator
+from robustfd.estimators._sketched import SketchEstimator
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -44,7 +43,7 @@ class _Model:
     covariance: LowRankPlusIdentity
 
     @classmethod
-    def of(cls, rfd: Sketch) -> "_Model":
+    def of(cls, rfd: Any) -> "_Model":
         mean, m = rfd.mean_, rfd.covariance(ddof=0)
         if m.alpha == 0.0 and len(m.components) == len(mean):  # the rows span all directions
             return cls(mean, m)
@@ -306,13 +305,10 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         weight = check_weights(sample_weight, x.shape[0])
         if reset and not weight.any():
             raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
+        self.sketch_, self._cache = self._sketch_for(x, reset=reset), {}
         if reset:
-            self.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
             self.sketch_._check_parameters()
             self._scorer, self._due, self._counts = None, self._unit, np.zeros(len(EDGES))
-        else:
-            self.sketch_ = self._next_sketch()
-        self._cache = {}
         rfd, seen = self.sketch_, 0 if reset else self.sketch_.n_samples_seen_
         if not weight.any():  # no row to learn from, but the parameters are still checked
             rfd.partial_fit(_double(x[:0]))

@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
-from robustfd.estimators._analysis import Analysis
+from robustfd.estimators._components import Analysis, Ritz, analyse, count_components
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
-from robustfd.estimators._whole import Ritz, analyse, count_components
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
@@ -216,12 +215,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         self._check_size()
         x = check_rows(after, X, reset=reset)
         after._accept_width(x.shape[1])
-        if reset:
-            after.sketch_ = self._new_sketch(x.shape[1], sparse=sp.issparse(x), center=True)
-        else:
-            after.sketch_ = self._next_sketch()
-        sketch, after._ritz, after._cache = after.sketch_, None, {}
-        found = None
+        after.sketch_ = sketch = self._sketch_for(x, reset=reset)
+        after._ritz, after._cache, found = None, {}, None
         if whole and isinstance(sketch, TwoSidedFrequentDirections):
             weight = check_weights(sample_weight, x.shape[0])
             found = analyse(x, weight, float(self.decay), after._wanted, sketch.sketch_size)
@@ -295,16 +290,10 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             raise ValueError(f"wanted is {wanted}")
         self._wanted, self._ritz = wanted, None
         if parts.flag("ritz"):
-            self._ritz = self._unpack_ritz(parts)
-
-    def _unpack_ritz(self, parts: Parts) -> Ritz:
-        view = self.sketch_._view
-        (r,) = parts.shape("values", 1)
-        values = parts.array("values", r, least=0.0)
-        upper = parts.array("upper", r, least=0.0)
-        k = min(r, count_components(values, view.squared_norm, self._wanted))
-        directions = parts.array("directions", k, self.n_features_in_)
-        return Ritz(values, directions, parts.number("rounding", 0.0), upper)
+            (r,) = parts.shape("values", 1)
+            values, upper = (parts.array(name, r, least=0.0) for name in ("values", "upper"))
+            k = min(r, count_components(values, self.sketch_._view.squared_norm, wanted))
+            self._ritz = Ritz(values, parts.array("directions", k, d), parts.number("rounding", 0.0), upper)
 
     # -- fitted attributes
 

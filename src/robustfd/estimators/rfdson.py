@@ -9,17 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from robustfd._container import Document, Tensors
-from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd._validation import check_choice
-from robustfd.estimators._online import Floats, OnlineEstimator, blocks
-from robustfd.estimators._probabilities import nearest_distribution, of_two, sharpened
-from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
+from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._rows import blocks
+from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor, nearest_distribution, of_two, sharpened
+from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress
 from robustfd.learners.learner import AllOrNothing, overflow
 from robustfd.learners.losses import LOSSES, loss_values
 from robustfd.learners.newton import NARROW, OnlineNewton
 from robustfd.learners.newton_state import NewtonState
-from robustfd.learners.rows import as_rows
+from robustfd.learners.rows import CsrRows, as_rows
 from robustfd.learners.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
@@ -30,13 +30,19 @@ PIECEWISE_LINEAR = ("hinge", "absolute", "huber")  # losses with linear pieces
 class _RFDSON(OnlineEstimator):
     """Common base of the classifier and the regressor: one learner state per output."""
 
-    _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, "_states", "_unit", "_bound")
+    _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, "_states", "_unit")
     sketch_size: int
     alpha0: float
     loss: str
+    bound: Any
     fit_intercept: bool
     n_features_in_: int
     _states: list[NewtonState]
+
+    @property
+    def _bound(self) -> float:
+        """The bound C of the learner. A regressor learns targets in units of C."""
+        return float(self.bound) if self._has_classes else 1.0
 
     def _learner(self, bound: float) -> OnlineNewton:
         learner = OnlineNewton("rfd", self.sketch_size, alpha0=self.alpha0, loss=self.loss, bound=bound)
@@ -48,11 +54,10 @@ class _RFDSON(OnlineEstimator):
         self._learner(bound)._check_parameters()
         check_choice("fit_intercept", self.fit_intercept, (True, False))
 
-    def _begin_states(self, d: int, outputs: int, bound: float, *, sparse: bool, growing: bool) -> None:
-        self._bound = bound
+    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         d += self.fit_intercept
         sparse = growing or (sparse and d > NARROW)
-        self._states = [self._new_state(d, sparse=sparse) for _ in range(outputs)]
+        self._states = [self._new_state(d, sparse=sparse) for _ in range(self._outputs)]
 
     def _new_state(self, d: int, *, sparse: bool) -> NewtonState:
         kind, arguments = self._learner(self._bound)._plan(d)
@@ -86,6 +91,7 @@ class _RFDSON(OnlineEstimator):
         return margins, losses
 
     def _margins(self, x: Any) -> Floats:
+        x = as_matrix(x)
         if sp.issparse(x):
             x = self._prepared(x)
             # The state may have spare columns for features to come.
@@ -119,45 +125,50 @@ class _RFDSON(OnlineEstimator):
     def _unpack_states(self, states: list[Parts]) -> None:
         ((d, m),) = {parts.shape("basis", 2) for parts in states}
         (sparse,) = {parts.flag("sparse") for parts in states}
-        self._check_sizes(d - self.fit_intercept, len(states), sparse=sparse)
+        check_sizes(self, d - self.fit_intercept, len(states), sparse=sparse)
         if m != self.sketch_size:
             raise ValueError(f"{m} rows in a sketch of {self.sketch_size}")
-        self._bound = self.bound if hasattr(self, "classes_") else 1.0
         kind, arguments = self._learner(self._bound)._plan(d)
         self._states = [kind.unpack(parts, *arguments, sparse=sparse) for parts in states]
 
     @property
     def singular_values_(self) -> Floats:
         """The singular values (outputs, sketch_size - 1) of the sketches after the last shrink step, 0 before it."""
-        self._require_rows()
-        return np.sqrt([state.arrays["lam"] for state in self._states])
+        return np.sqrt([state.arrays["lam"] for state in self._require_rows()._states])
 
     def _all_weights(self) -> Floats:
         """Return the weights (outputs, 1 + features). The first column is the intercept, 0 without `fit_intercept`."""
-        self._require_rows()
-        first = self._seen_parameters["fit_intercept"]
+        first = self._require_rows()._seen_parameters["fit_intercept"]
         w = np.array([state.weights()[: self.n_features_in_ + first] for state in self._states])
         return w if first else np.hstack([np.zeros((len(w), 1)), w])
 
 
+def as_matrix(x: Any) -> Any:
+    """Return a single row in CSR format as a matrix, and other rows unchanged."""
+    return sp.csr_array((x.data, x.indices, x.indptr), shape=x.shape) if type(x) is CsrRows else x
+
+
 def normalized(x: Any) -> Any:
     """Return the rows divided by their Euclidean norms. Rows of zeros are unchanged."""
+    # Divide by the largest entry first, so that squares neither underflow nor overflow.
     if sp.issparse(x):
-        x, counts = sp.csr_array(x, dtype=np.float64), np.diff(x.indptr)
-        largest = np.abs(x).max(axis=1).toarray().ravel()
-        # Divide by the largest entry first, so that squares neither underflow nor overflow.
-        data = x.data / np.repeat(np.where(largest > 0, largest, 1.0), counts)
-        lengths = np.sqrt(np.bincount(np.repeat(np.arange(x.shape[0]), counts), data * data, x.shape[0]))
-        data /= np.repeat(np.where(lengths > 0, lengths, 1.0), counts)
-        return sp.csr_array((data, x.indices, x.indptr), shape=x.shape)
+        x = _divided(sp.csr_array(x, dtype=np.float64), np.abs(x).max(axis=1).toarray().ravel())
+        row = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+        return _divided(x, np.sqrt(np.bincount(row, x.data * x.data, x.shape[0])))
     x = np.asarray(x, np.float64)
-    largest = np.abs(x).max(axis=1, initial=0.0, keepdims=True)
-    x = x / np.where(largest > 0, largest, 1.0)
-    lengths = np.linalg.norm(x, axis=1, keepdims=True)
-    return x / np.where(lengths > 0, lengths, 1.0)
+    x = _divided(x, np.abs(x).max(axis=1, initial=0.0))
+    return _divided(x, np.linalg.norm(x, axis=1))
 
 
-class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
+def _divided(x: Any, lengths: Floats) -> Any:
+    """Return the rows divided by their lengths, where these are positive."""
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    if sp.issparse(x):
+        return sp.csr_array((x.data / np.repeat(lengths, np.diff(x.indptr)), x.indices, x.indptr), shape=x.shape)
+    return x / lengths[:, None]
+
+
+class RFDSONClassifier(OnlineClassifier, _RFDSON):
     r"""RFD-SON classifier (Luo et al. 2019, Alg. 6): online Newton steps with a robust sketch as the Hessian.
 
     More than two classes are learned one-vs-rest. The defaults are the best settings found for the paper's algorithm:
@@ -240,12 +251,8 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
         check_choice("normalize_rows", self.normalize_rows, (True, False))
         self._check_common(self.bound)
 
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        outputs = len(self.classes_) if len(self.classes_) > 2 else 1
-        self._begin_states(d, outputs, self.bound, sparse=sparse, growing=growing)
-
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
-        wanted = len(self.classes_) if len(self.classes_) > 2 else 1
+        wanted = self._outputs
         if wanted > len(self._states):  # a new class; build a new list, as an error restores the old one
             if len(self._states) == 1:  # it predicts the second class; negated, it predicts the first
                 other = copy.deepcopy(self._states[0])
@@ -261,7 +268,7 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
         labels = np.where(y == 1, 1.0, -1.0)[:, None]
         if wanted > 1:
             labels = np.where(y[:, None] == np.arange(wanted), 1.0, -1.0)
-        margins, losses = self._learn_labels(x, labels, weight)
+        margins, losses = self._learn_labels(as_matrix(x), labels, weight)
         return losses, (self._decide(margins) != y).astype(np.float64)
 
     def _probabilities(self, margins: Floats) -> Floats:
@@ -291,11 +298,10 @@ class RFDSONClassifier(ClassifierMixin, _RFDSON, OnlineClassifier):
     @property
     def alpha_(self) -> Floats:
         """The multiples of the identity in the Hessians (1 or n_classes,)."""
-        self._require_rows()
-        return np.array([state.alpha for state in self._states])
+        return np.array([state.alpha for state in self._require_rows()._states])
 
 
-class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
+class RFDSONRegressor(OnlineRegressor, _RFDSON):
     r"""RFD-SON regressor (Luo et al. 2019, Alg. 6): online Newton steps with a robust sketch as the Hessian.
 
     The paper requires \|y\| <= C. With `bound="auto"`, targets are learned in units of C, where C is the largest
@@ -368,10 +374,10 @@ class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
         self._unit = 0.0 if isinstance(self.bound, str) else float(self.bound)
-        self._begin_states(d, 1, 1.0, sparse=sparse, growing=growing)
+        super()._begin(d, sparse=sparse, growing=growing)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        margins, start, grows = np.empty(len(y)), 0, isinstance(self.bound, str)
+        x, margins, start, grows = as_matrix(x), np.empty(len(y)), 0, isinstance(self.bound, str)
         reach = np.maximum.accumulate(np.abs(y))
         while start < len(y):
             before = self._unit
@@ -438,5 +444,4 @@ class RFDSONRegressor(RegressorMixin, _RFDSON, OnlineRegressor):
     @property
     def alpha_(self) -> float:
         """The multiple of the identity in the Hessian."""
-        self._require_rows()
-        return self._states[0].alpha
+        return self._require_rows()._states[0].alpha

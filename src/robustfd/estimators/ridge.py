@@ -232,11 +232,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         if not reset:
             self._check_targets(target.shape[1])
         weight = check_weights(sample_weight, len(target))
-        if reset:
-            sparse, center = sp.issparse(x), self.fit_intercept
-            after.sketch_ = self._new_sketch(x.shape[1], sparse=sparse, center=center)
-        else:
-            after.sketch_ = self._next_sketch()
+        after.sketch_ = self._sketch_for(x, reset=reset, center=self.fit_intercept)
         after.sketch_.partial_fit(x, sample_weight=weight)
         if reset:
             d, t = x.shape[1], target.shape[1]

@@ -9,19 +9,13 @@ Rows are the numeric columns of a DataFrame, an array column, or a vector column
 learns from a stream via `foreachBatch`.
 """
 
-from typing import TYPE_CHECKING
-
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
     raise ImportError("robustfd.distributed.spark needs Spark: pip install 'robustfd[spark]'") from error
 
-from robustfd._lazy import lazily
-
-if TYPE_CHECKING:
-    from robustfd.distributed.spark.frames import fit, partial_fit, predict, predict_proba, sketch, transform
-    from robustfd.distributed.spark.ml import RobustfdEstimator, RobustfdModel
-    from robustfd.distributed.spark.streaming import StreamingFit
+from robustfd.distributed.spark.frames import StreamingFit, fit, partial_fit, predict, predict_proba, sketch, transform
+from robustfd.distributed.spark.ml import RobustfdEstimator, RobustfdModel
 
 __all__ = [
     "RobustfdEstimator",
@@ -34,11 +28,3 @@ __all__ = [
     "sketch",
     "transform",
 ]
-
-_NAMES = {
-    "frames": ("fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"),
-    "ml": ("RobustfdEstimator", "RobustfdModel"),
-    "streaming": ("StreamingFit",),
-}
-
-__getattr__, __dir__ = lazily(__name__, _NAMES)

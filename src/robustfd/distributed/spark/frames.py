@@ -1,27 +1,155 @@
-"""Fitting models to Spark DataFrames, and adding predictions as columns."""
+"""Models on Spark DataFrames: columns to rows, fits, predictions as columns, and learning from streams."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 from pyspark import TaskContext
+from pyspark.ml.linalg import SparseVector, VectorUDT
 from pyspark.sql import functions as f
 from pyspark.sql import types
 from sklearn.base import is_classifier
 
-from robustfd.distributed._plan import (
-    FAN_IN,
-    Plan,
-    as_sketch,
-    check_targets,
-    known_classes,
-    output_of,
-)
-from robustfd.distributed.spark.columns import Columns, columns_of, with_known_form
+from robustfd._container import load_with_notes
+from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, output_of
 
-SCHEMA = "node long, model binary"
+SNAPSHOT = pa.schema([("node", pa.int64()), ("model", pa.binary())])  # a model and its place in the tree
+SCHEMA = "node long, model binary"  # the same for Spark
+UNPLANNED = 2**62  # the node of a partition that the plan does not have
+QUERY = "sql.streaming.queryId"  # local property that holds the id of the running query
+NUMBERS = types.NumericType | types.BooleanType
+
+
+# -- columns to rows
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and kinds of the feature, label and weight columns."""
+
+    features: tuple[str, ...]
+    kind: str  # "numbers", "array" or "vector"
+    sparse: bool | None  # whether rows become sparse; None decides by the vectors of each batch
+    label: str | None = None
+    weight: str | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """The names of all columns to read."""
+        return [*self.features, *(name for name in (self.label, self.weight) if name is not None)]
+
+    def read(self, batch: Any) -> tuple[Any, Any, Any]:
+        """Return the rows, targets and weights of a batch."""
+        x = self.rows(batch)
+        y = None if self.label is None else _values(batch, self.label)
+        weight = None if self.weight is None else _numbers(self.weight, _column(batch, self.weight))
+        return x, y, weight
+
+    def rows(self, batch: Any) -> Any:
+        """Return the rows of a batch."""
+        if self.kind == "numbers":
+            # column_stack copies the values out of Arrow's memory. Nulls have become NaN.
+            return np.column_stack([_numbers(name, _column(batch, name)) for name in self.features])
+        (name,) = self.features
+        column = _column(batch, name)
+        if column.null_count:
+            raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
+        x = _of_lists(name, column) if self.kind == "array" else _of_vectors(name, column)
+        if self.sparse is None or self.sparse == sp.issparse(x):
+            return x
+        return sp.csr_array(x) if self.sparse else x.toarray()
+
+
+def columns_of(df: Any, features: Any, label: str | None, weight: str | None, sparse: bool | None) -> Columns:
+    """Return the given columns. By default, features are the column "features", or all numeric columns."""
+    found = {field.name: field.dataType for field in df.schema.fields}
+    if features is None:
+        numeric = (name for name, kind in found.items() if isinstance(kind, NUMBERS))
+        features = ["features"] if "features" in found else [n for n in numeric if n not in (label, weight)]
+    names = (features,) if isinstance(features, str) else tuple(features)
+    if not names:
+        raise ValueError("features must name at least one column: the DataFrame has no numeric columns to use.")
+    for name in (*names, label, weight):
+        if name is not None and name not in found:
+            raise ValueError(f"There is no column {name!r}. The columns are {', '.join(found)}.")
+    kinds = {_kind(name, found[name]) for name in names}
+    if len(kinds) > 1 or (len(names) > 1 and kinds != {"numbers"}):
+        raise ValueError(f"features must be numeric columns, or one column of arrays or vectors, got {names}.")
+    (kind,) = kinds
+    return Columns(names, kind, sparse if kind == "vector" else bool(sparse), label, weight)
+
+
+def with_known_form(columns: Columns, df: Any) -> Columns:
+    """Return columns with `sparse` set. The default is whether the first vector is sparse."""
+    if columns.sparse is not None:
+        return columns
+    first = df.select(*columns.features).head(1)
+    sparse = bool(first) and isinstance(first[0][0], SparseVector)
+    return replace(columns, sparse=sparse)
+
+
+def _kind(name: str, type_: Any) -> str:
+    if isinstance(type_, NUMBERS):
+        return "numbers"
+    if isinstance(type_, types.ArrayType) and isinstance(type_.elementType, types.NumericType):
+        return "array"
+    if isinstance(type_, VectorUDT):
+        return "vector"
+    raise ValueError(f"The column {name!r} must hold numbers, arrays or vectors, got type {type_.simpleString()}.")
+
+
+def _column(batch: Any, name: str) -> Any:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _numbers(name: str, values: Any) -> Any:
+    return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+
+
+def _values(batch: Any, name: str) -> Any:
+    """Return a column of labels or numbers as an array."""
+    column = _column(batch, name)
+    if column.null_count:
+        raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _of_lists(name: str, column: Any) -> Any:
+    """Return lists of equal length as dense rows."""
+    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise ValueError(f"The arrays in {name!r} must have one length, got lengths {lengths[0]} to {lengths[-1]}.")
+    return _numbers(name, column.flatten()).reshape(len(column), -1)
+
+
+def _of_vectors(name: str, column: Any) -> Any:
+    """Return vectors as dense rows if all are dense, and as sparse rows otherwise."""
+    kind, size, indices, values = column.flatten()
+    dense = kind.to_numpy(zero_copy_only=False) == 1
+    lengths = values.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    widths = np.where(dense, lengths, np.nan_to_num(size.cast(pa.float64()).to_numpy(zero_copy_only=False)))
+    if len(np.unique(widths)) > 1:
+        raise ValueError(f"The vectors in {name!r} must have one size, got sizes {widths.min():g} to {widths.max():g}.")
+    data, d = _numbers(name, values.flatten()), int(widths[0]) if len(widths) else 0
+    if dense.all():
+        return data.reshape(len(column), d)
+    places = np.empty(len(data), np.int32)
+    of_dense = np.repeat(dense, lengths)
+    places[of_dense] = np.tile(np.arange(d, dtype=np.int32), int(dense.sum()))
+    places[~of_dense] = indices.flatten().to_numpy(zero_copy_only=False)
+    return sp.csr_array((data, places, np.append(0, np.cumsum(lengths))), shape=(len(column), d))
+
+
+# -- DataFrames to models
 
 
 def sketch(
@@ -54,8 +182,8 @@ def sketch(
     --------
     fit : Fit any estimator.
     """
-    more: dict[str, Any] = {"weight": weight, "sparse": sparse, "n_partitions": n_partitions, "fan_in": fan_in}
-    return fit(as_sketch(sketch), df, features=features, **more)
+    more: dict[str, Any] = {"features": features, "weight": weight, "sparse": sparse}
+    return fit(as_sketch(sketch), df, n_partitions=n_partitions, fan_in=fan_in, **more)
 
 
 def fit(estimator: Any, df: Any, **options: Any) -> Any:
@@ -173,21 +301,21 @@ def _snapshots(plan: Plan, df: Any, columns: Columns, classes: Any, kind: type[A
     def learn(batches: Iterable[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         i = context.partitionId() if context else 0
-        if i < plan.partitions:
-            model = plan.learn(i, (columns.read(batch) for batch in batches), classes)
-            if model.__sklearn_is_fitted__():
-                yield pa.RecordBatch.from_pydict(_row(i, model), schema=_ARROW)
-        else:  # an unplanned partition; this marker makes the driver raise
-            yield pa.RecordBatch.from_pydict({"node": [2**62], "model": [b""]}, schema=_ARROW)
+        if i >= plan.partitions:  # this marker makes the driver raise
+            yield pa.RecordBatch.from_pydict({"node": [UNPLANNED], "model": [b""]}, schema=SNAPSHOT)
+            return
+        model = plan.learn(i, (columns.read(batch) for batch in batches), classes)
+        if model.__sklearn_is_fitted__():
+            yield pa.RecordBatch.from_pydict({"node": [i], "model": [model.to_bytes()]}, schema=SNAPSHOT)
 
     def merger(level: int) -> Any:
         def merge(key: Any, table: Any) -> Any:
-            node = key[0].as_py()
-            if node >= 2**32:
-                return pa.Table.from_pydict({"node": [2**62], "model": [b""]}, schema=_ARROW)
-            pairs = zip(table.column("node").to_pylist(), table.column("model").to_pylist(), strict=True)
-            model = plan.merge(level, node, {j: kind.from_bytes(data) for j, data in pairs})
-            return pa.Table.from_pydict(_row(node, model), schema=_ARROW)
+            node, found = key[0].as_py(), {"node": [UNPLANNED], "model": [b""]}
+            if node < 2**32:
+                pairs = zip(table.column("node").to_pylist(), table.column("model").to_pylist(), strict=True)
+                model = plan.merge(level, node, {j: kind.from_bytes(data) for j, data in pairs})
+                found = {"node": [node], "model": [model.to_bytes()]}
+            return pa.Table.from_pydict(found, schema=SNAPSHOT)
 
         return merge
 
@@ -197,13 +325,6 @@ def _snapshots(plan: Plan, df: Any, columns: Columns, classes: Any, kind: type[A
         models = models.withColumn("parent", parent).repartition(nodes, "parent")
         models = models.groupBy("parent").applyInArrow(merger(level), SCHEMA)
     return models
-
-
-_ARROW = pa.schema([("node", pa.int64()), ("model", pa.binary())])
-
-
-def _row(node: int, model: Any) -> dict[str, list[Any]]:
-    return {"node": [node], "model": [model.to_bytes()]}
 
 
 # -- models to columns
@@ -224,8 +345,12 @@ def predict_proba(model: Any, df: Any, *, features: Any = None, output: str = "p
     return _with_column(model, df, "predict_proba", features, output)
 
 
-_TYPES = {"b": types.BooleanType(), "i": types.LongType(), "u": types.LongType(), "f": types.DoubleType()}
-_NUMPY = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}
+_TYPES: dict[str, tuple[Any, Any]] = {  # of Spark and numpy, by the kind of numpy's type
+    "b": (types.BooleanType(), np.bool_),
+    "i": (types.LongType(), np.int64),
+    "u": (types.LongType(), np.int64),
+    "f": (types.DoubleType(), np.float64),
+}
 
 
 def _with_column(model: Any, df: Any, method: str, features: Any, output: str) -> Any:
@@ -237,26 +362,91 @@ def _with_column(model: Any, df: Any, method: str, features: Any, output: str) -
         features = None if names is None else list(names)
     columns = columns_of(df, features, None, None, None)
     kind = like.dtype.kind
-    one = _TYPES.get(kind, types.StringType())
+    one = _TYPES[kind][0] if kind in _TYPES else types.StringType()
     field = types.StructField(output, types.ArrayType(types.DoubleType()) if like.ndim > 1 else one)
 
     def add(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             x = columns.rows(batch)
-            found = getattr(model, method)(x) if len(batch) else like[:0]
-            yield _appended(batch, output, _as_arrow(found, kind))
+            values = _as_arrow(getattr(model, method)(x) if len(batch) else like[:0], kind)
+            schema = batch.schema.append(pa.field(output, values.type))
+            yield pa.RecordBatch.from_arrays([*batch.columns, values], schema=schema)
 
     return df.mapInArrow(add, types.StructType([*df.schema.fields, field]))
 
 
 def _as_arrow(found: Any, kind: str) -> Any:
     if found.ndim == 1:
-        return pa.array(found.astype(_NUMPY[kind])) if kind in _NUMPY else pa.array(found.tolist(), pa.string())
+        return pa.array(found.astype(_TYPES[kind][1])) if kind in _TYPES else pa.array(found.tolist(), pa.string())
     n, d = found.shape
     ends = pa.array(np.arange(0, n * d + 1, max(d, 1), dtype=np.int32))
     return pa.ListArray.from_arrays(ends, pa.array(found.ravel().astype(np.float64)))
 
 
-def _appended(batch: Any, name: str, values: Any) -> Any:
-    schema = batch.schema.append(pa.field(name, values.type))
-    return pa.RecordBatch.from_arrays([*batch.columns, values], schema=schema)
+# -- streams to models
+
+
+class StreamingFit:
+    """Callback for `foreachBatch` that learns each batch exactly once and saves the model.
+
+    The snapshot also stores the number of the last batch, and the file is replaced atomically. If Spark stops before it
+    commits a batch, it delivers the batch again. The stored number then shows that the model already includes it.
+
+    Parameters
+    ----------
+    estimator : sketch or estimator
+        The estimator whose parameters to use.
+    path : str or path
+        The model file on the driver. If it exists, learning continues from it. Keep it, like the checkpoint of the
+        stream, on storage that outlives the driver.
+    **options
+        Options of `robustfd.distributed.spark.fit`. Classifiers need `classes`.
+
+    See Also
+    --------
+    robustfd.distributed.spark.partial_fit : Learn from one DataFrame.
+
+    Examples
+    --------
+    >>> query = (  # doctest: +SKIP
+    ...     spark.readStream.schema(schema).parquet("rows")
+    ...     .writeStream.foreachBatch(StreamingFit(RobustFrequentDirections(50), "model.rfd"))
+    ...     .option("checkpointLocation", "checkpoint").start()
+    ... )
+    """
+
+    def __init__(self, estimator: Any, path: Any, **options: Any):
+        check_targets(estimator, options.get("label"), options.get("classes"))
+        if is_classifier(estimator) and options.get("classes") is None:
+            raise ValueError("classes must be given for a stream: all labels that can occur.")
+        self.estimator, self.path, self.options = estimator, os.fspath(path), options
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        """Learn a batch unless the model already includes it."""
+        model, notes = self._load()
+        query = batch.sparkSession.sparkContext.getLocalProperty(QUERY)
+        if model is not None:
+            if notes.get("query") != query:
+                raise ValueError(
+                    f"{self.path} belongs to another query, {notes.get('query')}; this is {query}. "
+                    "Was the checkpoint of the stream deleted? Use the old checkpoint, or another path."
+                )
+            if batch_id <= notes["batch"]:
+                return
+        if batch.isEmpty():
+            return
+        model = partial_fit(self.estimator if model is None else model, batch, **self.options)
+        model.save(self.path, notes={"batch": int(batch_id), "query": query})
+
+    @property
+    def model(self) -> Any:
+        """The current model, read from the file, or None before the first batch."""
+        return self._load()[0]
+
+    def _load(self) -> tuple[Any, dict[str, Any]]:
+        if not os.path.exists(self.path):
+            return None, {}
+        model, notes = load_with_notes(self.path)
+        if type(model) is not type(self.estimator):
+            raise ValueError(f"{self.path} must hold a {type(self.estimator).__name__}, got a {type(model).__name__}.")
+        return model, notes

@@ -1,4 +1,4 @@
-"""Principal components of rows that are all at hand, for `fit`.
+"""Principal components of a sketch, and of rows that are all at hand, for `fit`.
 
 `partial_fit` reads each row once, so it needs a sketch. `fit` can read the rows several times, which takes less time
 and is more accurate. It works with the shorter side of the centred rows A: with G = A'A, or with G = AA' if there are
@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import get_blas_funcs
+from sklearn.utils.extmath import svd_flip
 
 from robustfd.linalg.eigen import EPS
 from robustfd.linalg.krylov import (
@@ -28,7 +29,18 @@ from robustfd.linalg.krylov import (
     orthonormal,
 )
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.interface import BLOCK, EPS32, LARGEST_NORM, State, exact_mean, shift_mean, unit_rows
+from robustfd.sketch.interface import (
+    BLOCK,
+    EPS32,
+    LARGEST_NORM,
+    State,
+    View,
+    exact_mean,
+    padded,
+    shift_mean,
+    unit_rows,
+)
+from robustfd.sketch.two_sided import TwoSidedView
 
 Floats = NDArray[np.float64]
 Precision: TypeAlias = type[np.float32] | type[np.float64]
@@ -291,3 +303,68 @@ def _parts(x: Any) -> Iterator[slice]:
     step = max(1, BLOCK // x.shape[1])
     for start in range(0, x.shape[0], step):
         yield slice(start, min(start + step, x.shape[0]))
+
+
+# -- the components of a sketch, with certified bounds
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Principal components computed from a sketch. Scatter means variance times n - 1."""
+
+    view: View
+    ritz: Ritz | None
+    second: bool  # whether the directions are those of the second sketch
+    k: int
+    scatter: Floats  # along each component
+    lower: Floats  # bounds on the k + 1 largest eigenvalues of the exact scatter matrix
+    upper: Floats
+    certain: float  # lower bound on the scatter that all components together explain
+
+    @classmethod
+    def of(cls, sketch: Any, ritz: Ritz | None, wanted: Any) -> "Analysis":
+        """Return the analysis of a sketch. `wanted` is k, a fraction of the variance, or None for all components."""
+        view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
+        values = view.eigenvalues if ritz is None else ritz.values
+        k = count_components(values, view.squared_norm, wanted)
+        lower, upper = sketch._brackets(view, k + 1)
+        certain, second = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_explains_more(k)
+        if isinstance(view, TwoSidedView) and second:
+            certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)
+        if ritz is not None:  # Ritz values are never above eigenvalues (Cauchy)
+            certain = np.maximum(ritz.values - ritz.rounding, 0.0)
+            lower = np.maximum(lower, padded(certain, k + 1))
+            known = min(k + 1, len(ritz.upper))
+            upper[:known] = np.minimum(upper[:known], ritz.upper[:known])
+            upper = np.maximum(upper, lower)
+        missing = view.alpha if ritz is None else 0.0  # estimated scatter in directions that the sketch does not keep
+        scatter = np.append(values[:k], np.full(max(0, k - len(values)), missing))
+        return cls(view, ritz, second, k, scatter, lower, upper, float(certain[:k].sum()))
+
+    @cached_property
+    def directions(self) -> Floats:
+        """The components, with the signs that scikit-learn's `svd_flip` gives them."""
+        with one_blas_thread():
+            if self.ritz is not None:
+                v = self.ritz.directions[: self.k]
+            elif isinstance(self.view, TwoSidedView) and self.second:
+                v = self.view.upper_form()[: self.k]
+            else:
+                v = self.view.components[: self.k]
+            return np.asarray(svd_flip(None, _completed(v, self.k).copy(), u_based_decision=False)[1])
+
+    @property
+    def excess(self) -> float:
+        """An upper bound on the squared projection error minus the smallest possible one."""
+        return max(0.0, float(self.upper[: self.k].sum()) - self.certain)
+
+
+def _completed(v: Floats, k: int) -> Floats:
+    """Extend the orthonormal rows v to k orthonormal rows."""
+    while len(v) < k:
+        row = np.zeros(v.shape[1])
+        row[np.argmin(np.einsum("ij,ij->j", v, v))] = 1.0  # squared distance from the span >= 1 - len(v) / d
+        for _ in range(2):
+            row -= (v @ row) @ v
+        v = np.vstack([v, row / np.linalg.norm(row)])
+    return v

@@ -7,13 +7,19 @@ import numpy as np
 
 from robustfd._container import Document, Tensors
 from robustfd._core import Judge
-from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
-from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progressive_losses, sharpened
-from robustfd.estimators._snapshot import plain_label
-from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
-from robustfd.estimators._untuned_estimator import UntunedEstimator
+from robustfd.estimators._targets import (
+    SHARPNESS,
+    OnlineClassifier,
+    OnlineRegressor,
+    mixed,
+    of_two,
+    progressive_losses,
+    sharpened,
+)
+from robustfd.estimators._transfer import plain_label
+from robustfd.estimators._untuned import UntunedEstimator
 from robustfd.learners.mixture import NumberLoss
 from robustfd.learners.snapshot import Parts
 
@@ -21,7 +27,7 @@ LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
 
 
-class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifier):
+class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
     r"""Online linear classifier that needs one pass and no tuning.
 
     The loss is logistic for two classes and softmax for more. Several linear experts learn in parallel. They differ in
@@ -148,21 +154,19 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         return (self._class_places(), Judge.classes, 0.0) if simple else None
 
     def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        outputs = len(self.classes_) if len(self.classes_) > 2 else 1
-        self._begin_model(d, outputs)
+        super()._begin(d, sparse=sparse, growing=growing)
         self._calibration = np.zeros(len(SHARPNESS))
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         classes = len(self.classes_)
-        wanted = classes if classes > 2 else 1
-        if wanted > self._model.outputs:  # a new class appeared
-            self._model.add_outputs(wanted)
+        if self._outputs > self._model.outputs:  # a new class appeared
+            self._model.add_outputs(self._outputs)
         margins = self._learn_margins(x, y, weight)
         if classes == 2 and len(y) == 1:  # fast path with the same result, five times as fast
             margin, second = margins[0], y.item() == 1
             return np.logaddexp(0.0, -margin if second else margin), np.array([float((margin.item() > 0) != second)])
         wrong = (self._decide(margins) != y).astype(np.float64)
-        if wanted > 1:
+        if classes > 2:
             losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
         else:
             losses = np.logaddexp(0.0, np.where(y == 1, -margins[:, 0], margins[:, 0]))
@@ -216,7 +220,7 @@ class SketchedNewtonClassifier(ClassifierMixin, UntunedEstimator, OnlineClassifi
         return self._linear_model()[1]
 
 
-class SketchedNewtonRegressor(RegressorMixin, UntunedEstimator, OnlineRegressor):
+class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
     r"""Online linear regressor that needs one pass and no tuning.
 
     The method is that of `SketchedNewtonClassifier`, with the squared loss by default. Neither features nor targets
@@ -321,9 +325,6 @@ class SketchedNewtonRegressor(RegressorMixin, UntunedEstimator, OnlineRegressor)
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
         kinds = {"absolute": Judge.absolute, "quantile": Judge.pinball, "poisson": Judge.poisson}
         return None, kinds.get(self.loss, Judge.squared), float(self.quantile)
-
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        self._begin_model(d, 1)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         predicted = self._learn_margins(x, y, weight)[:, 0]

@@ -13,9 +13,9 @@ from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
-from robustfd.estimators._missing import first_missing, with_indicators
-from robustfd.estimators._online import Floats, OnlineEstimator, blocks
-from robustfd.estimators._single_rows import IS_MISSING
+from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, with_indicators
+from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import plots, untuned_merging, untuned_reading
 from robustfd.learners.hessian_choice import next_event
 from robustfd.learners.mixture import NumberLoss
@@ -32,15 +32,9 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(OnlineEstimator):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _learned: ClassVar[tuple[str, ...]] = (
-        *OnlineEstimator._learned,
-        "_model",
-        "_calibration",
-        "_missing",
-        "_common_names",
-        "_encoder",
-    )
-    _takes_missing = _takes_tables = True
+    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder")
+    _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
+    _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was
     sketch_size: Literal["auto"] | int
     shuffle: bool
@@ -60,10 +54,14 @@ class UntunedEstimator(OnlineEstimator):
         if check_integer("sketch_size", self.sketch_size, 0) == 1:
             raise ValueError("sketch_size must be 'auto', 0 (no sketch) or an integer of at least 2, got 1.")
 
-    def _begin_model(self, d: int, outputs: int) -> None:
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """The sketch size and the loss, as the state expects them."""
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
-        share = getattr(self, "_share", 1.0)
-        self._model = UntunedState(d, outputs, sketch=sketch, loss=self._number_loss(), share=share)
+        return {"sketch": sketch, "loss": self._number_loss()}
+
+    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
+        self._model = UntunedState(d, self._outputs, share=getattr(self, "_share", 1.0), **self._settings)
         self._missing, self._common_names = [], set()
 
     def _number_loss(self) -> NumberLoss | None:
@@ -80,12 +78,6 @@ class UntunedEstimator(OnlineEstimator):
         random = random_generator(self.random_state)
         for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
             yield random.permutation(n) if self.shuffle else None
-
-    def _row_of(self, x: Any, kind: Any, *, known_only: bool = False) -> tuple[Any, dict[Any, int]]:
-        if kind != "dicts":
-            return super()._row_of(x, kind, known_only=known_only)
-        absent = getattr(self, "_common_names", set()) - x.keys()
-        return super()._row_of({**x, **dict.fromkeys(absent)} if absent else x, kind, known_only=known_only)
 
     def _update_common_names(self) -> None:
         """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
@@ -109,9 +101,6 @@ class UntunedEstimator(OnlineEstimator):
     @abstractmethod
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
-
-    def _single_row(self, values: Floats, indices: NDArray[np.int32], width: int) -> Any:
-        return CsrRows(values, indices, np.array([0, len(indices)]), width)
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
         """Learn rows and return their margins."""
@@ -183,8 +172,7 @@ class UntunedEstimator(OnlineEstimator):
         array or sparse array of shape (n, n_features)
             Sparse if X is sparse. For more than two classes, a list with one array per class.
         """
-        self._require_rows()
-        x, d = self._checked(X), self.n_features_in_
+        x, d = self._require_rows()._checked(X), self.n_features_in_
         found: list[list[Any]] = [[] for _ in range(self._model.outputs)]
         for _, rows in blocks(x, sparse=sp.issparse(x)):
             rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
@@ -206,14 +194,13 @@ class UntunedEstimator(OnlineEstimator):
         rarely 0) times the fraction of rows where it is not 0. The last columns are the missing-value indicators of
         `missing_columns_`.
         """
-        self._require_rows()
-        return np.ascontiguousarray(untuned_reading.effects(self._model)[: self.n_features_in_ + len(self._missing)].T)
+        effects = untuned_reading.effects(self._require_rows()._model)
+        return np.ascontiguousarray(effects[: self.n_features_in_ + len(self._missing)].T)
 
     @property
     def missing_columns_(self) -> NDArray[np.int64]:
         """The columns that have had missing values, in the order of their first missing value."""
-        self._require_rows()
-        return np.array(self._missing, np.int64)
+        return np.array(self._require_rows()._missing, np.int64)
 
     def _widen(self, d: int) -> None:
         self._model.widen(d)
@@ -258,8 +245,7 @@ class UntunedEstimator(OnlineEstimator):
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
-        self._require_rows()
-        weights, intercepts = untuned_reading.linear_model(self._model)
+        weights, intercepts = untuned_reading.linear_model(self._require_rows()._model)
         return weights[: self.n_features_in_], intercepts
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
@@ -282,30 +268,26 @@ class UntunedEstimator(OnlineEstimator):
 
         def check(d: int, outputs: int) -> None:
             inputs = self.n_features_in_ + len(self._missing)
-            self._check_sizes(d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
+            check_sizes(self, d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
             if d > 2 * inputs + SPARE:
                 raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 
-        sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
-        self._model = UntunedState.unpack(parts, check, sketch=sketch, loss=self._number_loss())
+        self._model = UntunedState.unpack(parts, check, **self._settings)
 
     @property
     def hessian_(self) -> str:
         """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal plus a sketch."""
-        self._require_rows()
-        return self._model.form
+        return self._require_rows()._model.form
 
     @property
     def sketch_size_(self) -> int:
         """The number of sketch rows in use, 0 without a sketch."""
-        self._require_rows()
-        return self._model.size if self._model.form == "sketch" else 0
+        return self._model.size if self.hessian_ == "sketch" else 0
 
     @property
     def singular_values_(self) -> Floats:
         """The singular values of the sketch after its last shrink step; empty without a sketch."""
-        self._require_rows()
-        return np.sqrt(self._model.experts.low_rank.lam)
+        return np.sqrt(self._require_rows()._model.experts.low_rank.lam)
 
     @property
     def drift_(self) -> dict[str, NDArray[Any]]:
@@ -313,8 +295,7 @@ class UntunedEstimator(OnlineEstimator):
 
         It is about 0.5 or less on a stationary stream and rises when the stream drifts.
         """
-        self._require_rows()
-        return untuned_reading.drift(self._model)
+        return untuned_reading.drift(self._require_rows()._model)
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
         """Plot `progressive_` against the number of rows with `drift_` below, and return the axes of the former.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd import ExactSecondMoment, SketchedPCA
-from robustfd.estimators import _whole
+from robustfd.estimators import _components
 
 SHAPES = [(300, 90), (90, 300), (150, 150)]
 
@@ -23,7 +23,7 @@ def large(monkeypatch):
 
 def few_steps(set_attribute):
     for name, value in (("SMALL", 0), ("DENSE_STEPS", 2), ("SPARSE_STEPS", 2)):
-        set_attribute(_whole, name, value)
+        set_attribute(_components, name, value)
 
 
 def rows(shape, rng, sparse=False, ratio=0.95, offset=1.0):
@@ -60,7 +60,7 @@ def test_sketch_and_components_are_certified(seed, shape, sparse, scale, single,
     weight[0] = 1.0
     with pytest.MonkeyPatch.context() as patch:
         few_steps(patch.setattr)
-        found = _whole.analyse(x, weight, decay, k, k + int(rng.integers(1, 30)))
+        found = _components.analyse(x, weight, decay, k, k + int(rng.integers(1, 30)))
     assert found is not None
     state, ritz = found
     live = weight[weight > 0] * decay ** np.arange(np.count_nonzero(weight) - 1.0, -1.0, -1.0)
@@ -113,7 +113,7 @@ def test_the_sketch_is_exact_while_the_rank_is_below_its_size(shape, rank):
 def test_single_precision_is_as_accurate_as_assumed(seed, shape, sparse, offset):
     rng = np.random.default_rng(seed)
     x = rows(shape, rng, sparse, ratio=rng.uniform(0.5, 1.0), offset=offset)
-    some = _whole._Rows.of(x, rng.random(shape[0]) + 0.1, 1.0)
+    some = _components._Rows.of(x, rng.random(shape[0]) + 0.1, 1.0)
     v = np.linalg.qr(rng.standard_normal((some.short, 8)))[0]
     one, two = some.times(v, np.float32), some.times(v, np.float64)
     assert np.linalg.norm(one - two, 2) <= some.noise(np.float32)

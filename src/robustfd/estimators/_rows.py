@@ -1,0 +1,278 @@
+"""Rows of online estimators: blocks, dicts, (indices, values) pairs, single arrays, tables and missing values."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._scipy import scipy_sparse as sp
+from robustfd._validation import check_rows
+from robustfd.learners.rows import CHUNK, CsrRows, check_numbers
+from robustfd.streams import is_table
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64] | None  # the order of the rows in one pass; None is the given order
+Kind = Literal["dicts", "pairs", "rows"]
+
+LAST = 2**31 - 2  # largest index; indices are int32
+IS_MISSING = " is missing"  # suffix of the names of missing-value indicators
+PLAIN = {float, bool, np.float64}
+KINDS = {"dicts": "dicts", "pairs": "pairs (indices, values)", "rows": "rows of fixed width"}
+
+
+def blocks(x: Any, *, sparse: bool) -> Iterator[tuple[slice, Any]]:
+    """Yield slices and blocks of rows of x that are small enough to convert to dense float64 arrays."""
+    n, d = x.shape
+    step = max(n if sparse and sp.issparse(x) else CHUNK // max(d, 1), 1)
+    for start in range(0, n, step):
+        part = slice(start, min(start + step, n))
+        yield part, x if step >= n else x[part]
+
+
+def in_order(x: Any, y: Any, weight: Floats, order: Order) -> Iterator[tuple[Any, Any, Floats]]:
+    """Yield rows, targets and weights in the given order, in chunks, as a copy of all rows may not fit into memory."""
+    if order is None:
+        yield x, y, weight
+        return
+    step = max(CHUNK * (16 if sp.issparse(x) else 1) // max(x.shape[1], 1), 1024)
+    for start in range(0, len(order), step):
+        some = order[start : start + step]
+        yield x[some], y[some], weight[some]
+
+
+def one_dimensional(values: Any, *, warn: bool = False) -> Any:
+    """Return labels or targets as a one-dimensional array, as scikit-learn does, but without it where possible."""
+    if type(values) is np.ndarray and values.ndim == 1:
+        return values
+    from sklearn.utils.validation import column_or_1d
+
+    return column_or_1d(values, warn=warn)
+
+
+# -- single rows
+
+
+def kind_of(model: Any, x: Any) -> Kind:
+    """Return the kind of a single row. A dict is a row of fixed width if the model was fitted with named columns."""
+    if type(x) is dict and getattr(model, "_kind", None) == "dicts":
+        return "dicts"  # the usual case, without a slow check against abstract classes
+    if isinstance(x, Mapping):
+        return "rows" if hasattr(model, "feature_names_in_") or hasattr(model, "_encoder") else "dicts"
+    return "pairs" if isinstance(x, tuple) else "rows"
+
+
+def _check_kind(model: Any, kind: Kind) -> None:
+    """Raise if the model does not accept this kind of single row."""
+    mine = getattr(model, "_kind", kind)
+    if mine != kind and not (mine == "rows" and kind == "pairs"):
+        raise ValueError(f"This model was started with {KINDS[mine]} and does not accept {KINDS[kind]}.")
+
+
+def single_row(
+    model: Any, x: Any, kind: Kind, *, reset: bool = False, known_only: bool = False
+) -> tuple[Any, dict[Any, int]]:
+    """Return a checked single row, and the indices of new feature names; with `known_only`, drop these features."""
+    _check_kind(model, kind)
+    return (_fixed_row(model, x, reset=reset), {}) if kind == "rows" else _sparse_row(model, x, kind, known_only)
+
+
+def _fixed_row(model: Any, x: Any, *, reset: bool) -> Any:
+    """Return a one-dimensional array, or a dict keyed by column names, as a checked row (1, d)."""
+    if isinstance(x, Mapping) and hasattr(model, "_encoder"):
+        row = model._encoder.encode([x])[0]
+    elif isinstance(x, Mapping):
+        nothing = np.nan if model._takes_missing else 0.0
+        values = (x.get(name, nothing) for name in model.feature_names_in_)
+        try:
+            row = np.array([[nothing if value is None else value for value in values]], np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"x must have a number for each column of the model, got {x!r:.60}.") from None
+    else:
+        flat = np.asarray(x)
+        if flat.ndim != 1:
+            raise ValueError(
+                f"x must be a dict, a pair (indices, values) or a one-dimensional array, got shape {flat.shape}."
+            )
+        row = check_rows(model, flat[None], reset=reset)
+    check_numbers(row, missing=model._takes_missing)
+    return row
+
+
+def _sparse_row(model: Any, x: Any, kind: Kind, known_only: bool) -> tuple[CsrRows, dict[Any, int]]:
+    """Return a dict or a pair as a sparse row that is wide enough for new features, and their indices.
+
+    Features that most dicts have and this one has not are missing values.
+    """
+    new: dict[Any, int] = {}
+    if kind == "dicts":
+        if absent := getattr(model, "_common_names", set()) - x.keys():
+            x = {**x, **dict.fromkeys(absent)}
+        indices, values, new = entries_of_dict(x, model._vocabulary, missing=model._takes_missing)
+    else:
+        indices, values = entries_of_pair(x)
+    seen = model.n_features_in_
+    width = max(seen, int(indices[-1]) + 1 if len(indices) else 1)
+    if model._kind == "rows" and width > seen:
+        raise ValueError(f"x has the index {indices[-1]}, but {type(model).__name__} is expecting {seen} features.")
+    check_numbers(values, missing=model._takes_missing and kind == "dicts")
+    if known_only and width > seen:
+        width, known = seen, int(np.searchsorted(indices, seen))
+        indices, values = indices[:known], values[:known]
+    return CsrRows(values, indices, np.array([0, len(indices)]), width), new
+
+
+def entries_of_dict(
+    x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool = False
+) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
+    """Return the ascending indices and the values of a row, and the indices of new names.
+
+    New names get indices in alphabetical order, so the order of the dict does not matter, not even for rounding errors.
+    With `missing`, None and NaN are missing values: a known feature gets the value NaN, and an indicator feature is 1.
+    """
+    if PLAIN.issuperset(map(type, x.values())):  # fast path for known names, five times as fast
+        places = list(map(known.get, x))
+        if None not in places:
+            indices, numbers = np.array(places, np.int32), np.array(list(x.values()), np.float64)
+            if missing and np.isnan(numbers).any():
+                return _entries_by_name(x, known, missing=True)
+            if places == sorted(places):  # type: ignore[type-var]
+                return indices, numbers, {}
+            order = np.argsort(indices)
+            return indices[order], numbers[order], {}
+    return _entries_by_name(x, known, missing=missing)
+
+
+def _entries_by_name(
+    x: Mapping[Any, Any], known: Mapping[Any, int], *, missing: bool
+) -> tuple[NDArray[np.int32], Floats, dict[Any, int]]:
+    """Do the same as `entries_of_dict`, one feature at a time."""
+    named: dict[Any, float] = {}
+    for name, value in x.items():
+        if missing and (value is None or value != value):
+            if name in known:
+                named[name] = np.nan
+            name, value = f"{name}{IS_MISSING}", 1.0
+        if isinstance(value, str):
+            name, value = f"{name}={value}", 1.0
+        try:
+            number = float(value)
+            if isinstance(value, bytes | bytearray):  # float(b"1") is 1.0
+                raise TypeError
+        except (TypeError, ValueError):
+            raise ValueError(f"x[{name!r}] must be a number, a boolean or a string, got {value!r}.") from None
+        if name in named:
+            raise ValueError(f"x has the feature {name!r} twice: as a name, and as a name with a string value.")
+        named[name] = number
+    unknown = sorted((name for name in named if name not in known), key=str)
+    new = {name: index for index, name in enumerate(unknown, len(known))}
+    indices = np.array([known[name] if name in known else new[name] for name in named], np.int32)
+    order = np.argsort(indices)
+    return indices[order], np.array(list(named.values()), np.float64)[order], new
+
+
+def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
+    """Return the ascending indices and the values of a row."""
+    right = len(x) == 2
+    if right:
+        indices, values = np.asarray(x[0]), np.asarray(x[1])
+        if indices.shape == values.shape == (0,):
+            return np.empty(0, np.int32), np.empty(0)
+        right = indices.ndim == 1 and indices.shape == values.shape
+        right = right and indices.dtype.kind in "iu" and values.dtype.kind in "biuf"
+    if not right:
+        raise ValueError(
+            f"x as a tuple must be (indices, values), integers and numbers of equal length, got {x!r:.60}."
+        )
+    if indices.min() < 0 or indices.max() > LAST:
+        raise ValueError(f"The indices of x must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
+    order = np.argsort(indices, kind="stable")
+    indices = indices[order].astype(np.int32)
+    if (indices[1:] == indices[:-1]).any():
+        raise ValueError(f"The indices of x must be distinct, got {indices[1:][indices[1:] == indices[:-1]][0]} twice.")
+    return indices, values[order].astype(np.float64)
+
+
+# -- tables
+
+
+def encoded(model: Any, x: Any, *, reset: bool) -> Any:
+    """Return a table with columns of text, dates or times as numbers, and other rows unchanged.
+
+    If the first table needed encoding, all later ones are encoded too.
+    """
+    if reset and _needs_encoding(x):
+        try:
+            from robustfd.streams import TableEncoder
+        except ImportError as error:
+            raise ImportError(
+                "A table with columns of text, dates or times needs pyarrow: pip install 'robustfd[arrow]'."
+            ) from error
+        model._encoder = TableEncoder.learn(x)
+    if not hasattr(model, "_encoder"):
+        return x
+    if not is_table(x):
+        raise ValueError(
+            f"X must be a table, as {type(model).__name__} was started with a table that has non-numeric columns, "
+            f"got {type(x).__name__}."
+        )
+    return model._encoder.encode(x)[0]
+
+
+def _needs_encoding(x: Any) -> bool:
+    """Return whether x is a table with non-numeric columns, or one that numpy cannot read."""
+    if not is_table(x):
+        return False
+    if hasattr(x, "schema") and not hasattr(x, "dtypes"):  # pyarrow
+        return True
+    return not all(_is_number(dtype) for dtype in x.dtypes)
+
+
+def _is_number(dtype: Any) -> bool:
+    """Return whether a pandas or polars column is numeric or boolean."""
+    if hasattr(dtype, "is_numeric"):  # polars
+        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
+    return getattr(dtype, "kind", "O") in "biuf"
+
+
+# -- missing values: an indicator feature for each column that has contained NaN
+
+
+def _missing_entries(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row and column indices of missing values in row order."""
+    values = (x.data if sp.issparse(x) else x).reshape(-1)
+    if isfinite(values.dot(values)):  # the usual case, in one pass
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    at = np.flatnonzero(np.isnan(values))
+    if not sp.issparse(x):
+        return at // x.shape[1], at % x.shape[1]
+    return np.searchsorted(x.indptr, at, side="right") - 1, x.indices[at].astype(np.int64)
+
+
+def first_missing(x: Any, known: list[int]) -> list[tuple[int, list[int]]]:
+    """Return (row, columns) pairs where a column not in `known` has its first missing value."""
+    rows, columns = _missing_entries(x)
+    if not len(rows):
+        return []
+    _, first = np.unique(columns, return_index=True)
+    found: dict[int, list[int]] = {}
+    for at in np.sort(first):
+        if columns[at] not in known:
+            found.setdefault(int(rows[at]), []).append(int(columns[at]))
+    return list(found.items())
+
+
+def with_indicators(x: Any, known: list[int]) -> Any:
+    """Return x with an indicator column appended for each column in `known`: 1 where it is missing, else 0."""
+    n, d = x.shape
+    if not known:
+        return x
+    if not sp.issparse(x):
+        return np.hstack([x, np.isnan(x[:, known])])
+    rows, columns = _missing_entries(x)
+    place = np.full(d, -1)
+    place[known] = d + np.arange(len(known))
+    rows, columns = rows[place[columns] >= 0], place[columns][place[columns] >= 0]
+    more = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, d + len(known)))
+    return sp.csr_array((x.data, x.indices, x.indptr), shape=more.shape) + more
