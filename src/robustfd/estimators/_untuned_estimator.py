@@ -17,12 +17,11 @@ from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING
 from robustfd.learners import plots, untuned_merging, untuned_reading
-from robustfd.learners.hessian_choice import next_event
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners.experts import NumberLoss
+from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows, as_rows
 from robustfd.learners.snapshot import Parts
-from robustfd.learners.untuned import UntunedState, is_whole
-from robustfd.learners.untuned_growth import SPARE
+from robustfd.learners.untuned import SPARE, UntunedState, is_whole
 from robustfd.learners.untuned_merging import with_features_at
 
 USUAL = 0.75  # a numeric feature that more than this fraction of dicts have counts as missing in the others

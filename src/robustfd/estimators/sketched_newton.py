@@ -14,7 +14,7 @@ from robustfd.estimators._probabilities import SHARPNESS, mixed, of_two, progres
 from robustfd.estimators._snapshot import plain_label
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.estimators._untuned_estimator import UntunedEstimator
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
 LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")

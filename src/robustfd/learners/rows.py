@@ -46,11 +46,7 @@ class CsrRows(NamedTuple):
         return CsrRows(self.data[first:last][entries], self.indices[first:last][entries], indptr, self.width)
 
 
-def part_of(rows: CsrRows, part: slice) -> CsrRows:
-    """Return a copy of a slice of the rows."""
-    indptr = rows.indptr[part.start : part.stop + 1]
-    entries = slice(int(indptr[0]), int(indptr[-1]))
-    return CsrRows(rows.data[entries].copy(), rows.indices[entries].copy(), indptr - indptr[0])
+StoredRows = tuple[Any, Floats, Floats]  # rows, dense or sparse, their targets and their weights
 
 
 def most_entries(x: Any, part: slice) -> int:
@@ -62,13 +58,37 @@ def most_entries(x: Any, part: slice) -> int:
     return int(x.shape[1])
 
 
-def join(parts: list[CsrRows]) -> CsrRows:
-    """Return the concatenation of rows."""
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.concatenate([np.diff(rows.indptr) for rows in parts])
-    data, indices = (np.concatenate([getattr(rows, name) for rows in parts]) for name in ("data", "indices"))
-    return CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+def stored(batch: Any, part: slice) -> StoredRows:
+    """Return copies of some rows, targets and weights of a batch, which holds these three first."""
+    x, y, weight = batch[:3]
+    if not isinstance(x, CsrRows):
+        return x[part].copy(), y[part].copy(), weight[part].copy()
+    indptr = x.indptr[part.start : part.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    rows = CsrRows(x.data[entries].copy(), x.indices[entries].copy(), indptr - indptr[0])
+    return rows, y[part].copy(), weight[part].copy()
+
+
+def joined(some: list[StoredRows]) -> StoredRows:
+    """Return the concatenation of stored rows, targets and weights; the rows are sparse if any of them are."""
+    if len(some) == 1:
+        return some[0]
+    x: Any = [rows for rows, _, _ in some]
+    if any(isinstance(rows, CsrRows) for rows in x):
+        x = [rows if isinstance(rows, CsrRows) else plain_rows(sp.csr_array(rows)) for rows in x]
+        lengths = np.concatenate([np.diff(rows.indptr) for rows in x])
+        data, indices = (np.concatenate([getattr(rows, name) for rows in x]) for name in ("data", "indices"))
+        x = CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    else:
+        width = max(rows.shape[1] for rows in x)  # features may have been added
+        x = np.vstack([widened(rows, width) for rows in x])
+    y, weight = (np.concatenate([each[k] for each in some]) for k in (1, 2))
+    return x, y, weight
+
+
+def widened(x: Floats, d: int) -> Floats:
+    """Return dense rows padded to d features."""
+    return np.pad(x, ((0, 0), (0, d - x.shape[1])))
 
 
 def plain_rows(x: Any) -> Any:
@@ -76,14 +96,6 @@ def plain_rows(x: Any) -> Any:
     if type(x) is CsrRows or not sp.issparse(x):
         return x
     return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
-
-
-class Batch(NamedTuple):
-    """Labels, sample weights and margins of rows; the core fills in the margins."""
-
-    y: Floats
-    weight: Floats
-    margins: Floats
 
 
 def as_rows(x: Any, *, sparse: bool) -> Any:
