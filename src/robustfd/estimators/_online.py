@@ -23,8 +23,7 @@ from robustfd.estimators._merging import MergingEstimator
 from robustfd.estimators._single_rows import Kind, entries_of_dict, entries_of_pair, kind_of
 from robustfd.estimators._snapshot import SavedEstimator
 from robustfd.learners import progress
-from robustfd.learners.plots import plot_progress
-from robustfd.learners.progress import tally_judged
+from robustfd.learners.progress import plot_progress, tally_judged
 from robustfd.learners.rows import CHUNK, CsrRows, check_numbers, writable
 from robustfd.sketch.merging import merge
 

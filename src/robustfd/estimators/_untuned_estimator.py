@@ -16,7 +16,8 @@ from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators._missing import first_missing, with_indicators
 from robustfd.estimators._online import Floats, OnlineEstimator, blocks
 from robustfd.estimators._single_rows import IS_MISSING
-from robustfd.learners import plots, untuned_merging, untuned_reading
+from robustfd.learners import progress as plots
+from robustfd.learners import untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows, as_rows

@@ -1,5 +1,7 @@
 """Rows in the format of the core: checked, contiguous, float64."""
 
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +91,39 @@ def joined(some: list[StoredRows]) -> StoredRows:
 def widened(x: Floats, d: int) -> Floats:
     """Return dense rows padded to d features."""
     return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+
+
+def with_columns_at(some: StoredRows, places: NDArray[np.int64], d: int) -> StoredRows:
+    """Return rows with their columns moved to `places`."""
+    x, y, weight = some
+    if not isinstance(x, CsrRows):
+        wide = np.zeros((len(x), d))
+        wide[:, places[: x.shape[1]]] = x
+        return wide, y, weight
+    moved = sp.csr_array((x.data, places[x.indices], x.indptr), shape=(len(y), d)).sorted_indices()
+    return CsrRows(moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int64)), y, weight
+
+
+def sort_keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
+    """Return a sort key for each row: pseudo-random, and independent of the part that the row was in."""
+    if isinstance(x, CsrRows):
+        live = x.data != 0
+        ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
+        columns, values = x.indices[live], x.data[live]
+    else:
+        rows, columns = x.nonzero()
+        ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
+        columns, values = columns.astype(np.int32), x[rows, columns]
+    # Copy all bytes at once: copying row by row would take most of the time of a merge.
+    of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
+    i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
+    keys = []
+    for row, (start, stop) in enumerate(pairwise(ends)):
+        key = sha256(of_columns[i * start : i * stop])
+        for part in (of_values[v * start : v * stop], a[n * row : n * (row + 1)], b[w * row : w * (row + 1)]):
+            key.update(part)
+        keys.append(key.digest())
+    return keys
 
 
 def plain_rows(x: Any) -> Any:

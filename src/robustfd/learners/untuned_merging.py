@@ -21,8 +21,6 @@ and is exact if all rows have the same factor.
 
 import copy
 from collections.abc import Sequence
-from hashlib import sha256
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +32,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import experts, hessian, progress
 from robustfd.learners.experts import FEATURE, Features, start_exact, start_low_rank
 from robustfd.learners.hessian import FIRST
-from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, widened
+from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, widened, with_columns_at
 from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
 
@@ -89,20 +87,9 @@ def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> 
     new.core, new.d = Untuned(), d
     new.experts = experts.with_features_at(state.experts, np.append(0, places + 1), d + 1)
     new.seen = state.seen
-    new.kept = [_with_columns_at(rows, places, d) for rows in state.kept]
-    new.aside = [_with_columns_at(rows, places, d) for rows in state.aside]
+    new.kept = [with_columns_at(rows, places, d) for rows in state.kept]
+    new.aside = [with_columns_at(rows, places, d) for rows in state.aside]
     return new
-
-
-def _with_columns_at(stored: Any, places: NDArray[np.int64], d: int) -> Any:
-    """Return rows with their columns moved to `places`."""
-    x, y, weight = stored
-    if not isinstance(x, CsrRows):
-        wide = np.zeros((len(x), d))
-        wide[:, places[: x.shape[1]]] = x
-        return wide, y, weight
-    moved = sp.csr_array((x.data, places[x.indices], x.indptr), shape=(len(y), d)).sorted_indices()
-    return CsrRows(moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int64)), y, weight
 
 
 def is_young(state: UntunedState) -> bool:
@@ -192,34 +179,12 @@ def _learn_aside(state: UntunedState) -> None:
     """Learn from the rows set aside, after moving shares halfway to equal ones so that these rows decide."""
     x, y, weight = joined(state.aside)
     state.aside = []
-    order = np.array(sorted(range(len(y)), key=_keys(x, y, weight).__getitem__))
+    order = np.array(sorted(range(len(y)), key=sort_keys(x, y, weight).__getitem__))
     x = sp.csr_array(tuple(x[:3]), shape=(len(y), state.d)) if isinstance(x, CsrRows) else widened(x, state.d)
     mix = state.experts.mix
     for share in (mix.share, mix.plain):
         share[:] = (share + 1.0 / share.shape[1]) / 2.0
     state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
-
-
-def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
-    """Return a sort key for each row: pseudo-random, and independent of the part that the row was in."""
-    if isinstance(x, CsrRows):
-        live = x.data != 0
-        ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
-        columns, values = x.indices[live], x.data[live]
-    else:
-        rows, columns = x.nonzero()
-        ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
-        columns, values = columns.astype(np.int32), x[rows, columns]
-    # Copy all bytes at once: copying row by row would take most of the time of a merge.
-    of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
-    i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
-    keys = []
-    for row, (start, stop) in enumerate(pairwise(ends)):
-        key = sha256(of_columns[i * start : i * stop])
-        for part in (of_values[v * start : v * stop], a[n * row : n * (row + 1)], b[w * row : w * (row + 1)]):
-            key.update(part)
-        keys.append(key.digest())
-    return keys
 
 
 # -- joining
