@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustfd._core import implicit_steps
-from robustfd.learners import hessian_choice, low_rank, untuned_reading
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners import hessian, untuned_reading
+from robustfd.learners.experts import NumberLoss
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
 from tests import reference_untuned as ref
@@ -190,7 +190,7 @@ def test_a_sketch_of_all_directions_is_the_exact_hessian():
     low = UntunedState(5, 1, sketch=30)
     learn(low, X, y)
     e = low.experts
-    low_rank.renew(e.low_rank, e.features.table["prior"], e.features.table["slow"])
+    hessian.renew_low_rank(e.low_rank, e.features.table["prior"], e.features.table["slow"])
     h = np.diag(e.low_rank.diagonal) + e.low_rank.sketch.T @ e.low_rank.sketch
     inverse = np.diag(1 / e.low_rank.diagonal) - e.low_rank.u @ e.low_rank.u.T
     np.testing.assert_allclose(inverse @ h, np.eye(6), atol=1e-8)
@@ -216,7 +216,7 @@ def test_a_late_exact_hessian_starts_from_the_diagonal_and_is_updated_soon():
     state = UntunedState(100, 1, sketch=0)
     learn(state, X, y)
     before, state.sketch = state.margins(X), None
-    hessian_choice.set_form(state, "exact", rows=state.seen)
+    hessian.set_form(state, "exact", rows=state.seen)
     table = state.experts.features.table
     np.testing.assert_allclose(np.diag(state.experts.exact.inverse[0]), 1 / (table["prior"] + table["slow"]))
     assert largest_difference(state.margins(X), before) < 2.0 and state.renew_at <= state.seen + 64
@@ -226,7 +226,7 @@ def test_a_sketch_grows_while_it_gains():
     X, y = rotated(9000, 300)
     state = UntunedState(300, 1)
     learn(state, X, y)
-    assert state.form == "sketch" and state.size > hessian_choice.SKETCH
+    assert state.form == "sketch" and state.size > hessian.SKETCH
 
 
 def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
@@ -320,3 +320,15 @@ def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
     assert np.array_equal(state.margins(X), before)
     learn(state, X[150:], y[150:])
     assert np.array_equal(state.margins(X), other.margins(X))
+
+
+@pytest.mark.parametrize("n", [0, 30, 100])
+def test_undoing_rows_restores_features_that_only_earlier_rows_have(n):
+    """The first rows are learned again, so a call among them changes more features than its own rows have."""
+    X = sp.random_array((n + 60, 200), density=0.05, format="csr", rng=np.random.default_rng(0))
+    y, state = np.arange(n + 60) % 2.0, UntunedState(200, 1)
+    learn(state, X[:n], y[:n], sparse=True)
+    before, kept = copy.deepcopy(state), state.keep(60, X[n:].indices.astype(np.int32))
+    learn(state, X[n:], y[n:], sparse=True)
+    state.undo(kept)
+    assert same_bytes(state, before)

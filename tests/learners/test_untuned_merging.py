@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd.learners import untuned_merging
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners.experts import NumberLoss
+from robustfd.learners.hessian import FIRST
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
-from robustfd.learners.untuned_state import FIRST
 from tests import reference_merging
 
 # Few features (exact with two memories and with one), a sketch of fixed size, none; classes, numbers, counts.
@@ -199,7 +199,7 @@ def test_a_part_that_grows_past_two_memories_is_saved_and_merged():
 def test_rows_set_aside_are_learned_once(kind, few):
     X, y = rows_for(kind, 40 * FIRST + few)
     large, small = (trained(kind, X[i], y[i], share=0.5) for i in (slice(few, None), slice(few)))
-    assert large._rows_aside()
+    assert large.rows_aside()
     for merged in (untuned_merging.merge(large, small), untuned_merging.merge(small, large)):
         assert merged.seen == len(y) and not merged.aside
 
@@ -209,7 +209,7 @@ def test_rows_set_aside_stay_with_parts_that_are_not_whole():
     X, y = rows_for(kind, 50 * FIRST)
     parts = [trained(kind, X[i], y[i], share=0.25) for i in (slice(0, 30 * FIRST), slice(30 * FIRST, 30 * FIRST + 3))]
     merged = untuned_merging.merge(*parts)
-    assert merged.seen + merged._rows_aside() == 30 * FIRST + 3
+    assert merged.seen + merged.rows_aside() == 30 * FIRST + 3
     before = [rows[0].copy() for rows in parts[0].aside]
     learn(merged, X, y)
     assert all(np.array_equal(a, b[0]) for a, b in zip(before, parts[0].aside, strict=True))

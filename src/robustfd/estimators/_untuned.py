@@ -16,13 +16,12 @@ from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, with_indicators
 from robustfd.estimators._transfer import check_sizes
-from robustfd.learners import plots, untuned_merging, untuned_reading
-from robustfd.learners.hessian_choice import next_event
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners import progress, untuned_merging, untuned_reading
+from robustfd.learners.hessian import next_event
+from robustfd.learners.experts import NumberLoss
 from robustfd.learners.rows import CsrRows, as_rows
 from robustfd.learners.snapshot import Parts
-from robustfd.learners.untuned import UntunedState, is_whole
-from robustfd.learners.untuned_growth import SPARE
+from robustfd.learners.untuned import SPARE, UntunedState, is_whole
 from robustfd.learners.untuned_merging import with_features_at
 
 USUAL = 0.75  # a numeric feature that more than this fraction of dicts have counts as missing in the others
@@ -305,5 +304,5 @@ class UntunedEstimator(OnlineEstimator):
         if ax is not None:
             return super().plot_progress(ax=ax, label=label)
         upper, lower = plots.two_panels()
-        plots.plot_drift(self.drift_, lower)
+        progress.plot_drift(self.drift_, lower)
         return super().plot_progress(ax=upper, label=label)

@@ -20,7 +20,7 @@ from robustfd.estimators._targets import (
 )
 from robustfd.estimators._transfer import plain_label
 from robustfd.estimators._untuned import UntunedEstimator
-from robustfd.learners.mixture import NumberLoss
+from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
 LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")

@@ -1,10 +1,9 @@
-"""The base class of online learners: checks of input, all-or-nothing updates, progressive losses and snapshots."""
+"""The base class of the paper's learners: checks of input, all-or-nothing updates, merging, losses and snapshots."""
 
 import copy
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,77 +11,25 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._core import scatter_rows
-from robustfd._guard import guards_itself
+from robustfd._guard import guarded_pair, guards_itself
+from robustfd._jobs import seed_of_part
 from robustfd._sklearn import BaseEstimator, NotFittedError
-from robustfd._validation import check_choice, check_real, check_rows, check_weights
-from robustfd.learners import progress
-from robustfd.learners.losses import LOSSES, Loss
-from robustfd.learners.merging import MergingLearner
-from robustfd.learners.plots import plot_progress
-from robustfd.learners.progress import tally_all
-from robustfd.learners.rows import (
-    CHUNK,
-    FEW,
-    FLOAT64,
-    LARGEST,
-    Floats,
-    as_rows,
-    check_numbers,
-    writable,
+from robustfd._validation import (
+    check_choice,
+    check_integer,
+    check_real,
+    check_rows,
+    check_same_features,
+    check_same_params,
+    check_weights,
 )
-from robustfd.learners.snapshot import Parts, pack_common, unpack_common
+from robustfd.learners import progress
+from robustfd.learners.losses import LOSSES, Loss, check_labels
+from robustfd.learners.rows import CHUNK, FEW, FLOAT64, Floats, as_rows, check_numbers, writable
+from robustfd.learners.snapshot import pack_common, unpack_common
 from robustfd.linalg.threads import one_blas_thread
 
 CACHED = 2**16  # entries of the dense chunks into which sparse rows are converted
-
-
-class State(Protocol):
-    """The state of a learner, which changes in place."""
-
-    @property
-    def sparse(self) -> bool:
-        """Whether `learn` expects sparse rows instead of dense ones."""
-
-    @property
-    def checks_rows(self) -> bool:
-        """Whether `learn_few` may be used."""
-
-    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, progress: Floats | None) -> int:
-        """Learn from rows and record their losses; return the number of rows before an overflow."""
-
-    def learn_few(self, x: Floats, y: Floats, margins: Floats, progress: Floats) -> bool:
-        """Learn from a few dense rows; return False, without a change, if they need a closer look."""
-
-    def begin(self) -> None:
-        """Begin a call that `rollback` can revert."""
-
-    def is_sound(self) -> bool:
-        """Return whether all numbers are finite, and leave space for ordinary rows."""
-
-    def commit(self) -> None:
-        """End the call."""
-
-    def rollback(self) -> None:
-        """Revert everything since `begin`."""
-
-    def margins(self, x: Any) -> Floats:
-        """Return w'x of dense or sparse rows."""
-
-    def weights(self) -> Floats:
-        """Return w."""
-
-    def merged(self, other: Any, vote: Floats) -> Any:
-        """Return the merged state of two states with the same settings; `vote` weights the mean of their w."""
-
-    def fraction(self, k: int, i: int) -> Any:
-        """Return part i of k, with the same weights and a k-th of all sums."""
-
-    def pack(self) -> tuple[Document, Tensors]:
-        """Return the numbers and arrays of the state, for a snapshot."""
-
-    @classmethod
-    def unpack(cls, parts: Parts, *arguments: Any, sparse: bool) -> "State":
-        """Return the state in a snapshot; `arguments` are those of the constructor."""
 
 
 class AllOrNothing:
@@ -92,15 +39,15 @@ class AllOrNothing:
     """
 
     def __init__(self, learner: Any, states: Sequence[Any], rows: int):
-        self.learner, self.states, self.rows = learner, states, rows
-        self.threads: AbstractContextManager[Any] | None = None
+        self.learner, self.states = learner, states
+        # Setting the number of BLAS threads takes as long as learning a few rows.
+        self.threads = one_blas_thread() if rows > FEW else None
 
     def __enter__(self) -> None:
         for state in self.states:
             state.begin()
         self.tallied = self.learner._progress.copy()
-        if self.rows > FEW:  # setting the number of BLAS threads takes as long as learning a few rows
-            self.threads = one_blas_thread()
+        if self.threads is not None:
             self.threads.__enter__()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -131,7 +78,7 @@ def overflow(learner: Any, row: int | None = None) -> OverflowError:
     )
 
 
-class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
+class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model w that learns one row at a time and predicts each row before learning from it.
 
     The batch size affects the result by rounding error only. After an error the learner is unchanged. A learner is
@@ -141,6 +88,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     loss: str
     huber_delta: float
     _frozen: tuple[Any, ...]
+    _state: Any
 
     # -- for subclasses
 
@@ -155,7 +103,10 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
-        """Return the class of the state for rows with d features, and the arguments of its constructor."""
+        """Return the class of the state for rows with d features, and the arguments of its constructor.
+
+        A state changes in place. `NewtonState` has all methods that this class calls.
+        """
 
     def _keeps_sparse(self, d: int) -> bool:
         """Return whether sparse rows with d features stay sparse; otherwise they are converted to dense rows."""
@@ -225,15 +176,13 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     def _check_and_learn(self, X: Any, y: Any, sample_weight: Any) -> Floats:
         reset = not self.__sklearn_is_fitted__()
         self._check_parameters()
-        if not reset and self._frozen != self._parameters():
-            raise ValueError(
-                "The parameters were changed after rows were learned. Set them back, or make a new learner."
-            )
+        if not reset:
+            self._require_same_parameters()
         before = dict(vars(self))
         try:
             x = check_rows(self, X, reset=reset)
             check_numbers(x)
-            y = self._check_labels(y, x.shape[0])
+            y = check_labels(self.loss, y, x.shape[0])
             weight = check_weights(sample_weight, x.shape[0])
             if reset:
                 self._begin(x)
@@ -242,36 +191,32 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        if self._numbers and self._state.checks_rows and not hasattr(self, "feature_names_in_"):
+        if (
+            LOSSES[self.loss].kind != "classification"
+            and self._state.checks_rows
+            and not hasattr(self, "feature_names_in_")
+        ):
             self._quick = x.shape[1]
         return margins
 
     def _begin(self, x: Any) -> None:
         """Create the state before the first rows x."""
         kind, arguments = self._plan(x.shape[1])
-        self._state: State = kind(*arguments, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
+        self._state = kind(*arguments, sparse=sp.issparse(x) and self._keeps_sparse(x.shape[1]))
         self._progress = progress.start()
         self._frozen = self._parameters()
-        self._numbers = LOSSES[self.loss].kind != "classification"
 
     def _learn_all(self, x: Any, y: Floats, weight: Floats) -> Floats:
-        """Learn from all of the checked rows or from none, and return their margins."""
-        margins, live = np.full(x.shape[0], np.nan), weight > 0
-        with AllOrNothing(self, [self._state], x.shape[0]):
-            self._learn_stretches(x, y, weight, margins, live)
+        """Learn from all checked rows or from none, and return their margins; rows of weight 0 are only predicted."""
+        n, margins, start = x.shape[0], np.full(x.shape[0], np.nan), 0
+        with AllOrNothing(self, [self._state], n):
+            for stop in [*np.flatnonzero(weight == 0), n]:
+                rows = x if stop - start == n else x[start:stop]
+                self._learn_rows(rows, y[start:stop], weight[start:stop], margins[start:stop], start)
+                if stop < n:
+                    margins[stop] = self._state.margins(x[stop : stop + 1])[0]
+                start = stop + 1
         return margins
-
-    def _learn_stretches(self, x: Any, y: Floats, weight: Floats, margins: Floats, live: NDArray[np.bool_]) -> None:
-        """Learn from the rows that are `live`, and compute only the margins of the others."""
-        if not live.all():
-            start = 0
-            for i in np.append(np.flatnonzero(~live), len(live)):
-                self._learn_rows(x[start:i], y[start:i], weight[start:i], margins[start:i], start)
-                if i < len(live):
-                    margins[i] = self._state.margins(x[i : i + 1])[0]
-                start = i + 1
-        else:
-            self._learn_rows(x, y, weight, margins, 0)
 
     def _learn_rows(self, x: Any, y: Floats, weight: Floats, margins: Floats, first: int) -> None:
         """Learn from rows in chunks, converted to the format of the state; `first` is their index in the call."""
@@ -294,29 +239,88 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
             if done < stop - start:
                 raise overflow(self, first + start + done)
 
-    def _check_labels(self, y: Any, n: int) -> Floats:
-        y = np.asarray(y)
-        if y.shape != (n,):
-            raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
-        if y.dtype.kind not in "biuf":
-            raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
-        y = np.ascontiguousarray(y, dtype=np.float64)
-        if not np.isfinite(y).all():
-            raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
-        if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
-            raise ValueError(f"y contains {largest:g} in size; numbers above {LARGEST:g} cannot be squared.")
-        if LOSSES[self.loss].kind == "classification" and not np.isin(y, (-1.0, 1.0)).all():
-            odd = y[~np.isin(y, (-1.0, 1.0))][0]
-            raise ValueError(f"y must hold -1 and +1 only for loss={self.loss!r}, got {odd:g}.")
-        return y
+    # -- merging
+
+    @guarded_pair
+    def merge(self, other: Any) -> Any:
+        """Merge another learner into this one and return self.
+
+        The weights are averaged, weighted by numbers of rows. The Hessians are added. The shrink rule of the sketch is
+        applied to the sum.
+
+        Parameters
+        ----------
+        other : learner
+            A learner of the same class with the same parameters and features. It does not change.
+
+        Returns
+        -------
+        self : learner
+        """
+        if type(other) is not type(self):
+            raise TypeError(f"Cannot merge a {type(self).__name__} with a {type(other).__name__}.")
+        mine, theirs = (each.get_params(deep=False) for each in (self, other))
+        check_same_params("learners", {name: mine[name] for name in mine if name != "random_state"}, theirs)
+        self._check_parameters()
+        if not other.__sklearn_is_fitted__():
+            return self
+        if not self.__sklearn_is_fitted__():
+            fitted = ("_state", "_progress", "_frozen", "n_features_in_", "feature_names_in_")
+            self.__dict__.update({name: value for name, value in vars(other).items() if name in fitted})
+            self._frozen = self._parameters()
+            return self
+        check_same_features("learners", self, other)
+        if self._state.sparse != other._state.sparse:
+            raise ValueError("Cannot merge a learner of dense rows with one of sparse rows.")
+        vote = progress.vote([self.n_samples_seen_, other.n_samples_seen_])
+        self._state = self._state.merged(other._state, vote)
+        self._progress = progress.joined(self._progress, other._progress)
+        return self
+
+    def __add__(self, other: Any) -> Any:
+        """Return a new learner that merges both."""
+        if not isinstance(other, OnlineLearner):
+            return NotImplemented
+        return copy.copy(self).merge(other)
+
+    def split(self, k: int) -> list[Any]:
+        """Return k learners with the same weights, each with a k-th of the rows.
+
+        Merging them restores this learner.
+
+        Parameters
+        ----------
+        k : int
+            Number of parts, at least 1.
+
+        Returns
+        -------
+        parts : list of learners
+        """
+        return self._some_parts(check_integer("k", k, 1), range(k))
+
+    def _some_parts(self, k: int, which: Sequence[int]) -> list[Any]:
+        """Return the learners of `split(k)` with these indices, without computing the others."""
+        parts = [copy.copy(self) for _ in which]
+        for i, part in zip(which, parts, strict=True):
+            if self.__sklearn_is_fitted__():
+                part._state = self._state.fraction(k, i)
+                part._progress = progress.fraction(self._progress, k, i)
+            elif hasattr(self, "random_state"):
+                part.random_state = seed_of_part(self.random_state, i)
+        return parts
 
     # -- snapshots
 
     def _pack(self) -> tuple[Document, Tensors]:
         self._require_rows()
-        if self._frozen != self._parameters():
-            raise ValueError("The parameters were changed after rows were learned. Set them back before saving.")
+        self._require_same_parameters()
         return pack_common(self, [self._state.pack()])
+
+    def _require_same_parameters(self) -> None:
+        if self._frozen == self._parameters():
+            return
+        raise ValueError("The parameters were changed after rows were learned. Set them back, or make a new learner.")
 
     def _unpack(self, document: Document, tensors: Tensors) -> None:
         self._check_parameters()
@@ -328,7 +332,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         self._state = kind.unpack(parts, *arguments, sparse=sparse)
         if tensors:
             raise ValueError(f"unknown tensors {sorted(tensors)}")
-        self._frozen, self._numbers = self._parameters(), LOSSES[self.loss].kind != "classification"
+        self._frozen = self._parameters()
 
     # -- reading
 
@@ -345,6 +349,16 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call learn with some first.")
 
+    def _tallied(self) -> Floats:
+        self._require_rows()
+        return self._progress
+
+    def _known_rows(self, X: Any) -> Any:
+        self._require_rows()
+        x = check_rows(self, X, reset=False)
+        check_numbers(x)
+        return x
+
     def decision_function(self, X: Any) -> Floats:
         """Return the margins w'x of rows, without learning from them.
 
@@ -357,9 +371,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         -------
         margins : array of shape (n,)
         """
-        self._require_rows()
-        x = check_rows(self, X, reset=False)
-        check_numbers(x)
+        x = self._known_rows(X)
         margins = self._state.margins(x)
         if not np.isfinite(margins).all():
             self.weights_  # noqa: B018  raises if the weights are not finite
@@ -377,26 +389,22 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
     @property
     def n_samples_seen_(self) -> int:
         """Number of rows learned so far."""
-        self._require_rows()
-        return progress.rows_seen(self._progress)
+        return progress.rows_seen(self._tallied())
 
     @property
     def progressive_loss_(self) -> float:
         """Mean loss of all rows so far, each predicted before it was learned."""
-        self._require_rows()
-        return progress.mean_loss(self._progress)
+        return progress.mean_loss(self._tallied())
 
     @property
     def progressive_error_(self) -> float:
         """Share of rows so far whose margin had the wrong sign, each predicted before it was learned."""
-        self._require_rows()
-        return progress.share_of_errors(self._progress)
+        return progress.share_of_errors(self._tallied())
 
     @property
     def progressive_(self) -> dict[str, NDArray[Any]]:
         """Arrays "rows", "loss" and "error": progressive means after 1, 2, 4, ... rows and after the last row."""
-        self._require_rows()
-        return progress.table(self._progress)
+        return progress.table(self._tallied())
 
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
         """Plot `progressive_`.
@@ -412,7 +420,7 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         -------
         ax : matplotlib axes
         """
-        return plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
+        return progress.plot_progress(self.progressive_, ax=ax, label=label, loss=f"{self.loss} loss")
 
     def regret(self, w: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the loss of all rows so far minus the loss of fixed weights on the same rows.
@@ -428,10 +436,8 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
         -------
         regret : float
         """
-        self._require_rows()
-        x = check_rows(self, X, reset=False)
-        check_numbers(x)
-        y, weight = self._check_labels(y, x.shape[0]), check_weights(sample_weight, x.shape[0])
+        x = self._known_rows(X)
+        y, weight = check_labels(self.loss, y, x.shape[0]), check_weights(sample_weight, x.shape[0])
         w = np.asarray(w, dtype=np.float64)
         if w.shape != (self.n_features_in_,):
             raise ValueError(f"w has shape {w.shape}, expected ({self.n_features_in_},).")
@@ -441,5 +447,5 @@ class OnlineLearner(MergingLearner, Saved, BaseEstimator, metaclass=ABCMeta):
                 "regret needs all of them."
             )
         other = progress.start()
-        tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
+        progress.tally_all(LOSSES[self.loss].code, float(self.huber_delta), np.asarray(x @ w), y, weight, other)
         return progress.total_loss(self._progress) - progress.total_loss(other)

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from robustfd._core import loss_slope, loss_value, loss_values
+from robustfd.learners.rows import LARGEST
 
-__all__ = ["LOSSES", "Loss", "loss_slope", "loss_value", "loss_values"]
-
-SQUARED, LOGISTIC, SQUARED_HINGE, HINGE, ABSOLUTE, HUBER = range(6)  # codes in the compiled core
+__all__ = ["LOSSES", "Loss", "check_labels", "loss_slope", "loss_value", "loss_values"]
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,33 @@ def _huber(bound: float, labels_bound: float, delta: float) -> float:
 _NUMBERS, _CLASSES = "real numbers, |y| <= bound for the regret bound", "-1 and +1"
 
 LOSSES: dict[str, Loss] = {
-    loss.name: loss
-    for loss in (
-        Loss("squared", SQUARED, "both", "(p - y)^2", _NUMBERS, _squared),
-        Loss("logistic", LOGISTIC, "classification", "log(1 + exp(-y p))", _CLASSES, _logistic),
-        Loss("squared_hinge", SQUARED_HINGE, "classification", "max(0, 1 - y p)^2", _CLASSES, _squared_hinge),
-        Loss("hinge", HINGE, "classification", "max(0, 1 - y p)", _CLASSES, _straight),
-        Loss("absolute", ABSOLUTE, "regression", "|p - y|", _NUMBERS, _straight),
-        Loss(
-            "huber", HUBER, "regression", "r^2 for |r| <= delta, else delta (2|r| - delta), r = p - y", _NUMBERS, _huber
-        ),
+    name: Loss(name, code, *rest)  # the codes are those of the compiled core
+    for code, (name, *rest) in enumerate(
+        (
+            ("squared", "both", "(p - y)^2", _NUMBERS, _squared),
+            ("logistic", "classification", "log(1 + exp(-y p))", _CLASSES, _logistic),
+            ("squared_hinge", "classification", "max(0, 1 - y p)^2", _CLASSES, _squared_hinge),
+            ("hinge", "classification", "max(0, 1 - y p)", _CLASSES, _straight),
+            ("absolute", "regression", "|p - y|", _NUMBERS, _straight),
+            ("huber", "regression", "r^2 for |r| <= delta, else delta (2|r| - delta), r = p - y", _NUMBERS, _huber),
+        )
     )
 }
+
+
+def check_labels(loss: str, y: Any, n: int) -> NDArray[np.float64]:
+    """Return the labels of n rows as floats; raise an error unless they are valid for the loss of this name."""
+    y = np.asarray(y)
+    if y.shape != (n,):
+        raise ValueError(f"y has shape {y.shape}, but X has {n} rows: expected shape ({n},).")
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"y must hold numbers, got an array of {y.dtype}: {y!r:.60}.")
+    y = np.ascontiguousarray(y, dtype=np.float64)
+    if not np.isfinite(y).all():
+        raise ValueError("y contains NaN or infinity. Every label must be a finite number.")
+    if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
+        raise ValueError(f"y contains {largest:g} in size; numbers above {LARGEST:g} cannot be squared.")
+    if LOSSES[loss].kind == "classification" and not np.isin(y, (-1.0, 1.0)).all():
+        odd = y[~np.isin(y, (-1.0, 1.0))][0]
+        raise ValueError(f"y must hold -1 and +1 only for loss={loss!r}, got {odd:g}.")
+    return y

@@ -1,5 +1,7 @@
 """Rows in the format of the core: checked, contiguous, float64."""
 
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,11 +48,7 @@ class CsrRows(NamedTuple):
         return CsrRows(self.data[first:last][entries], self.indices[first:last][entries], indptr, self.width)
 
 
-def part_of(rows: CsrRows, part: slice) -> CsrRows:
-    """Return a copy of a slice of the rows."""
-    indptr = rows.indptr[part.start : part.stop + 1]
-    entries = slice(int(indptr[0]), int(indptr[-1]))
-    return CsrRows(rows.data[entries].copy(), rows.indices[entries].copy(), indptr - indptr[0])
+StoredRows = tuple[Any, Floats, Floats]  # rows, dense or sparse, their targets and their weights
 
 
 def most_entries(x: Any, part: slice) -> int:
@@ -62,13 +60,70 @@ def most_entries(x: Any, part: slice) -> int:
     return int(x.shape[1])
 
 
-def join(parts: list[CsrRows]) -> CsrRows:
-    """Return the concatenation of rows."""
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.concatenate([np.diff(rows.indptr) for rows in parts])
-    data, indices = (np.concatenate([getattr(rows, name) for rows in parts]) for name in ("data", "indices"))
-    return CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+def stored(batch: Any, part: slice) -> StoredRows:
+    """Return copies of some rows, targets and weights of a batch, which holds these three first."""
+    x, y, weight = batch[:3]
+    if not isinstance(x, CsrRows):
+        return x[part].copy(), y[part].copy(), weight[part].copy()
+    indptr = x.indptr[part.start : part.stop + 1]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    rows = CsrRows(x.data[entries].copy(), x.indices[entries].copy(), indptr - indptr[0])
+    return rows, y[part].copy(), weight[part].copy()
+
+
+def joined(some: list[StoredRows]) -> StoredRows:
+    """Return the concatenation of stored rows, targets and weights; the rows are sparse if any of them are."""
+    if len(some) == 1:
+        return some[0]
+    x: Any = [rows for rows, _, _ in some]
+    if any(isinstance(rows, CsrRows) for rows in x):
+        x = [rows if isinstance(rows, CsrRows) else plain_rows(sp.csr_array(rows)) for rows in x]
+        lengths = np.concatenate([np.diff(rows.indptr) for rows in x])
+        data, indices = (np.concatenate([getattr(rows, name) for rows in x]) for name in ("data", "indices"))
+        x = CsrRows(data, indices, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    else:
+        width = max(rows.shape[1] for rows in x)  # features may have been added
+        x = np.vstack([widened(rows, width) for rows in x])
+    y, weight = (np.concatenate([each[k] for each in some]) for k in (1, 2))
+    return x, y, weight
+
+
+def widened(x: Floats, d: int) -> Floats:
+    """Return dense rows padded to d features."""
+    return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+
+
+def with_columns_at(some: StoredRows, places: NDArray[np.int64], d: int) -> StoredRows:
+    """Return rows with their columns moved to `places`."""
+    x, y, weight = some
+    if not isinstance(x, CsrRows):
+        wide = np.zeros((len(x), d))
+        wide[:, places[: x.shape[1]]] = x
+        return wide, y, weight
+    moved = sp.csr_array((x.data, places[x.indices], x.indptr), shape=(len(y), d)).sorted_indices()
+    return CsrRows(moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int64)), y, weight
+
+
+def sort_keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
+    """Return a sort key for each row: pseudo-random, and independent of the part that the row was in."""
+    if isinstance(x, CsrRows):
+        live = x.data != 0
+        ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
+        columns, values = x.indices[live], x.data[live]
+    else:
+        rows, columns = x.nonzero()
+        ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
+        columns, values = columns.astype(np.int32), x[rows, columns]
+    # Copy all bytes at once: copying row by row would take most of the time of a merge.
+    of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
+    i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
+    keys = []
+    for row, (start, stop) in enumerate(pairwise(ends)):
+        key = sha256(of_columns[i * start : i * stop])
+        for part in (of_values[v * start : v * stop], a[n * row : n * (row + 1)], b[w * row : w * (row + 1)]):
+            key.update(part)
+        keys.append(key.digest())
+    return keys
 
 
 def plain_rows(x: Any) -> Any:
@@ -76,14 +131,6 @@ def plain_rows(x: Any) -> Any:
     if type(x) is CsrRows or not sp.issparse(x):
         return x
     return CsrRows(x.data, x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False))
-
-
-class Batch(NamedTuple):
-    """Labels, sample weights and margins of rows; the core fills in the margins."""
-
-    y: Floats
-    weight: Floats
-    margins: Floats
 
 
 def as_rows(x: Any, *, sparse: bool) -> Any:

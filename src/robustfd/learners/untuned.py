@@ -1,168 +1,322 @@
-"""The state of the untuned learner: how it processes rows, and the events between rows."""
+"""The state of the untuned learner: how it processes rows and grows, and the events between rows."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import HEAVIEST
-from robustfd.learners import (
-    feature_stats,
-    hessian_choice,
-    low_rank,
-    untuned_growth,
-    untuned_reading,
-    untuned_snapshot,
+from robustfd._core import HEAVIEST, Untuned
+from robustfd.learners import hessian, untuned_reading
+from robustfd.learners.experts import (
+    Experts,
+    NumberLoss,
+    changed_arrays,
+    experts_of,
+    learn_first,
+    robust_cut,
+    start_experts,
+    start_features,
+    with_better,
+    with_features_at,
 )
-from robustfd.learners.rows import Batch, CsrRows, most_entries, part_of, plain_rows
-from robustfd.learners.untuned_snapshot import joined
-from robustfd.learners.untuned_state import FIRST, ExpertState
+from robustfd.learners.hessian import FIRST, OFFER_EXACT, TWO_MEMORIES, Form
+from robustfd.learners.rows import CsrRows, Floats, StoredRows, joined, most_entries, plain_rows, stored
 from robustfd.linalg.threads import one_blas_thread
 
-Floats = NDArray[np.float64]
-
+PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
 ASIDE = 4096  # rows that all parts together set aside; the merged state learns from them to weight its experts
 ASIDE_ENTRIES = 2**22  # the largest number of entries of these rows
 INTERRUPTIBLE = 2**15  # rows after which Python looks for an interrupt
 AT_ONCE = 1024  # up to this number of features a better Hessian is tried during the first rows
+SPARE = 64  # spare features to allocate when features appear one at a time
 
 
-class UntunedState(ExpertState):
-    """A state that learns from rows, grows, predicts, and packs itself into files."""
+class UntunedState:
+    """The experts, which the core holds, the first rows while they are few, and the rows at which events happen."""
+
+    def __init__(
+        self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None, share: float = 1.0
+    ):
+        """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
+        self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
+        self.first = FIRST  # number of first rows, which are learned again; 0 if they are not stored
+        self.entries = 0  # the largest number of entries of a row
+        self.kept: list[StoredRows] = []  # the first rows, unscaled
+        self.aside: list[StoredRows] = []  # rows to learn from when all parts are merged
+        self.form: Form = "diagonal"
+        self.size = 0  # rows of the sketch
+        self.renew_at = self.renewed_at = self.look_at = 0
+        self.gain = 0.0
+        self.core = Untuned()
+        self._experts: Experts | None = None  # views of the arrays of the core
+        features = start_features(d, share * self.prior(), by_density=loss is None)
+        self.experts = start_experts(features, outputs, loss)
+
+    def prior(self) -> float:
+        """Return a0."""
+        return PRIOR if self.loss is None else PRIOR_OF_NUMBERS
+
+    @property
+    def share(self) -> float:
+        """Share of the prior, below 1 for parts that will be merged."""
+        return float(self.experts.features.totals["prior"][0]) / self.prior()
+
+    @property
+    def seen(self) -> int:
+        """The number of rows so far."""
+        return self.core.seen
+
+    @seen.setter
+    def seen(self, rows: int) -> None:
+        self.core.seen = rows
+
+    @property
+    def count(self) -> int:
+        """Experts in each memory, for each output."""
+        return self.experts.mix.plain.shape[1] // 2
+
+    @property
+    def experts(self) -> Experts:
+        """Views of the arrays of the core. Assigning to it replaces the arrays that are not such views by copies."""
+        if self._experts is None:
+            self._experts = experts_of(self.core)
+        return self._experts
+
+    @experts.setter
+    def experts(self, new: Experts) -> None:
+        self.core.replace(changed_arrays(self._experts, new))
+        self._experts = None
+
+    # -- all rows of a call, or none
+
+    def keep(self, rows: int, features: NDArray[np.int32] | None) -> Any:
+        """Return what `undo` needs to forget the next rows, which have these features (None for all)."""
+        if features is not None:  # the first rows may be learned again
+            indices = [x.indices if isinstance(x, CsrRows) else np.arange(x.shape[1]) for x, _, _ in self.kept]
+            features = np.concatenate([features, *indices]).astype(np.int32, copy=False)
+        numbers = vars(self) | {"kept": list(self.kept), "aside": list(self.aside)}
+        return numbers, self.seen, self.core.keep(rows, features)
+
+    def undo(self, kept: Any) -> None:
+        """Restore the state at the time of `keep`."""
+        numbers, seen, arrays = kept
+        self.core.undo(arrays)
+        self.__dict__.update(numbers)
+        self.seen, self._experts = seen, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_experts": None}  # a copy has its own arrays
+
+    # -- learning
 
     def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
         """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step."""
-        y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64)
-        if len(y) <= FIRST:  # few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off
-            self._learn_all(plain_rows(x), y, weight, margins)
-            return
-        with one_blas_thread():
-            self._learn_all(plain_rows(x), y, weight, margins)
+        batch = plain_rows(x), np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64), margins
+        # Few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off.
+        with one_blas_thread() if len(y) > FIRST else nullcontext():
+            done = 0
+            while done < len(y):
+                done = self._learn_until_event(batch, done)
 
-    def _learn_all(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn from rows in parts that end at the next event."""
-        done, n = 0, len(y)
-        while done < n:
-            if self.seen < self.first:
-                until = 1 << self.seen.bit_length()
-                part = slice(done, min(done + until - self.seen, n))
-                self.kept.append(_copied(x, y, weight, part))
-                self._learn(x, Batch(y, weight, margins), part)
-                self.seen += part.stop - done
-                if self.seen == until:
-                    self._learn_again()
-            elif (wanted := self._to_set_aside()) and (count := self._next_aside(wanted)):
-                part = slice(done, min(done + count, n))
-                self._set_aside(x, Batch(y, weight, margins), part)
-            else:
-                until = hessian_choice.next_event(self)
-                if wanted:
-                    until = min(until, (self.seen // FIRST + 1) * FIRST)
-                part = slice(done, min(done + until - self.seen, n))
-                self._learn(x, Batch(y, weight, margins), part)
-                self.seen += part.stop - done
-                hessian_choice.handle_events(self)
-            done = part.stop
-
-    def _next_aside(self, wanted: int) -> int:
-        """Return how many of the next rows to set aside now, at most as many as have been learned."""
-        return max(min(wanted, self.seen // FIRST * FIRST - self._rows_aside()), 0)
+    def _learn_until_event(self, batch: Any, done: int) -> int:
+        """Learn from rows or set them aside up to the next event, handle it, and return the number of rows done."""
+        n = len(batch[1])
+        if self.seen < self.first:
+            until = 1 << self.seen.bit_length()
+            part = slice(done, min(done + until - self.seen, n))
+            self.kept.append(stored(batch, part))
+            self._learn(batch, part)
+            self.seen += part.stop - done
+            if self.seen == until:
+                self._learn_again()
+        elif (wanted := self._to_set_aside()) and (count := self._next_aside(wanted)):
+            part = slice(done, min(done + count, n))
+            rows = stored(batch, part)
+            batch[3][part] = self.margins(rows[0], len(rows[1]))
+            self.aside.append(rows)
+        else:
+            until = hessian.next_event(self)
+            if wanted:
+                until = min(until, (self.seen // FIRST + 1) * FIRST)
+            part = slice(done, min(done + until - self.seen, n))
+            self._learn(batch, part)
+            self.seen += part.stop - done
+            hessian.handle_events(self)
+        return part.stop
 
     def _to_set_aside(self) -> int:
         """Return how many more rows to set aside: 0 unless this state is a part of several."""
         if is_whole(share := self.share):
             return 0
         rows = share * min(ASIDE, ASIDE_ENTRIES // max(self.entries, 1))
-        return max(round(rows) - self._rows_aside(), 0)
+        return max(round(rows) - self.rows_aside(), 0)
 
-    def _rows_aside(self) -> int:
+    def _next_aside(self, wanted: int) -> int:
+        """Return how many of the next rows to set aside now, at most as many as have been learned."""
+        return max(min(wanted, self.seen // FIRST * FIRST - self.rows_aside()), 0)
+
+    def rows_aside(self) -> int:
+        """Return the number of rows set aside."""
         return sum(len(y) for _, y, _ in self.aside)
 
-    def _set_aside(self, x: Any, batch: Batch, part: slice) -> None:
-        """Store rows until all parts are merged, and fill their predictions now."""
-        rows, y, weight = _copied(x, batch.y, batch.weight, part)
-        batch.margins[part] = untuned_reading.margins(self, rows, len(y))
-        self.aside.append((rows, y, weight))
-
-    def _learn(self, x: Any, batch: Batch, part: slice, update_stats: bool = True) -> None:
-        """Learn from the rows between two events."""
-        done, stop = part.start, part.stop
+    def _learn(self, batch: Any, part: slice, update_stats: bool = True) -> None:
+        """Learn from the rows between two events; `batch` holds rows, targets, weights and margins."""
+        (x, y, weight, margins), done, stop = batch, part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
             until = min(done + INTERRUPTIBLE, stop)
-            done = self.core.learn(x, batch.y, batch.weight, batch.margins, done, until, update_stats)
+            done = self.core.learn(x, y, weight, margins, done, until, update_stats)
             if done < until:  # the sketch is full
                 with one_blas_thread():
-                    low_rank.shrink(self.experts.low_rank)
+                    hessian.shrink(self.experts.low_rank)
 
     def _learn_again(self) -> None:
         """Start over with the statistics of all rows so far, and learn from these rows again."""
         x, y, weight = self.first_rows()
-        self.kept, n = [(x, y, weight)], len(y)
-        weights = self.experts.weights
-        weights[x.indices + 1 if isinstance(x, CsrRows) else slice(None)] = 0.0  # all other weights are 0 already
+        self.kept, n, sparse = [(x, y, weight)], len(y), isinstance(x, CsrRows)
+        old, weights = self.experts, self.experts.weights
+        weights[x.indices + 1 if sparse else slice(None)] = 0.0  # all other weights are 0 already
         weights[0] = 0.0
-        fresh = self.fresh_experts(self.experts.features, self.experts.mix, weights)
-        self.experts = fresh._replace(features=feature_stats.learn_first(fresh.features, x, n))
-        self.core.first_scales(
-            np.unique(x.indices).astype(np.int64) + 1 if isinstance(x, CsrRows) else np.arange(1, self.d + 1)
-        )
+        new = self._fresh_experts(old, weights)
+        self.experts = new._replace(features=learn_first(old.features, x, n))
+        self.core.first_scales(np.unique(x.indices).astype(np.int64) + 1 if sparse else np.arange(1, self.d + 1))
         if self.loss is not None:
-            self._learn_targets(y, weight)
+            self._learn_targets(self.loss, y, weight)
         self.form, self.size = "diagonal", 0
         if n == FIRST or self.d <= AT_ONCE:
-            hessian_choice.begin_form(self, (len(x.data) if isinstance(x, CsrRows) else np.count_nonzero(x)) / n)
-        batch, done = Batch(y, weight, np.empty((n, self.outputs))), 0
+            hessian.begin_form(self, (len(x.data) if sparse else np.count_nonzero(x)) / n)
+        batch, done = (x, y, weight, np.empty((n, self.outputs))), 0
         while done < n:
             stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
-            self._learn(x, batch, slice(done, stop), update_stats=False)
+            self._learn(batch, slice(done, stop), update_stats=False)
             done = stop
             if self.form != "diagonal" and done >= self.renew_at:
-                hessian_choice.renew(self, done)
+                hessian.renew(self, done)
         if n == FIRST:
             self.kept = []
-            self.look_at = hessian_choice.FIRST_LOOK
-            hessian_choice.reset_gain(self)
+            self.look_at = hessian.FIRST_LOOK
+            hessian.reset_gain(self)
 
-    def first_rows(self) -> tuple[Any, Floats, Floats]:
+    def first_rows(self) -> StoredRows:
         """Return the first rows, their targets and weights; the rows are sparse if any of them was."""
         return joined(self.kept)
 
-    def _learn_targets(self, y: Floats, weight: Floats) -> None:
+    def _fresh_experts(self, old: Experts, weights: Any = None) -> Experts:
+        """Return new experts for the same features, which continue the trace of the old ones."""
+        new = start_experts(old.features, self.outputs, self.loss, weights)
+        new.mix.targets["stride"] = old.mix.targets["stride"]
+        return new._replace(mix=new.mix._replace(trace=old.mix.trace))
+
+    def _learn_targets(self, loss: NumberLoss, y: Floats, weight: Floats) -> None:
         """Set the offset and unit of the targets from the first ones, with outliers clipped."""
-        cut, targets = feature_stats.robust_cut(y[:, None])[:, 0], self.experts.mix.targets
+        cut, targets = robust_cut(y[:, None])[:, 0], self.experts.mix.targets
         weight = np.minimum(weight, HEAVIEST)
         weight = weight / weight.max()  # otherwise the products with squares of targets might overflow
         mean = float(np.average(cut, weights=weight))
         spread = float(np.average(np.square(cut - mean), weights=weight))
-        if self.loss is not None and self.loss.counts:
+        if loss.counts:
             targets["unit"] = mean if mean > 0 else 1.0
             targets["spread"] = targets["spread_weight"] = 1.0
             return
-        if self.loss is not None and self.loss.level > 0:
-            mean = float(np.quantile(cut, self.loss.level))
+        if loss.level > 0:
+            mean = float(np.quantile(cut, loss.level))
         targets["offset"] = mean
         targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(mean), 1e-300)
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
 
+    # -- new classes and features
+
     def add_outputs(self, outputs: int) -> None:
         """Add new classes. The others keep their weights; the single output of two classes becomes two outputs."""
-        untuned_growth.add_outputs(self, outputs)
+        old, low = self.experts, self.experts.low_rank
+        if self.form == "sketch":
+            hessian.fold(low)
+        weights, share = self.all_weights(), old.mix.share
+        if self.outputs == 1:
+            weights, share = _merge_pairs(weights, share)
+        self.outputs = outputs
+        new = self._fresh_experts(old)
+        n = new.mix.plain.shape[1]
+        better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), n // 2)
+        known = 2 if len(share) == 1 else len(share)
+        new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
+        mix = with_better(new.mix, hessian.memories_of(self.form, self.d))
+        mix.share[:known] = share
+        mix.follow[:known] = old.mix.follow
+        if len(share) == 1:
+            mix.follow[0, 0] *= -0.5
+            mix.follow[1, 0] *= 0.5
+        new = new._replace(mix=mix)
+        if self.form == "exact":
+            new = new._replace(exact=old.exact._replace(weights=better))
+        elif self.form == "sketch":
+            new = new._replace(low_rank=low._replace(weights=better, along=np.zeros((len(low.lam), better.shape[1]))))
+        self.experts = new
         if self.kept:
             self._learn_again()
 
     def widen(self, d: int, *, growing: bool = True) -> None:
         """Allocate memory for d features, or for more if their number keeps growing."""
-        untuned_growth.widen(self, d, growing=growing)
+        if d <= self.d:
+            return
+        if growing:
+            d = max(d, 2 * self.d)
+        elif d > OFFER_EXACT:  # only a few appear, one at a time
+            d += SPARE
+        self.widen_to(d)
+
+    def widen_to(self, d: int) -> None:
+        """Allocate memory for exactly d features, unless there are as many."""
+        if d <= self.d:
+            return
+        if self.form == "exact" and d > OFFER_EXACT:
+            hessian.set_form(self, "diagonal")
+        e = self.experts
+        if self.form == "exact" and self.d <= TWO_MEMORIES < d:
+            e = self._with_one_memory()
+        self.experts = with_features_at(e, np.arange(self.d + 1), d + 1)
+        self.d = d
+
+    def _with_one_memory(self) -> Experts:
+        """Return the experts without those whose exact Hessian forgets; the other exact experts get their shares."""
+        e, n = self.experts, 2 * self.count
+        some = slice(0, n + self.count)
+        mix = with_better(e.mix, 1)
+        mix.share[:] = e.mix.share[:, some]
+        mix.share[:, n:] += e.mix.share[:, some.stop :]
+        slow = e.exact.weights[:, : self.outputs * self.count]
+        return e._replace(
+            mix=mix, exact=e.exact._replace(past=e.exact.past[:1], inverse=e.exact.inverse[:1], weights=slow)
+        )
+
+    # -- reading
+
+    def diagonal_weights(self) -> Floats:
+        """Return the weights (features, outputs, 2 L) of the diagonal experts, for scaled features."""
+        w = self.experts.weights.astype(np.float64)
+        by_memory = w.reshape(len(w), 2, -1)[:, :, : self.outputs * self.count]
+        return np.concatenate([by_memory[:, m].reshape(len(w), self.outputs, self.count) for m in (0, 1)], axis=2)
+
+    def all_weights(self) -> Floats:
+        """Return the weights (features, outputs, experts) of all experts, for scaled features."""
+        e, w = self.experts, self.diagonal_weights()
+        if self.form == "diagonal":
+            return w
+        better = e.exact.weights if self.form == "exact" else e.low_rank.weights + e.low_rank.u @ e.low_rank.along
+        by_memory = better.reshape(len(w), -1, self.outputs, self.count).transpose(0, 2, 1, 3)
+        return np.concatenate([w, by_memory.reshape(len(w), self.outputs, -1)], axis=2)
 
     def margins(self, x: Any, n: int | None = None) -> Floats:
-        """Return the predictions (n, outputs) of n rows (`untuned_reading.margins`)."""
-        return untuned_reading.margins(self, x, n)
+        """Return the predictions (n, outputs) of n rows, by default all. Several threads may predict at once."""
+        out = np.empty((x.shape[0] if n is None else n, self.outputs))
+        self.core.read(plain_rows(x), out)
+        return out
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the numbers and arrays from which `unpack` restores this state."""
-        return untuned_snapshot.pack(self)
+        return untuned_reading.pack(self)
 
     @classmethod
     def unpack(cls, parts: Any, check: Callable[[int, int], None], **settings: Any) -> "UntunedState":
@@ -171,14 +325,44 @@ class UntunedState(ExpertState):
         `check` raises if the numbers of features and outputs do not fit the model; `settings` are the keyword arguments
         of the constructor.
         """
-        return untuned_snapshot.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
-
-
-def _copied(x: Any, y: Floats, weight: Floats, part: slice) -> tuple[Any, Floats, Floats]:
-    """Return copies of some rows, their targets and their weights."""
-    return part_of(x, part) if isinstance(x, CsrRows) else x[part].copy(), y[part].copy(), weight[part].copy()
+        return untuned_reading.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
 
 
 def is_whole(share: float) -> bool:
     """Return whether a state has the whole prior, up to rounding error."""
     return share > 1.0 - 1e-9
+
+
+def set_diagonal_weights(out: Any, weights: Floats, count: int) -> Floats:
+    """Fill `out` with the diagonal experts' part of weights (features, outputs, experts); return the other part.
+
+    The other part has shape (features, memories outputs L), as in the exact and the sketched Hessian; L is `count`.
+    """
+    n, outputs, _ = weights.shape
+    half, by_memory = out.shape[1] // 2, weights.reshape(n, outputs, -1, count).transpose(0, 2, 1, 3)
+    for memory in (0, 1):
+        out[:, memory * half : memory * half + outputs * count] = by_memory[:, memory].reshape(n, -1)
+    return np.ascontiguousarray(by_memory[:, 2:].reshape(n, -1))
+
+
+def _merge_pairs(weights: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """Return weights (features, outputs, experts) and shares (outputs, experts) of half as many experts.
+
+    Pairs of adjacent experts become one, with their mean weighted by shares. So the mixture stays the same.
+    """
+    both = share.reshape(len(share), -1, 2)
+    total = both.sum(axis=2)
+    part = np.divide(both, total[:, :, None], out=np.full_like(both, 0.5), where=total[:, :, None] > 0)
+    return np.einsum("fokp,okp->fok", weights.reshape(len(weights), len(share), -1, 2), part), total
+
+
+def _with_outputs(weights: Any, outputs: int) -> Any:
+    """Return weights (features, outputs, experts) with more outputs, which are 0 for new classes.
+
+    A single output, the margin of the second class, becomes two outputs of half its size with opposite signs. So the
+    softmax gives the same probabilities.
+    """
+    known = np.concatenate([-weights, weights], axis=1) / 2 if weights.shape[1] == 1 else weights
+    out = np.zeros((len(known), outputs, known.shape[2]), known.dtype)
+    out[:, : known.shape[1]] = known
+    return out

@@ -1,8 +1,8 @@
 """Merging of untuned learners that learned from different rows, and splitting of one into several.
 
 A part has a share of the prior, 1/k for one of k parts. Otherwise it learns like any other learner. A merge first
-converts both parts to the same units, centres and offset (untuned_units.py). Then for the experts of every memory and
-form
+converts both parts to common units: scales and centres of features, offset and unit of targets. Then for the experts of
+every memory and form
 
     (H_a + H_b) W = H_a W_a + H_b W_b,   H_i = share_i P + the curvature of the rows of part i
 
@@ -10,30 +10,31 @@ which is the mean of the weights, weighted by the Hessians. A sketch is shrunk o
 prior shares are added. Shares of experts are averaged, weighted by numbers of rows. A part that still stores its first
 rows passes them to the other part, which learns from them. Splitting divides all sums, so merging the parts restores
 the original.
+
+Weights multiply zeta = (x - centre)/S, so a change of units or centres changes the weights and the Hessian of a model.
+With ratio = S/S_i, t_j = f (centre - centre_i)_j / S_j and f the typical factor of rows, the conversion is
+
+    w_j *= ratio_j,   w_0 += 4 t'w,   x_j = x_j / ratio_j - 4 t_j x_0   for the rows x whose x x' add up to the Hessian
+
+and is exact if all rows have the same factor.
 """
 
 import copy
 from collections.abc import Sequence
-from hashlib import sha256
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import WINDOWS
+from robustfd._core import INTERCEPT, WINDOWS, Untuned
 from robustfd._scipy import scipy_linalg
 from robustfd._scipy import scipy_sparse as sp
-from robustfd.learners import exact, hessian_choice, low_rank, mixture, progress, untuned_growth
-from robustfd.learners.feature_stats import Features
-from robustfd.learners.rows import CsrRows, as_rows
-from robustfd.learners.untuned import UntunedState, is_whole
-from robustfd.learners.untuned_snapshot import joined
-from robustfd.learners.untuned_state import FIRST, Experts
-from robustfd.learners.untuned_units import Part, common_features, common_targets, in_common_units, stride_for
+from robustfd.learners import experts, hessian, progress
+from robustfd.learners.experts import FEATURE, Features, start_exact, start_low_rank
+from robustfd.learners.hessian import FIRST
+from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, widened, with_columns_at
+from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
-
-Floats = NDArray[np.float64]
 
 
 def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedState]:
@@ -55,63 +56,21 @@ def merge(one: UntunedState, two: UntunedState, d: int = 0) -> UntunedState:
     Both states have the same outputs, loss and `sketch`.
     """
     d, share = max(one.d, two.d, d), min(one.share + two.share, 1.0)
-    new = _merged(one, two, d, share)
+    young = sorted((state for state in (one, two) if is_young(state)), key=_order)  # in the same order for (two, one)
+    grown = [_widened(_copy(state), d) for state in (one, two) if not is_young(state)]
+    if len(grown) == 2:
+        with one_blas_thread():
+            _agree_on_form(*grown)
+            for state in grown:
+                _settle(state)
+            new = _joined(grown, share)
+    else:
+        new = _with_share(grown[0], share) if grown else _fresh(one, share, d)
+    for state in young:
+        _with_rows(new, state)
     if new.aside and is_whole(new.share):
         _learn_aside(new)
     return new
-
-
-def _learn_aside(state: UntunedState) -> None:
-    """Learn from the rows set aside, after moving shares halfway to equal ones so that these rows decide."""
-    x, y, weight = joined(state.aside)
-    state.aside = []
-    order = np.array(sorted(range(len(y)), key=_keys(x, y, weight).__getitem__))
-    x = sp.csr_array(tuple(x[:3]), shape=(len(y), state.d)) if isinstance(x, CsrRows) else _padded(x, state.d)
-    mix = state.experts.mix
-    for share in (mix.share, mix.plain):
-        share[:] = (share + 1.0 / share.shape[1]) / 2.0
-    state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
-
-
-def _keys(x: Any, y: Floats, weight: Floats) -> list[bytes]:
-    """Return a sort key for each row: pseudo-random, and independent of the part that the row was in."""
-    if isinstance(x, CsrRows):
-        live = x.data != 0
-        ends = np.append(0, np.cumsum(live))[x.indptr].tolist()
-        columns, values = x.indices[live], x.data[live]
-    else:
-        rows, columns = x.nonzero()
-        ends = np.searchsorted(rows, np.arange(len(y) + 1)).tolist()
-        columns, values = columns.astype(np.int32), x[rows, columns]
-    # Copy all bytes at once: copying row by row would take most of the time of a merge.
-    of_columns, of_values, a, b = (memoryview(each.tobytes()) for each in (columns, values, y, weight))
-    i, v, n, w = columns.itemsize, values.itemsize, y.itemsize, weight.itemsize
-    keys = []
-    for row, (start, stop) in enumerate(pairwise(ends)):
-        key = sha256(of_columns[i * start : i * stop])
-        for part in (of_values[v * start : v * stop], a[n * row : n * (row + 1)], b[w * row : w * (row + 1)]):
-            key.update(part)
-        keys.append(key.digest())
-    return keys
-
-
-def _merged(one: UntunedState, two: UntunedState, d: int, share: float) -> UntunedState:
-    """Return the merged state of two, with the rows that both set aside."""
-    if is_young(one) and is_young(two):
-        first, second = sorted(
-            (one, two), key=_order
-        )  # so that the result does not depend on the order of the arguments
-        return _with_rows(_with_rows(_fresh(one, share, d), first), second)
-    if is_young(two):
-        return _with_rows(_with_share(_widened(_copy(one), d), share), two)
-    if is_young(one):
-        return _merged(two, one, d, share)
-    parts = [_widened(_copy(state), d) for state in (one, two)]
-    with one_blas_thread():
-        _agree_on_form(*parts)
-        for part in parts:
-            _settle(part)
-        return _joined(parts, share)
 
 
 def with_more_prior(state: UntunedState, share: float) -> UntunedState:
@@ -124,39 +83,13 @@ def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> 
 
     Features that have no entry in `places` have never occurred.
     """
-    new, at = _fresh(state, state.share, d), np.append(0, places + 1)
-    for name in ("first", "seen", "entries", "form", "size", "renew_at", "renewed_at", "look_at", "gain"):
-        setattr(new, name, getattr(state, name))
-    new.aside = [_with_columns_at(rows, places, d) for rows in state.aside]
-    new.kept = [_with_columns_at(rows, places, d) for rows in state.kept]
-    old, e, n = state.experts, new.experts, len(at)
-    e.features.table[at], e.weights[at] = old.features.table[:n], old.weights[:n]
-    features = Features(
-        e.features.table, old.features.totals.copy(), at[old.features.centred], old.features.centre.copy()
-    )
-    whole, low = old.exact, old.low_rank
-    if state.form == "exact":
-        whole = exact.with_features_at(whole, at, d + 1)
-    elif state.form == "sketch":
-        low = low_rank.start(d + 1, state.size, new.outputs, new.count)._replace(
-            lam=low.lam, along=low.along, filled=low.filled
-        )
-        for name in ("u", "diagonal", "weights"):
-            getattr(low, name)[at] = getattr(old.low_rank, name)[:n]
-        low.sketch[:, at], low.buffer[:, at] = old.low_rank.sketch[:, :n], old.low_rank.buffer[:, :n]
-    new.experts = Experts(features, old.mix, e.weights, whole, low)
+    new = copy.copy(state)
+    new.core, new.d = Untuned(), d
+    new.experts = experts.with_features_at(state.experts, np.append(0, places + 1), d + 1)
+    new.seen = state.seen
+    new.kept = [with_columns_at(rows, places, d) for rows in state.kept]
+    new.aside = [with_columns_at(rows, places, d) for rows in state.aside]
     return new
-
-
-def _with_columns_at(kept: Any, places: NDArray[np.int64], d: int) -> Any:
-    """Return rows with their columns moved to `places`."""
-    x, y, weight = kept
-    if not isinstance(x, CsrRows):
-        wide = np.zeros((len(x), d))
-        wide[:, places[: x.shape[1]]] = x
-        return wide, y, weight
-    moved = sp.csr_array((x.data, places[x.indices], x.indptr), shape=(len(y), d)).sorted_indices()
-    return CsrRows(moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int64)), y, weight
 
 
 def is_young(state: UntunedState) -> bool:
@@ -164,7 +97,7 @@ def is_young(state: UntunedState) -> bool:
     return state.seen < state.first
 
 
-# ---------------------------------------------------------------- parts
+# -- states before they are joined
 
 
 def _copy(state: UntunedState) -> UntunedState:
@@ -179,8 +112,7 @@ def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedSta
 
 def _widened(state: UntunedState, d: int) -> UntunedState:
     """Enlarge the state to d features, in place, and return it."""
-    if d > state.d:
-        untuned_growth.widen_to(state, d)
+    state.widen_to(d)
     return state
 
 
@@ -188,15 +120,9 @@ def _with_rows(state: UntunedState, young: UntunedState) -> UntunedState:
     """Let the state learn from the first rows of a young one, in place, and return it."""
     if young.seen:
         x, y, weight = young.first_rows()
-        if not isinstance(x, CsrRows):
-            x = _padded(x, state.d)
+        x = x if isinstance(x, CsrRows) else widened(x, state.d)
         state.learn(x, y, weight, np.empty((len(y), state.outputs)))
     return state
-
-
-def _padded(x: Floats, d: int) -> Floats:
-    """Return dense rows padded to d features."""
-    return np.pad(x, ((0, 0), (0, d - x.shape[1])))
 
 
 def _order(state: UntunedState) -> tuple[Any, ...]:
@@ -213,102 +139,126 @@ def _with_share(state: UntunedState, share: float) -> UntunedState:
     times, features = share / state.share, state.experts.features
     features.totals["prior"] *= times
     features.table["prior"] *= times
-    if state.form != "diagonal":
-        hessian_choice.renew_now(state)
+    _renew(state)
     return state
 
 
 def _settle(state: UntunedState) -> None:
     """Bring the better Hessian and the decay of the fast memory up to date."""
-    if state.form != "diagonal":
-        hessian_choice.renew_now(state)
+    _renew(state)
     features = state.experts.features
     features.table["fast"] *= features.totals["fade"]
     features.totals["fade"] = 1.0
 
 
+def _renew(state: UntunedState) -> None:
+    """Update the better Hessian now, if there is one."""
+    if state.form != "diagonal":
+        hessian.renew(state, state.seen)
+
+
 def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
     """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal."""
-    forms = {state.form for state in (one, two)}
-    if len(forms) > 1:
+    if one.form != two.form:
         plain, better = (one, two) if one.form == "diagonal" else (two, one)
         if better.seen < plain.seen and one.sketch is None:
-            size = better.size
-            hessian_choice.set_form(better, "diagonal")
-            better.size = size
+            hessian.drop(better)
         else:
-            hessian_choice.set_form(plain, better.form, better.size, plain.seen)
+            hessian.set_form(plain, better.form, better.size, plain.seen)
             share, n = plain.experts.mix.share, 2 * plain.count
             share[:, n:] = better.experts.mix.share[:, n:]
             share[:, :n] = plain.experts.mix.plain * better.experts.mix.share[:, :n].sum(axis=1, keepdims=True)
     size = max(one.size, two.size)
     for state in (one, two):
         if state.form == "sketch" and state.size < size:
-            hessian_choice.grow(state, size)
+            hessian.grow(state, size)
         state.size = size
 
 
-# -------------------------------------------------------------- joining
+def _learn_aside(state: UntunedState) -> None:
+    """Learn from the rows set aside, after moving shares halfway to equal ones so that these rows decide."""
+    x, y, weight = joined(state.aside)
+    state.aside = []
+    order = np.array(sorted(range(len(y)), key=sort_keys(x, y, weight).__getitem__))
+    x = sp.csr_array(tuple(x[:3]), shape=(len(y), state.d)) if isinstance(x, CsrRows) else widened(x, state.d)
+    mix = state.experts.mix
+    for share in (mix.share, mix.plain):
+        share[:] = (share + 1.0 / share.shape[1]) / 2.0
+    state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
+
+
+# -- joining
+
+
+class Converted(NamedTuple):
+    """Weights and statistics of some features in common units, the intercept first."""
+
+    weights: Floats  # (features, outputs, experts)
+    prior: Floats  # (features,): P, 0 for features that have not occurred in this part
+    curvatures: list[Floats]  # (features,) each: the diagonals of the sums of c^2 x x' over all and over recent rows
+    past: Floats  # (memories, features, features): the full sums, if the Hessian is exact
+    rows: Floats  # (m - 1, features): the sketch of the slow sum, if there is one
+    follow: Floats  # (outputs, 2, 4): forgetting intercepts and their shares
 
 
 def _joined(states: list[UntunedState], share: float) -> UntunedState:
     """Return the merged state of two settled states of the same form."""
     one, two = states
-    new, n = _fresh(one, share, one.d), np.array([state.seen for state in states])
+    new, n = _fresh(one, share), np.array([state.seen for state in states])
     new.first, new.seen = (FIRST if n.sum() >= FIRST else 0), int(n.sum())
     new.entries, new.gain = max(one.entries, two.entries), max(one.gain, two.gain)
     new.form, new.size, new.look_at = one.form, one.size, one.look_at + two.look_at
     new.aside = [*one.aside, *two.aside]
-    features = common_features(
+    mixes = [state.experts.mix for state in states]
+    features = _common_features(
         [state.experts.features for state in states], share / np.array([s.share for s in states])
     )
-    targets = common_targets([state.experts.mix.targets for state in states], n)
+    targets = _common_targets([mix.targets for mix in mixes], n)
     table = features.table
-    every = new.form == "exact"
-    which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0) | every)
-    parts = [in_common_units(state, features, targets, which) for state in states]
-    table["slow"][which], table["fast"][which] = (
-        sum(getattr(part, name) for part in parts) for name in ("slow", "fast")
-    )
-    weights = np.concatenate([_solve_diagonal(parts, new.count), _solve_better(parts, new)], axis=2)
-    e = new.experts._replace(features=features)
+    which = np.flatnonzero((table["inverse"] > 0) | (table["number"] > 0) | (new.form == "exact"))
+    parts = [_in_common_units(state, features, targets, which) for state in states]
+    for name, both in zip(("slow", "fast"), zip(*(part.curvatures for part in parts))):
+        table[name][which] = sum(both)
+    e, count = new.experts, new.count
     some = np.zeros((len(which), e.weights.shape[1]), np.float32)
-    better = new.set_diagonal_weights(some, weights)
+    better = set_diagonal_weights(some, _solve(parts, count, new.form), count)
     e.weights[which] = some
-    mix = _mixed(states, parts, n)._replace(targets=targets)
-    new.experts = _with_hessian(new, e._replace(mix=mix), parts, which, better)
-    if new.form != "diagonal":
-        new.renewed_at = new.seen  # the decay is already applied
-        hessian_choice.renew_now(new)
+    vote = progress.vote(n)
+    means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
+    follow = sum(v * part.follow for v, part in zip(vote, parts))
+    mix = mixes[0]._replace(**means, follow=follow, trace=_trace(states, new.seen), targets=targets)
+    exact, low = e.exact, e.low_rank
+    if new.form == "exact":
+        exact = start_exact(new.d + 1, len(parts[0].past), new.outputs * count)
+        exact.past[:], exact.weights[:] = parts[0].past + parts[1].past, better
+    elif new.form == "sketch":
+        low = start_low_rank(new.d + 1, new.size, new.outputs * count)
+        rows = np.vstack([part.rows for part in parts])
+        low.weights[which], low.buffer[: len(rows), which], low.filled[0] = better, rows, len(rows)
+    new.experts = e._replace(features=features, mix=mix, exact=exact, low_rank=low)
+    new.renewed_at = new.seen if new.form != "diagonal" else 0  # the decay is already applied
+    _renew(new)
     return new
 
 
-def _solve_diagonal(parts: list[Part], count: int) -> Floats:
-    """Return the merged weights (features, outputs, 2 L) of the diagonal experts."""
+def _solve(parts: list[Converted], count: int, form: str) -> Floats:
+    """Return the merged weights (features, outputs, experts), first of slow and fast diagonal experts."""
     solved = []
-    for memory, past in enumerate(("slow", "fast")):
-        some = slice(memory * count, (memory + 1) * count)
-        h = np.array([part.prior + getattr(part, past) for part in parts])
-        total = h.sum(axis=0)
-        h = np.divide(h, total, out=np.zeros_like(h), where=total > 0)
-        solved.append(sum(each[:, None, None] * part.weights[:, :, some] for each, part in zip(h, parts)))
+    for k in range(parts[0].weights.shape[2] // count):
+        w = [part.weights[:, :, k * count : (k + 1) * count] for part in parts]
+        if k < 2:
+            h = np.array([part.prior + part.curvatures[k] for part in parts])
+            total = h.sum(axis=0)
+            h = np.divide(h, total, out=np.zeros_like(h), where=total > 0)
+            solved.append(sum(each[:, None, None] * weights for each, weights in zip(h, w)))
+        else:
+            flat = [each.reshape(len(each), -1) for each in w]
+            found = _solve_exact(parts, flat, k - 2) if form == "exact" else _solve_sketch(parts, flat)
+            solved.append(found.reshape(w[0].shape))
     return np.concatenate(solved, axis=2)
 
 
-def _solve_better(parts: list[Part], new: UntunedState) -> Floats:
-    """Return the merged weights (features, outputs, memories L) of the experts with a better Hessian."""
-    n, outputs, experts = parts[0].weights.shape
-    count = new.count
-    solved = [np.zeros((n, outputs, 0))]
-    for memory in range((experts - 2 * count) // count):
-        some = slice((memory + 2) * count, (memory + 3) * count)
-        w = [part.weights[:, :, some].reshape(n, -1) for part in parts]
-        solve = _solve_exact if new.form == "exact" else _solve_sketch
-        solved.append(solve(parts, w, memory).reshape(n, outputs, count))
-    return np.concatenate(solved, axis=2)
-
-
-def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
+def _solve_exact(parts: list[Converted], w: list[Floats], memory: int) -> Floats:
     """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) for exact Hessians."""
     hessians = [part.past[memory] + np.diag(part.prior) for part in parts]
     total = hessians[0] + hessians[1]
@@ -317,9 +267,9 @@ def _solve_exact(parts: list[Part], w: list[Floats], memory: int) -> Floats:
     return np.asarray(scipy_linalg.cho_solve(scipy_linalg.cho_factor(total), hessians[0] @ w[0] + hessians[1] @ w[1]))
 
 
-def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
+def _solve_sketch(parts: list[Converted], w: list[Floats]) -> Floats:
     """Do the same as `_solve_exact` for D + B'B, with the rows of both sketches, by the Woodbury formula."""
-    rest = [part.prior + np.maximum(part.slow - np.square(part.rows).sum(axis=0), 0.0) for part in parts]
+    rest = [part.prior + np.maximum(part.curvatures[0] - np.square(part.rows).sum(axis=0), 0.0) for part in parts]
     h = sum(d[:, None] * each + part.rows.T @ (part.rows @ each) for part, d, each in zip(parts, rest, w))
     d, c = rest[0] + rest[1], np.vstack([part.rows for part in parts])
     inverse = np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
@@ -328,35 +278,9 @@ def _solve_sketch(parts: list[Part], w: list[Floats], memory: int) -> Floats:
     return np.asarray(first - scaled.T @ scipy_linalg.cho_solve(scipy_linalg.cho_factor(small), c @ first))
 
 
-def _with_hessian(new: UntunedState, e: Any, parts: list[Part], which: NDArray[np.int64], weights: Floats) -> Any:
-    """Return the experts with these weights and the sum of the better Hessians, which still need an update."""
-    size, outputs, count = new.d + 1, new.outputs, new.count
-    if new.form == "exact":
-        whole = exact.start(size, len(parts[0].past), outputs, count)
-        whole.past[:] = parts[0].past + parts[1].past
-        whole.weights[:] = weights
-        return e._replace(exact=whole)
-    if new.form == "sketch":
-        low = low_rank.start(size, new.size, outputs, count)
-        low.weights[which] = weights
-        rows = np.vstack([part.rows for part in parts])
-        low.buffer[: len(rows), which] = rows
-        low.filled[0] = len(rows)
-        return e._replace(low_rank=low)
-    return e
-
-
-def _mixed(states: list[UntunedState], parts: list[Part], n: NDArray[np.int64]) -> mixture.Mixture:
-    """Return the merged mixture, with shares averaged over rows."""
-    vote, mixes = progress.vote(n), [state.experts.mix for state in states]
-    means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
-    follow = sum(v * part.follow for v, part in zip(vote, parts))
-    return mixes[0]._replace(**means, follow=follow, trace=_trace(states, int(n.sum())))
-
-
 def _trace(states: list[UntunedState], n: int) -> Floats:
-    """Return the trace of n rows in windows of `stride_for(n)` rows, as if the states' rows had been interleaved."""
-    ends = np.minimum(np.arange(WINDOWS + 1) * stride_for(n), n)
+    """Return the trace of n rows in windows of `_stride_for(n)` rows, as if the states' rows had been interleaved."""
+    ends = np.minimum(np.arange(WINDOWS + 1) * _stride_for(n), n)
     sums = np.zeros(WINDOWS + 1)
     for state in states:
         mix, rows = state.experts.mix, state.seen
@@ -365,28 +289,148 @@ def _trace(states: list[UntunedState], n: int) -> Floats:
     return np.diff(sums)
 
 
-# ------------------------------------------------------------ splitting
+def _stride_for(rows: int) -> int:
+    """Return the number of rows in a window of the trace after `rows` rows, a power of two."""
+    return 1 << max(-(-rows // WINDOWS) - 1, 0).bit_length()
 
 
 def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
     """Return part i of k of a settled state."""
-    part, e = _copy(whole), whole.experts
+    part = _copy(whole)
     part.seen, part.look_at = ((n + k - 1 - i) // k for n in (whole.seen, whole.look_at))
     part.aside = whole.aside if i == 0 else []
     part.first = FIRST if part.seen >= FIRST else 0
     part.renewed_at = part.renew_at = part.seen
-    e = part.experts
-    for name in ("count", "prior", "slow", "fast"):
-        e.features.table[name] /= k
-    for name in ("logarithms", "log_weight", "prior"):
-        e.features.totals[name] /= k
-    e.features.totals["rows"] = part.seen
-    for name in ("spread", "spread_weight", "loss", "plain_loss"):
-        e.mix.targets[name] /= k
-    e.mix.targets["stride"] = stride_for(part.seen)
-    e.mix.trace[:] = _trace([whole], part.seen) * (part.seen / max(whole.seen, 1))
-    for array, times in ((e.exact.past, 1 / k), (e.low_rank.sketch, k**-0.5), (e.low_rank.lam, 1 / k)):
+    features, mix, _, exact, low = part.experts
+    for records, names in (
+        (features.table, ("count", "prior", "slow", "fast")),
+        (features.totals, ("logarithms", "log_weight", "prior")),
+        (mix.targets, ("spread", "spread_weight", "loss", "plain_loss")),
+    ):
+        for name in names:
+            records[name] /= k
+    features.totals["rows"] = part.seen
+    mix.targets["stride"] = _stride_for(part.seen)
+    mix.trace[:] = _trace([whole], part.seen) * (part.seen / max(whole.seen, 1))
+    for array, times in ((exact.past, 1 / k), (low.sketch, k**-0.5), (low.lam, 1 / k)):
         array *= times
-    if part.form != "diagonal":
-        hessian_choice.renew_now(part)
+    _renew(part)
     return part
+
+
+# -- common units
+
+
+def _common_features(parts: list[Features], times: Floats) -> Features:
+    """Return the merged statistics of features, without curvatures.
+
+    A feature is centred if it is centred in one of the parts. Scales are averaged, weighted by counts. The prior of
+    part i is multiplied by `times[i]`.
+    """
+    tables = np.array([part.table for part in parts])
+    centred = np.any(tables["number"] > 0, axis=0)
+    known = (tables["inverse"] > 0) | (tables["number"] > 0)
+    knows = known & ((tables["number"] > 0) | ~centred)  # has a centre if one is needed
+    rows = np.array([part.totals["rows"][0] for part in parts])
+    weight = np.where(knows, np.maximum(tables["count"], 1e-300), 0.0)
+    new = np.zeros(tables.shape[1], FEATURE)
+    new["count"] = np.where(known & ~knows, rows[:, None], tables["count"]).sum(axis=0)
+    for name in ("square", "reference"):
+        new[name] = _mean(tables[name], weight)
+    scaled = np.where(tables["inverse"] > 0, weight, 0.0)
+    logarithms = np.log(np.where(tables["inverse"] > 0, tables["inverse"], 1.0))
+    new["inverse"] = np.where(scaled.sum(axis=0) > 0, np.exp(_mean(logarithms, scaled)), 0.0)
+    new["prior"] = _mean(tables["prior"] * times[:, None], scaled)
+    new["number"][centred] = np.arange(1, np.count_nonzero(centred) + 1)
+    which = np.flatnonzero(centred)
+    centre = np.array([_centres(part, which) for part in parts])  # (parts, 2, centred)
+    totals, old = parts[0].totals.copy(), np.array([part.totals[0] for part in parts])
+    for name in ("rows", "logarithms", "log_weight"):
+        totals[name] = old[name].sum()
+    for name in ("length", "norm", "weight"):
+        totals[name] = progress.vote(rows) @ old[name]
+    totals["prior"] = (old["prior"] * times).mean()
+    return Features(new, totals, which, _mean(centre, weight[:, None, which]))
+
+
+def _mean(values: Floats, weight: Floats) -> Floats:
+    """Return weighted means over the first axis; 0 where the total weight is 0."""
+    total = weight.sum(axis=0)
+    part = np.divide(weight, total, out=np.zeros(np.broadcast_shapes(weight.shape)), where=total > 0)
+    return np.asarray((part * values).sum(axis=0))
+
+
+def _centres(part: Features, which: NDArray[np.int64]) -> Floats:
+    """Return the centres (2, n) of features, 0 for features that are not centred in this part."""
+    number = part.table["number"][which]
+    known = np.append(part.centre, np.zeros((2, 1)), axis=1)
+    return known[:, number - 1]
+
+
+def _common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
+    """Return the merged statistics of the targets."""
+    old, vote = np.concatenate(parts), progress.vote(n)
+    new = parts[0].copy()
+    for name in ("loss", "plain_loss", "spread", "spread_weight"):
+        new[name] = old[name].sum()
+    new["stride"] = _stride_for(int(n.sum()))
+    new["offset"], new["unit"] = vote @ old["offset"], np.exp(vote @ np.log(old["unit"]))
+    if new["numbers"][0]:
+        units, offsets = _of_targets(old, new)
+        new["spread"] = (old["spread"] * np.where(old["counts"] > 0, 1.0, units**2)).sum()
+        new["low"], new["high"] = (old["low"] * units + offsets).min(), (old["high"] * units + offsets).max()
+    return new
+
+
+def _of_targets(old: Any, new: Any) -> tuple[Floats, Floats]:
+    """Return the units and offsets that convert predictions of old parts to the new units."""
+    if new["counts"][0]:  # predictions are logarithms
+        return np.ones(len(old)), np.log(old["unit"] / new["unit"])
+    return old["unit"] / new["unit"], (old["offset"] - new["offset"]) / new["unit"]
+
+
+def _in_common_units(state: UntunedState, features: Features, targets: Any, which: NDArray[np.int64]) -> Converted:
+    """Return the part of a settled state with features `which`, in the units of `features` and `targets`."""
+    e = state.experts
+    old, new, mix = e.features.table[which], features.table[which], e.mix
+    (unit,), (offset,) = _of_targets(mix.targets, targets)
+    both = (old["inverse"] > 0) & (new["inverse"] > 0)
+    ratio = np.divide(old["inverse"], new["inverse"], out=np.ones(len(which)), where=both)
+    length = float(e.features.totals["length"][0] / features.totals["length"][0])
+    numbers, usual = bool(targets["numbers"][0]), float(e.features.totals["norm"][0])
+    after = float(features.totals["length"][0])
+    # For centred features: the distance of the new centre from that of this part, in the new unit.
+    here = np.flatnonzero(new["number"] > 0)
+    away = np.zeros(len(which))
+    away[here] = (features.centre[0, new["number"][here] - 1] - _centres(e.features, which[here])[0]) * new["inverse"][
+        here
+    ]
+    weights = state.all_weights()[which] * unit
+    weights[1:] *= ratio[1:, None, None] * np.where(mix.linear > 0, length, 1.0)
+    weights[0] += np.tensordot(away, weights, 1) * np.where(mix.linear > 0, after, usual) / INTERCEPT
+    weights[0] += offset / INTERCEPT
+    follow = mix.follow.copy()
+    follow[:, 0] *= unit
+    # The factor of the rows whose outer products add up to the Hessian.
+    scale = np.where(which > 0, 1.0 / (ratio * (length if numbers else 1.0)), 1.0)
+    if targets["counts"][0]:
+        scale = scale * np.exp(offset / 2)  # the curvature is proportional to the unit
+    move = away * (after if numbers else usual) / INTERCEPT
+    past = e.exact.past * (scale[:, None] * scale) if len(e.exact.past) else e.exact.past
+    rows = _moved(e.low_rank.sketch[:, which] * scale, move) if len(e.low_rank.sketch) else np.zeros((0, len(which)))
+    curvatures = []
+    for memory, name in enumerate(("slow", "fast")):
+        diagonal = old[name] * scale**2
+        # A centred feature and the intercept have a product sum of 0. For other features the new centre is the mean.
+        cross = past[memory, 0] if memory < len(past) else np.where(old["number"] > 0, 0.0, move * diagonal[0])
+        curvatures.append(np.maximum(diagonal - 2.0 * move * cross + move**2 * diagonal[0], 0.0))
+    past = _moved(_moved(past, move).transpose(0, 2, 1), move) if len(past) else past
+    prior = np.where(old["inverse"] > 0, new["prior"], 0.0) * (
+        state.share / (features.totals["prior"][0] / state.prior())
+    )
+    return Converted(weights, prior, curvatures, past, rows, follow)
+
+
+def _moved(rows: Floats, move: Floats) -> Floats:
+    """Return rows (..., features) after a move of the centres."""
+    return np.asarray(rows - rows[..., :1] * move)

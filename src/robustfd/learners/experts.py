@@ -1,0 +1,354 @@
+"""The arrays of the untuned learner as views of the core: features, mixture and Hessians before and at the first rows.
+
+src/core/experts.hpp has the algorithm. D is d + 1, with the intercept as feature 0, and L the number of experts of a
+memory.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._core import FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
+from robustfd.learners.rows import CsrRows, Floats
+
+CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
+
+# Learning rates of the experts, and whether they are linear: first the slow experts, then the fast ones.
+RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
+LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
+FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
+RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
+
+# The records of the core, whose fields src/core/experts.hpp explains: Feature, Totals and Targets.
+FEATURE = np.dtype(
+    [
+        ("count", "f8"), ("square", "f8"), ("reference", "f8"), ("inverse", "f8"), ("prior", "f8"),
+        ("slow", "f8"), ("fast", "f8"), ("number", "i8"),
+    ]
+)  # fmt: skip
+TOTALS = np.dtype(
+    [
+        ("rows", "f8"), ("fade", "f8"), ("logarithms", "f8"), ("log_weight", "f8"), ("length", "f8"),
+        ("norm", "f8"), ("weight", "f8"), ("prior", "f8"), ("by_density", "f8"),
+    ]
+)  # fmt: skip
+TARGETS = np.dtype(
+    [
+        ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
+        ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
+        ("level", "f8"), ("counts", "i8"),
+    ]
+)  # fmt: skip
+RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
+
+
+class NumberLoss(NamedTuple):
+    """The loss of regression."""
+
+    huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
+    level: float = 0.0  # level of the quantile to predict, 0 for the mean
+    counts: bool = False  # Poisson loss with a logarithmic link
+
+
+class Features(NamedTuple):
+    """The statistics of features, and the list of centred ones."""
+
+    table: Any  # (D,) of FEATURE
+    totals: Any  # (1,) of TOTALS
+    centred: NDArray[np.int64]  # the centred features
+    centre: Floats  # (2, centred): the centre of each, and its mean over recent rows, the next centre
+
+
+class Mixture(NamedTuple):
+    """Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian."""
+
+    rate: Floats  # (experts,): eta
+    linear: Floats  # (experts,): 1 if all rows are multiplied by the same number, 0 if each is divided by its length
+    fast: Floats  # (experts,): 1 if the expert's Hessian forgets
+    share: Floats  # (outputs, experts)
+    plain: Floats  # (outputs, 2 L): shares in a mixture of the diagonal experts alone
+    follow: Floats  # (outputs, 2, 4): forgetting intercepts and their shares
+    trace: Floats  # (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
+    targets: Any  # (1,) of TARGETS
+
+
+class Exact(NamedTuple):
+    """The exact Hessian with one or two memories, slow and fast; empty if not in use. W is D in whole vectors."""
+
+    inverse: Floats  # (memories, D, W): the inverse of H when it was last recomputed
+    past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last update
+    block: Floats  # (D, W): the sum since then; only the lower triangle is read
+    weights: Floats  # (D, memories outputs L)
+
+
+class LowRank(NamedTuple):
+    """The Hessian D + B'B with a sketch B of m - 1 rows; empty if not in use."""
+
+    u: Floats  # (D, m - 1)
+    diagonal: Floats  # (D,): at the last update; 0 before a feature occurs
+    weights: Floats  # (D, outputs L): a
+    along: Floats  # (m - 1, outputs L): b
+    sketch: Floats  # (m - 1, D): B, with zero rows last
+    lam: Floats  # (m - 1,): their squared lengths
+    buffer: Floats  # (2 m, D): rows since the last shrink
+    filled: NDArray[np.int64]  # (1,): the number of these rows
+
+
+class Experts(NamedTuple):
+    """Views of all arrays."""
+
+    features: Features
+    mix: Mixture
+    weights: NDArray[np.float32]  # (D, 2 half), of the diagonal experts; half is outputs L in whole vectors
+    exact: Exact
+    low_rank: LowRank
+
+
+GROUPS: dict[str, Any] = {"features": Features, "mix": Mixture, "exact": Exact, "low_rank": LowRank}
+RENAMED = {("exact", "weights"): "exact_weights", ("low_rank", "weights"): "low_weights"}  # names in the core
+NAMES = {group: [RENAMED.get((group, field), field) for field in kind._fields] for group, kind in GROUPS.items()}
+FEATURE_AXES = {"u": 0, "diagonal": 0, "weights": 0, "sketch": 1, "buffer": 1}  # of the arrays of LowRank
+
+
+def experts_of(core: Untuned) -> Experts:
+    """Return views of the arrays of the core."""
+    arrays = core.arrays()
+    for name, record in RECORDS.items():
+        arrays[name] = arrays[name].view(record)[:, 0]
+    groups = {group: GROUPS[group](*(arrays[name] for name in names)) for group, names in NAMES.items()}
+    return Experts(weights=arrays["weights"], **groups)
+
+
+def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
+    """Return the arrays of `new` that are not the same objects as those of `old`, by their names in the core."""
+    before = {} if old is None else _by_name(old)
+    arrays = {
+        name: np.ascontiguousarray(array) for name, array in _by_name(new).items() if before.get(name) is not array
+    }
+    for name in RECORDS.keys() & arrays.keys():
+        arrays[name] = arrays[name].view(np.float64).reshape(len(arrays[name]), -1)
+    return arrays
+
+
+def _by_name(e: Experts) -> dict[str, Any]:
+    groups = (zip(names, getattr(e, group), strict=True) for group, names in NAMES.items())
+    return {"weights": e.weights} | {name: array for group in groups for name, array in group}
+
+
+# -- before the first row
+
+
+def padded(n: int) -> int:
+    """Return n rounded up to a whole number of vectors."""
+    return -(-n // 8) * 8
+
+
+def start_experts(features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None) -> Experts:
+    """Return new experts for these features; `weights` are zeros to reuse if they have the right shape."""
+    rates, linear = RATES, LINEAR
+    if loss is not None:
+        rates, linear = RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
+    elif outputs > 1:
+        rates, linear = RATES[:, FEW], LINEAR[:, FEW]
+    count = rates.shape[1]
+    shape = len(features.table), 2 * padded(outputs * count)
+    if weights is None or weights.shape != shape:
+        weights = np.zeros(shape, np.float32)
+    better = start_exact(0, 0, outputs * count), start_low_rank(0, 0, outputs * count)
+    return Experts(features, _start_mixture(outputs, rates, linear, loss), weights, *better)
+
+
+def start_features(d: int, prior: float, *, by_density: bool) -> Features:
+    """Return the statistics of d features before the first row."""
+    table, totals = np.zeros(d + 1, FEATURE), np.zeros(1, TOTALS)
+    totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
+    totals["norm"] = totals["length"] = totals["weight"] = 1.0
+    table["inverse"][0], table["prior"][0] = 1.0, prior
+    return Features(table, totals, np.zeros(0, np.int64), np.zeros((2, 0)))
+
+
+def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss | None) -> Mixture:
+    """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are those of slow and of fast experts."""
+    n, targets = rates.size, np.zeros(1, TARGETS)
+    if loss is not None:
+        targets["numbers"] = True
+        targets["huber"], targets["level"], targets["counts"] = loss
+    targets["low"], targets["high"] = LARGEST_TARGET, -LARGEST_TARGET
+    targets["stride"], targets["unit"] = 1, 1.0
+    return Mixture(
+        rate=rates.ravel().copy(),
+        linear=linear.ravel().copy(),
+        fast=np.repeat([0.0, 1.0], n // 2),
+        share=np.full((outputs, n), 1.0 / n),
+        plain=np.full((outputs, n), 1.0 / n),
+        follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
+        trace=np.zeros(WINDOWS),
+        targets=targets,
+    )
+
+
+def with_better(mix: Mixture, memories: int) -> Mixture:
+    """Return the mixture with experts of a better Hessian that has 0, 1 or 2 memories.
+
+    The new experts copy the settings of the diagonal experts of these memories, and together start with the share
+    OFFERED. They replace earlier experts with a better Hessian.
+    """
+    count = mix.plain.shape[1]
+    some = slice(0, memories * (count // 2))
+    better = np.full((len(mix.share), some.stop), OFFERED / max(some.stop, 1))
+    settings = {name: np.append(getattr(mix, name)[:count], getattr(mix, name)[some]) for name in Mixture._fields[:3]}
+    return mix._replace(**settings, share=np.column_stack([(1.0 - OFFERED if memories else 1.0) * mix.plain, better]))
+
+
+def start_exact(size: int, memories: int, lanes: int) -> Exact:
+    """Return the Hessian of D = size features with `lanes` weights a memory; 0 memories mean that it is not in use."""
+    size = size if memories else 0
+    return Exact(
+        inverse=np.zeros((memories, size, padded(size))),
+        past=np.zeros((memories, size, size)),
+        block=np.zeros((size, padded(size))),
+        weights=np.zeros((size, memories * lanes)),
+    )
+
+
+def start_low_rank(size: int, m: int, lanes: int) -> LowRank:
+    """Return the Hessian of D = size features with `lanes` weights; m = 0 means that it is not in use."""
+    size, rows = size if m else 0, max(m - 1, 0)
+    return LowRank(
+        u=np.zeros((size, rows)),
+        diagonal=np.zeros(size),
+        weights=np.zeros((size, lanes if m else 0)),
+        along=np.zeros((rows, lanes)),
+        sketch=np.zeros((rows, size)),
+        lam=np.zeros(rows),
+        buffer=np.zeros((2 * m, size)),
+        filled=np.zeros(1, np.int64),
+    )
+
+
+# -- other numbers of features
+
+
+def without_padding(exact: Exact) -> Exact:
+    """Return views of the arrays without their additional columns."""
+    size = len(exact.block)
+    return exact._replace(inverse=exact.inverse[..., :size], block=exact.block[:, :size])
+
+
+def spread(array: Any, at: NDArray[Any], size: int, axis: int = 0) -> Any:
+    """Return an array of `size` features in which feature j of `array` becomes feature at[j]; the others are 0."""
+    before: tuple[Any, ...] = (slice(None),) * axis
+    new = np.zeros((*array.shape[:axis], size, *array.shape[axis + 1 :]), array.dtype)
+    new[(*before, at)] = array[(*before, slice(len(at)))]
+    return new
+
+
+def with_features_at(e: Experts, at: NDArray[np.int64], size: int) -> Experts:
+    """Return the experts of `size` features in which feature j becomes feature at[j]; the others have not occurred."""
+    features = e.features._replace(table=spread(e.features.table, at, size), centred=at[e.features.centred])
+    exact, low = e.exact, e.low_rank
+    if len(exact.block):
+        old, n = without_padding(exact), len(at)
+        memories, pairs = len(old.past), (at[:, None], at)
+        exact = start_exact(size, memories, old.weights.shape[1] // memories)
+        exact.inverse[:, np.arange(size), np.arange(size)] = 1.0
+        exact.past[:, *pairs], exact.inverse[:, *pairs] = old.past[:, :n, :n], old.inverse[:, :n, :n]
+        exact.block[pairs] = np.where(_above(n), old.block[:n, :n].T, old.block[:n, :n])  # symmetric
+        exact.weights[at] = old.weights[:n]
+    if len(low.diagonal):
+        low = low._replace(**{name: spread(getattr(low, name), at, size, axis) for name, axis in FEATURE_AXES.items()})
+    return Experts(features, e.mix, spread(e.weights, at, size), exact, low)
+
+
+@lru_cache(maxsize=4)
+def _above(size: int) -> NDArray[np.bool_]:
+    """Return a mask of the entries above the diagonal of a square matrix."""
+    return ~np.tri(size, dtype=bool)
+
+
+# -- the first rows
+
+
+def learn_first(features: Features, x: Any, n: int) -> Features:
+    """Return the statistics of the first n rows x of the stream, sparse or dense, without scales and priors.
+
+    The values of centred features are clipped at ten robust standard deviations from the median. Missing values (NaN)
+    are ignored.
+    """
+    table, totals = features.table, features.totals.copy()
+    seen, count, known, square, columns = _columns_of(x, n)
+    chosen = (count > CENTRE * known) & (n > 1)
+    mean, off = _robust_mean(np.ascontiguousarray(columns(chosen)))  # numpy's sums depend on the memory order
+    off[np.abs(off) <= ROUND_OFF * np.abs(mean)] = 0.0
+    square = np.divide(square, count, out=np.zeros(len(seen)), where=count > 0)
+    square[chosen] = np.square(off).sum(axis=0) / np.maximum(known[chosen] - 1, 1)
+    rows = np.zeros(len(seen), FEATURE)
+    rows["count"], rows["square"] = np.where(chosen, known, count), square
+    rows["number"][chosen] = np.arange(1, np.count_nonzero(chosen) + 1)
+    table[seen + 1] = rows
+    table[0] = np.zeros(1, FEATURE)[0]
+    table["inverse"][0], table["prior"][0], table["count"][0] = 1.0, totals["prior"][0], n
+    rest = ~chosen & (square > 0)
+    totals["rows"], totals["fade"] = n, 1.0
+    totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
+    entries = rows["count"].sum()
+    totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
+    return Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
+
+
+def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:
+    """Return the features that occur, their counts of non-zeros and of present values, sums of squares, and a function.
+
+    The function returns selected columns as a dense array, with NaN where a value is missing.
+    """
+    if not isinstance(x, CsrRows):
+        missing = np.isnan(x)
+        count, known = np.count_nonzero(x, axis=0), n - np.count_nonzero(missing, axis=0)
+        squares = np.square(np.where(missing, 0.0, x)).sum(axis=0)
+        seen = np.arange(x.shape[1])
+        return seen, (count - n + known).astype(np.float64), known.astype(np.float64), squares, lambda some: x[:, some]
+    seen, place = np.unique(x.indices, return_inverse=True)
+
+    def columns(some: Any) -> Floats:
+        out, which, inside = np.zeros((n, np.count_nonzero(some))), np.cumsum(some) - 1, some[place]
+        row = np.repeat(np.arange(n), np.diff(x.indptr))
+        out[row[inside], which[place[inside]]] = x.data[inside]
+        return out
+
+    missing = np.isnan(x.data)
+    data = np.where(missing, 0.0, x.data)
+    sums: Any = (np.bincount(place, each, len(seen)) for each in (data != 0.0, missing, data * data))
+    count, gaps, squares = sums
+    return seen.astype(np.int64), count, n - gaps, squares, columns
+
+
+def _robust_mean(values: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of each column of values (n, k), and the differences from it, 0 where a value is missing.
+
+    Outliers are clipped. The mean of a column without any value is 0.
+    """
+    missing = np.isnan(values)
+    if not missing.any():
+        values = robust_cut(values)
+        return (mean := values.mean(axis=0)), values - mean
+    means, off = np.zeros(values.shape[1]), np.zeros(values.shape)
+    for j in range(values.shape[1]):
+        known = ~missing[:, j]
+        if known.any():
+            cut = robust_cut(values[known, j : j + 1])[:, 0]
+            means[j] = cut.mean()
+            off[known, j] = cut - means[j]
+    return means, off
+
+
+def robust_cut(values: Floats) -> Floats:
+    """Return values (n, k) clipped at ten robust standard deviations from the column median, if there are 9 or more."""
+    if len(values) < 9:
+        return values
+    median = np.median(values, axis=0)
+    spread = 10.0 * 1.4826 * np.median(np.abs(values - median), axis=0)
+    spread = np.where(spread > 0, spread, np.inf)  # a mostly constant column has no usable spread
+    return np.clip(values, median - spread, median + spread)

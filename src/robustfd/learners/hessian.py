@@ -1,0 +1,211 @@
+"""The better Hessian of an untuned learner: when to try it, update it, enlarge it and drop it.
+
+The diagonal Hessian is always in use. A better one, exact or with a sketch, stays while it lowers the loss enough.
+
+With many features that are correlated it is H = D + B'B, where B is a Frequent Directions sketch of the rows c x, and D
+holds the prior plus the part of the exact diagonal that B misses. H is updated each time the number of rows has grown
+by a quarter, and stays fixed in between. With U = (I + B D^-1 B')^-1/2 B D^-1
+
+    H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
+
+The steps are in the core (src/core/hot/hessians.hpp), and weights are w = a + U'b.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from robustfd._core import GAMMA
+from robustfd._scipy import scipy_linalg
+from robustfd.learners.experts import LowRank, start_exact, start_low_rank, with_better
+from robustfd.learners.rows import Floats
+from robustfd.linalg.decompose import shrink_stack
+from robustfd.linalg.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from robustfd.learners.untuned import UntunedState
+
+Form = Literal["diagonal", "exact", "sketch"]
+
+FIRST = 64  # until this number of rows, all rows are learned again whenever their number doubles
+TWO_MEMORIES = 64  # up to this number of features, the exact Hessian has a fast memory as well
+ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dropped: it costs very little
+OFFER_EXACT = 256  # up to this number of features, an exact Hessian may pay off
+OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
+SKETCH = 20  # rows of the first sketch
+LARGEST_SKETCH = 320
+FIRST_LOOK = 1024  # rows after which a better Hessian is evaluated for the first time
+AGAIN = 8  # a dropped Hessian is tried again when the number of rows has grown by this factor
+KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept or enlarged
+RENEW = 8  # an exact Hessian of few features is updated after 1/8 more rows, others less often
+OFTEN = 256  # the largest number of rows between two updates of a Hessian that forgets
+
+
+def memories_of(form: Form, d: int) -> int:
+    """Return the number of memories of experts with this form: 1 is slow only, 2 is slow and fast."""
+    return {"diagonal": 0, "sketch": 1, "exact": 2 if d <= TWO_MEMORIES else 1}[form]
+
+
+def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) -> None:
+    """Switch to a form of the Hessian. Its experts start from the mixture of the diagonal experts."""
+    e, memories, lanes = state.experts, memories_of(form, state.d), state.outputs * state.count
+    exact = start_exact(state.d + 1, memories if form == "exact" else 0, lanes)
+    low = start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
+    if form != "diagonal":
+        (exact if form == "exact" else low).weights[:] = _first_weights(state, memories)
+    # Of the rows so far, a new exact Hessian has only the diagonal.
+    past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
+    for matrix, diagonal_of_past in zip(exact.past, past):
+        np.fill_diagonal(matrix, diagonal_of_past)
+    state.experts = e._replace(mix=with_better(e.mix, memories), exact=exact, low_rank=low)
+    state.form, state.size = form, size
+    state.renewed_at = state.renew_at = rows
+    if form != "diagonal":
+        renew(state, rows)
+
+
+def _first_weights(state: "UntunedState", memories: int) -> Floats:
+    """Return the initial weights (features, experts) of a better form: the mean over experts for each scaling."""
+    w = state.diagonal_weights()  # (features, outputs, 2 L)
+    mix, n = state.experts.mix, memories * state.count
+    out = np.zeros((len(w), state.outputs, n))
+    for linear in (0.0, 1.0):
+        share = mix.plain * (mix.linear[: 2 * state.count] == linear)
+        total = share.sum(axis=1, keepdims=True)
+        mean = np.einsum("fok,ok->fo", w, np.divide(share, total, out=np.zeros_like(share), where=total > 0))
+        out[:, :, mix.linear[:n] == linear] = mean[:, :, None]
+    by_memory = out.reshape(len(w), state.outputs, memories, state.count)
+    return by_memory.transpose(0, 2, 1, 3).reshape(len(w), -1)
+
+
+def begin_form(state: "UntunedState", entries: float) -> None:
+    """Choose the better Hessian to try, given the mean number of entries of a row."""
+    if state.sketch is not None:
+        if state.sketch > 0:
+            set_form(state, "sketch", state.sketch)
+    elif state.d <= OFFER_EXACT:
+        if state.d <= TWO_MEMORIES or state.seen >= FIRST:  # with more features an update is slow
+            set_form(state, "exact")
+    elif state.d <= OFFER_SKETCH * entries:
+        set_form(state, "sketch", SKETCH)
+
+
+def renew(state: "UntunedState", rows: int) -> None:
+    """Update the better Hessian after `rows` rows, and schedule its next update."""
+    e = state.experts
+    with one_blas_thread():
+        if state.form == "exact":
+            state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
+        else:
+            renew_low_rank(e.low_rank, e.features.table["prior"], e.features.table["slow"])
+    soon = max(2 * (rows - state.renewed_at), FIRST)  # a new Hessian learns from its first rows soon
+    state.renewed_at = rows
+    more = max(rows // RENEW, 1)
+    if state.form == "sketch":
+        more = max(rows // 4, 1)
+    elif state.d > TWO_MEMORIES:  # an update is slow
+        more = max(rows // 2, state.d // 8)
+    if state.form == "exact" and len(e.exact.past) > 1:
+        soon = min(soon, OFTEN)
+    state.renew_at = rows + min(more, soon)
+
+
+def next_event(state: "UntunedState") -> int:
+    """Return the number of rows at which the better Hessian is next updated or evaluated."""
+    events = [] if state.form == "diagonal" else [state.renew_at]
+    if state.sketch is None and (events or _is_offered(state)):
+        events.append(state.look_at)
+    return max(min(events, default=2**62), state.seen + 1)
+
+
+def _is_offered(state: "UntunedState") -> bool:
+    return state.d <= OFFER_EXACT or state.size > 0
+
+
+def handle_events(state: "UntunedState") -> None:
+    """Update and evaluate the better Hessian if either is due."""
+    if state.form != "diagonal" and state.seen >= state.renew_at:
+        renew(state, state.seen)
+    if state.sketch is None and state.seen >= state.look_at:
+        _evaluate(state)
+
+
+def _evaluate(state: "UntunedState") -> None:
+    """Keep, enlarge or drop the better Hessian, or try it again."""
+    targets = state.experts.mix.targets[0]
+    if state.form == "diagonal":
+        if _is_offered(state):
+            set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
+            state.look_at = state.seen + FIRST_LOOK
+    else:
+        gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
+        state.look_at = 2 * state.seen
+        if gain < KEEP and state.d > ALWAYS_EXACT:
+            drop(state)
+            state.look_at = AGAIN * state.seen
+        elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
+            state.gain = gain
+            grow(state, 2 * state.size)
+    reset_gain(state)
+
+
+def drop(state: "UntunedState") -> None:
+    """Drop the better Hessian, but remember the size of its sketch."""
+    size = state.size
+    set_form(state, "diagonal")
+    state.size = size
+
+
+def grow(state: "UntunedState", size: int) -> None:
+    """Enlarge the sketch."""
+    old = state.experts.low_rank
+    with one_blas_thread():
+        fold(old)
+        shrink(old)
+    low, rows = start_low_rank(len(old.diagonal), size, old.weights.shape[1]), len(old.lam)
+    low.sketch[:rows], low.lam[:rows] = old.sketch, old.lam
+    state.experts = state.experts._replace(low_rank=low._replace(diagonal=old.diagonal, weights=old.weights))
+    state.size = size
+    renew(state, state.seen)
+
+
+def reset_gain(state: "UntunedState") -> None:
+    """Reset the sums of losses that compare the Hessians."""
+    state.experts.mix.targets["loss"] = state.experts.mix.targets["plain_loss"] = 0.0
+
+
+# -- the Hessian with a sketch
+
+
+def fold(low: LowRank) -> None:
+    """Add U'b to a and reset b to 0."""
+    low.weights[:] += low.u @ low.along
+    low.along[:] = 0.0
+
+
+def shrink(low: LowRank) -> None:
+    """Shrink the rows of the buffer into the sketch."""
+    n, m = int(low.filled[0]), len(low.lam) + 1
+    if n:
+        have = int(np.count_nonzero(low.lam))
+        # Features rescaled since the last shrink leave the rows of B not quite orthogonal, so B counts as plain rows.
+        rows = np.vstack([low.sketch[:have], low.buffer[:n]])
+        shrunk = shrink_stack(rows[:0], low.lam[:0], rows, m, m)
+        low.sketch[:], low.lam[:] = 0.0, 0.0
+        low.sketch[: len(shrunk.lam)], low.lam[: len(shrunk.lam)] = shrunk.rows, shrunk.lam
+        low.buffer[:n] = 0.0
+        low.filled[0] = 0
+
+
+def renew_low_rank(low: LowRank, prior: Floats, squares: Floats) -> None:
+    """Update H; `squares` is the exact diagonal of the sum of c^2 x x'."""
+    fold(low)
+    shrink(low)
+    have = int(np.count_nonzero(low.lam))
+    b = low.sketch[:have]
+    low.diagonal[:] = prior + np.maximum(squares - np.einsum("ij,ij->j", b, b), 0.0)
+    inverse = np.divide(1.0, low.diagonal, out=np.zeros_like(low.diagonal), where=low.diagonal > 0)
+    scaled = b * inverse
+    values, vectors = scipy_linalg.eigh(scaled @ b.T, check_finite=False)
+    low.u[:] = 0.0
+    low.u[:, :have] = scaled.T @ (vectors / np.sqrt(1.0 + np.maximum(values, 0.0)))
