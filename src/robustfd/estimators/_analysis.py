@@ -10,8 +10,8 @@ from sklearn.utils.extmath import svd_flip
 
 from robustfd.estimators._whole import Ritz, count_components
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.interface import View, padded
 from robustfd.sketch.two_sided import TwoSidedView
+from robustfd.sketch.view import View, padded
 
 Floats = NDArray[np.float64]
 
