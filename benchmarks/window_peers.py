@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd import RobustFrequentDirections, SlidingFrequentDirections
-from robustfd.sketch._engine import Engine, State
-from robustfd.sketch._rows import Contents, Queue, Rows
+from robustfd.sketch.engine import Engine, State
+from robustfd.sketch.rows import Contents, Queue, Rows
 
 Floats = NDArray[np.float64]
 Reading = tuple[Floats, float, float]

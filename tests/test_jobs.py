@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import robustfd
 from robustfd import _jobs
-from robustfd.sketch import _base, frequent_directions
+from robustfd.sketch import base, frequent_directions
 
 
 def double(x, power):
@@ -61,7 +61,7 @@ def test_threads_and_processes_make_the_same_sketch(kind, monkeypatch):
 
 
 def test_few_rows_are_sketched_in_one_part(monkeypatch):
-    x = np.random.default_rng(0).standard_normal((2 * _base.MIN_ROWS_PER_PART - 1, 5))
-    monkeypatch.delattr(_base, "side_by_side")
+    x = np.random.default_rng(0).standard_normal((2 * base.MIN_ROWS_PER_PART - 1, 5))
+    monkeypatch.delattr(base, "side_by_side")
     alone = robustfd.FrequentDirections(3).fit(x)
     assert robustfd.FrequentDirections(3).fit(x, n_jobs=2).to_bytes() == alone.to_bytes()

@@ -59,7 +59,8 @@ class Saved(Guarded):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("robustfd."):  # a file must not name a class from outside
+        # A file must not name a class from outside, or a common base.
+        if cls.__module__.startswith("robustfd.") and not cls.__name__.startswith("_"):
             _kinds[cls.__name__] = cls
 
     get_params: Callable[..., dict[str, Any]]

@@ -52,25 +52,22 @@ if TYPE_CHECKING:
     from sklearn.exceptions import NotFittedError
 
 
+_STAND_INS = {
+    "BaseEstimator": _Estimator,
+    "ClassifierMixin": _Mixin,
+    "RegressorMixin": _Mixin,
+    "NotFittedError": _NotFitted,
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name not in _STAND_INS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _without:
-        stand_ins = {
-            "BaseEstimator": _Estimator,
-            "ClassifierMixin": _Mixin,
-            "RegressorMixin": _Mixin,
-            "NotFittedError": _NotFitted,
-        }
-        if name in stand_ins:
-            return stand_ins[name]
-    elif name == "NotFittedError":
-        from sklearn.exceptions import NotFittedError
+        return _STAND_INS[name]
+    from sklearn import base, exceptions
 
-        return NotFittedError
-    elif name in ("BaseEstimator", "ClassifierMixin", "RegressorMixin"):
-        import sklearn.base
-
-        return getattr(sklearn.base, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(exceptions if name == "NotFittedError" else base, name)
 
 
 __all__ = ["BaseEstimator", "ClassifierMixin", "NotFittedError", "RegressorMixin", "do_without"]

@@ -98,21 +98,37 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Return n non-negative weights, all 1 for None."""
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight)
-    if weight.dtype.kind not in "biuf":
-        raise ValueError(
-            f"sample_weight must be {n} numbers >= 0, got an array of {weight.dtype}: {sample_weight!r:.60}."
-        )
-    weight = weight.astype(np.float64)
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weight.shape}, but X has {n} rows: expected shape ({n},).")
-    if not np.isfinite(weight).all():
-        raise ValueError("sample_weight contains NaN or infinity. Every weight must be a finite number >= 0.")
+    weight = _check_vector(
+        "sample_weight", sample_weight, n, "numbers >= 0", "Every weight must be a finite number >= 0"
+    )
     if (weight < 0).any():
         raise ValueError(f"sample_weight contains {weight.min():g}. Negative weights in sample_weight are not allowed.")
     return weight
+
+
+def check_times(times: Any, n: int) -> NDArray[np.float64]:
+    """Return n finite times in ascending order."""
+    clock = _check_vector("times", times, n, "numbers, such as seconds", "Every time must be a finite number")
+    back = np.flatnonzero(np.diff(clock) < 0)
+    if len(back):
+        i = int(back[0])
+        raise ValueError(f"times goes backwards: {clock[i + 1]:g} comes after {clock[i]:g}. Sort the rows by time.")
+    return clock
+
+
+def _check_vector(name: str, values: Any, n: int, kind: str, rule: str) -> NDArray[np.float64]:
+    """Return n finite numbers; a single number counts for every row."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be {n} {kind}, got an array of {found.dtype}: {values!r:.60}.")
+    found = found.astype(np.float64)
+    if found.ndim == 0:
+        found = np.full(n, float(found))
+    if found.shape != (n,):
+        raise ValueError(f"{name} has shape {found.shape}, but X has {n} rows: expected shape ({n},).")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} contains NaN or infinity. {rule}.")
+    return found
 
 
 def check_same_params(what: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
@@ -128,22 +144,3 @@ def check_same_features(what: str, one: Any, two: Any) -> None:
         here, there = (np.asarray(getattr(each, name, "none")) for each in (one, two))
         if not np.array_equal(here, there):
             raise ValueError(f"Cannot merge {what} of different {name}: {here} here, {there} there.")
-
-
-def check_times(times: Any, n: int) -> NDArray[np.float64]:
-    """Return n finite times in ascending order."""
-    clock = np.asarray(times)
-    if clock.dtype.kind not in "biuf":
-        raise ValueError(f"times must be {n} numbers, such as seconds, got an array of {clock.dtype}: {times!r:.60}.")
-    clock = clock.astype(np.float64)
-    if clock.ndim == 0:
-        clock = np.full(n, float(clock))
-    if clock.shape != (n,):
-        raise ValueError(f"times has shape {clock.shape}, but X has {n} rows: expected shape ({n},).")
-    if not np.isfinite(clock).all():
-        raise ValueError("times contains NaN or infinity. Every time must be a finite number.")
-    back = np.flatnonzero(np.diff(clock) < 0)
-    if len(back):
-        i = int(back[0])
-        raise ValueError(f"times goes backwards: {clock[i + 1]:g} comes after {clock[i]:g}. Sort the rows by time.")
-    return clock

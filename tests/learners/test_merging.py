@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import robustfd
 from robustfd import AdaGrad, OnlineGradientDescent, OnlineNewton
-from robustfd.linalg.rules import shrunk_count
+from robustfd.linalg.decompose import shrunk_count
 
 LEARNERS = {
     "rfd": lambda: OnlineNewton(sketch_size=5, alpha0=0.5),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd import _core
-from robustfd.linalg.eigen import largest_eigenpairs
+from robustfd.linalg.decompose import largest_eigenpairs
 
 SPECTRA = {
     "flat": lambda n, rng: rng.uniform(0.5, 1.5, n),

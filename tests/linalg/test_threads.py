@@ -14,7 +14,7 @@ import pytest
 import robustfd
 from robustfd.estimators import _components, pca, ridge
 from robustfd.linalg import threads
-from robustfd.sketch import _base, _engine, _prepared, exact, oja, random_projection
+from robustfd.sketch import baselines, engine, exact, frequent_directions, prepared
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 Y = X[:, 0]
@@ -54,10 +54,10 @@ def blas(monkeypatch):
     blas = Blas()
     pool = threads._Pool(lambda: blas.count, blas.set)
     monkeypatch.setattr(threads, "_pools", lambda: ([pool], []))
-    for module in (_prepared, exact, oja, random_projection):
+    for module in (prepared, exact, baselines):
         blas.watch(monkeypatch, module, "prepare")
-    blas.watch(monkeypatch, _engine, "shrink_stack", "shrink_columns", "shrink_gram")
-    blas.watch(monkeypatch, _base, "unit_rows")
+    blas.watch(monkeypatch, engine, "shrink_stack", "shrink_columns", "shrink_gram")
+    blas.watch(monkeypatch, frequent_directions, "unit_rows")
     for module in (pca, ridge):
         for name in ("solve", "mahalanobis", "to_dense", "logdet"):
             blas.watch(monkeypatch, module.LowRankPlusIdentity, name)
@@ -121,7 +121,7 @@ def test_the_count_is_restored_after_an_error(blas, monkeypatch):
         assert blas.count == 1
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(_prepared, "prepare", fails)
+    monkeypatch.setattr(prepared, "prepare", fails)
     with pytest.raises(RuntimeError, match="in the middle"):
         robustfd.FrequentDirections(4).fit(X)
     assert blas.count == 4

@@ -300,6 +300,13 @@ def test_merging_incompatible_sketches_is_refused(name):
         assert_refused(sketch, lambda other=other: sketch.merge(other), match)
     with pytest.raises(TypeError):
         sketch + 3
+
+
+def test_merge_takes_sketches_only():
+    with pytest.raises(TypeError, match="single one"):
+        robustfd.merge(robustfd.FrequentDirections(3))
+    with pytest.raises(TypeError, match="takes sketches or models, got 3"):
+        robustfd.merge([3])
     with pytest.raises(ValueError, match="at least one"):
         robustfd.merge([])
 
@@ -318,7 +325,13 @@ def test_merging_sketches_whose_sum_overflows_is_refused(name):
 @pytest.mark.parametrize("name", RULES)
 def test_brackets_refuse_bad_rows(name):
     sketch = RULES[name].make(4).fit(GOOD)
-    for X, match in ((GOOD[:, :3], "3.*40"), (GOOD[0], "2D|1D"), ([["a"] * 40], "(?i)string|numeric|float")):
+    bad = [
+        (GOOD[:, :3], "3.*40"),
+        (GOOD[0], "2D|1D"),
+        ([["a"] * 40], "(?i)string|numeric|float"),
+        (spoiled(np.nan), "NaN"),
+    ]
+    for X, match in bad:
         assert_refused(sketch, lambda X=X: sketch.bracket_mahalanobis(X), match)
 
 

@@ -1,4 +1,4 @@
-"""The result does not depend on how rows are split into batches or on when a sketch is read."""
+"""The result does not depend on how rows are split into batches or parts, or on when a sketch is read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import robustfd
+from robustfd.sketch import base
+from robustfd.sketch.view import unit_rows
 from tests.sketch.family import RULES, SKETCHES, fingerprint, made
 
 every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
@@ -171,3 +173,77 @@ def test_continuing_after_a_snapshot_of_mixed_batches_is_bitwise_the_same(make):
 def test_equal_states_give_equal_bytes(make):
     sketch = make().fit(stream("narrow"))
     assert len({sketch.to_bytes() for _ in range(20)}) == 1
+
+
+@pytest.mark.parametrize("kind", [robustfd.RobustFrequentDirections, robustfd.TwoSidedFrequentDirections])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_numbers_are_read_without_forming_the_sketch(kind, center, sparse, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((130, 400)) * (rng.random((130, 400)) < 0.02)
+    sketch = kind(6, center=center).fit(sp.csr_array(X) if sparse else X)
+    numbers = [sketch.alpha_, sketch.error_bound_, sketch.squared_norm_, sketch.weight_sum_, *sketch.singular_values_]
+    lower, upper = sketch.bracket_eigenvalues()
+    assert "components" not in vars(sketch._view) and np.all(lower <= upper)
+    B = sketch.sketch_
+    np.testing.assert_allclose(np.linalg.norm(B, axis=1), sketch.singular_values_)
+    again = [sketch.alpha_, sketch.error_bound_, sketch.squared_norm_, sketch.weight_sum_, *sketch.singular_values_]
+    assert numbers == again
+    assert np.array_equal(sketch.components_, sketch.components_)
+    sketch.partial_fit(X[:7])  # reading in place must not affect the state
+    np.testing.assert_array_equal(
+        sketch.sketch_, kind(6, center=center).fit(np.vstack([X, X[:7]])).sketch_ if not sparse else sketch.sketch_
+    )
+
+
+@pytest.mark.parametrize("least", [1e-3, 1e-7, 1e-12, 1e-17])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_unit_rows_are_orthogonal(least, order):
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.standard_normal((200, 8)))[0].T
+    lam = np.geomspace(1.0, least, 8)
+    b = np.sqrt(lam)[:, None] * q + 1e-16 * rng.standard_normal((8, 200))
+    b = np.asarray(b, order=order)
+    before = b.copy()
+    v = unit_rows(b, lam)
+    np.testing.assert_array_equal(b, before)
+    np.testing.assert_allclose(v @ v.T, np.eye(8), atol=1e-14 if least < 1e-6 else 1e-11)
+    assert np.all(np.einsum("ij,ij->i", v, q)[: np.count_nonzero(lam > 1e-10)] > 0.999)
+    np.testing.assert_allclose(unit_rows(b, lam, fresh=True), v, atol=1e-12)
+
+
+# ------------------------------------------------------------- parts of the rows in parallel
+
+PARALLEL = {
+    "rfd": lambda: robustfd.RobustFrequentDirections(6),
+    "centred": lambda: robustfd.FrequentDirections(6, center=True),
+    "rp": lambda: robustfd.RandomProjectionSketch(6, random_state=0),
+    "exact": robustfd.ExactSecondMoment,
+}
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_parallel_parts_are_merged(name, sparse, monkeypatch):
+    monkeypatch.setattr(base, "MIN_ROWS_PER_PART", 100)
+    X = np.random.default_rng(0).standard_normal((300, 10))
+    x = sp.csr_array(X) if sparse else X
+    weight = np.arange(300.0)
+    weight[100:200] = 0.0  # one of the three parts has no rows
+    sketch = PARALLEL[name]().fit(x, sample_weight=weight, n_jobs=3)
+    cuts = [slice(0, 100), slice(200, 300)]
+    parts = [part.fit(x[some], sample_weight=weight[some]) for part, some in zip(PARALLEL[name]().split(2), cuts)]
+    expected = robustfd.merge(parts)
+    np.testing.assert_allclose(sketch.sketch_, expected.sketch_, rtol=1e-9, atol=1e-9)
+    assert sketch.n_samples_seen_ == expected.n_samples_seen_ == 199
+    assert sketch.get_params() == PARALLEL[name]().get_params()
+    assert sketch.fit(x).n_samples_seen_ == 300
+    sketch.partial_fit(x)
+
+
+def test_parallel_fits_refuse_decay_and_bad_numbers_of_jobs():
+    X = np.ones((10, 3))
+    with pytest.raises(ValueError, match="order of the rows"):
+        robustfd.FrequentDirections(3, decay=0.9).fit(X, n_jobs=2)
+    with pytest.raises(ValueError, match="n_jobs must be"):
+        robustfd.FrequentDirections(3).fit(X, n_jobs=0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import robustfd
 from robustfd import DiagonalFrequentDirections, FrequentDirections, LowRankPlusDiagonal, RobustFrequentDirections
 from tests import reference as ref
-from tests.sketch.family import EPS, FORMATS, RULES, Ledger, assert_promises, largest_eigenvalue
+from tests.sketch.family import EPS, FORMATS, RULES, Ledger
 
 seeds = st.integers(0, 2**32 - 1)
 DFD = RULES["DFD"]
@@ -58,28 +58,6 @@ def test_the_diagonal_is_exact_after_every_batch(seed, form, wide, dtype, scale,
         unit = np.square(ledger.A).max(axis=0) * sum(ledger.weights) if center else truth
         eps = 100 * (EPS if dtype == np.float64 else float(np.finfo(np.float32).eps))
         assert np.all(np.abs(columns_squared(sketch) - truth) <= len(ledger.rows) * eps * (unit + EPS * unit.max()))
-
-
-@given(seed=seeds, center=st.booleans(), decay=st.sampled_from([1.0, 0.9]), sparse=st.booleans())
-def test_the_diagonal_of_merged_and_forgotten_sketches_is_exact(seed, center, decay, sparse):
-    rng = np.random.default_rng(seed)
-    d, parts, ledgers = 50 if sparse else 6, [], []
-    for n in rng.integers(1, 40, 5):
-        X = (rng.standard_normal((n, d)) + rng.standard_normal(d)) * (rng.random((n, d)) < (0.08 if sparse else 1.0))
-        part, ledger = DiagonalFrequentDirections(4, decay=decay, center=center), Ledger(d, decay)
-        part.fit(sp.csr_array(X) if sparse else X)
-        ledger.add(X)
-        if rng.random() < 0.5:
-            part.forget(0.3)
-            ledger.forget(0.3)
-        parts.append(part)
-        ledgers.append(ledger)
-    while len(parts) > 1:
-        i, j = sorted(rng.permutation(len(parts))[:2])
-        parts[i].merge(parts.pop(j))
-        ledgers[i].merge(ledgers.pop(j))
-    truth = np.diag(ledgers[0].target(center))
-    np.testing.assert_allclose(columns_squared(parts[0]), truth, atol=1e-11 * (1 + truth.max()))
 
 
 def test_a_large_constant_column_of_centred_rows_leaves_the_others_exact():
@@ -130,7 +108,7 @@ def test_without_shrinking_the_diagonal_is_zero():
         assert sketch.second_moment().condition_number() == np.inf
 
 
-@pytest.mark.parametrize("solver", ["auto", "gram", "svd"])
+@pytest.mark.parametrize("solver", ["auto", "svd"])
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 def test_rounding_errors_are_not_added_to_the_diagonal(solver, scale):
     """One shrink step removes the first five rows completely. The next three are kept and span three directions."""
@@ -148,28 +126,6 @@ def test_rounding_errors_are_not_added_to_the_diagonal(solver, scale):
 
 
 # ------------------------------------------------------------- the certificate
-
-
-@given(
-    seed=seeds,
-    n=st.sampled_from([3, 20, 100]),
-    d=st.sampled_from([2, 5, 30]),
-    buffer_size=st.sampled_from([4, 8, 40]),
-    alpha0=st.sampled_from([0.0, 1e-3, 100.0]),
-    flat=st.booleans(),
-)
-def test_certificate_bounds_true_error(seed, n, d, buffer_size, alpha0, flat):
-    X = np.random.default_rng(seed).standard_normal((n, d)) / (1 if flat else np.arange(1, d + 1))
-    sketch = DiagonalFrequentDirections(4, buffer_size=buffer_size, alpha0=alpha0).fit(X)
-    T, Delta = ref.target(X), DFD.delta(sketch)
-    error = np.linalg.norm(T + alpha0 * np.eye(d) - sketch.second_moment().to_dense(), 2)
-    tol = 1e-12 * (largest_eigenvalue(T) + alpha0)
-    assert error <= sketch.error_bound_ + tol
-    rounding = 2 * sketch._view.rounding
-    assert rounding <= 1e-10 * largest_eigenvalue(T)
-    expected = ref.diagonal_error_bound(sketch.diagonal_, Delta) + rounding
-    np.testing.assert_allclose(sketch.error_bound_, expected, rtol=1e-12)
-    assert Delta / 2 - tol <= sketch.error_bound_ <= Delta + rounding + tol
 
 
 @pytest.mark.parametrize("m", [2, 3, 5, 7])
@@ -222,21 +178,12 @@ def test_log_determinant_is_at_most_that_of_the_diagonal(seed, n, d, alpha0):
     low, high = sketch.bracket_logdet()
     truth, hadamard = np.linalg.slogdet(T)[1], np.log(np.diag(T)).sum()
     assert low - 1e-9 <= truth <= high + 1e-9
-    low, high = sketch.bracket_eigenvalues()
-    largest = np.linalg.eigvalsh(T)[::-1][: len(low)]
-    assert np.all(low <= largest + 1e-9) and np.all(largest <= high + 1e-9)
-    low, high = sketch.bracket_logdet()
     assert high == pytest.approx(min(plain.bracket_logdet()[1], hadamard), abs=1e-9)
 
 
 def test_log_determinant_of_unseen_features():
     sketch = DiagonalFrequentDirections(3).fit(np.eye(20, 5)[:, ::-1] * [0.0, 1.0, 1.0, 1.0, 1.0])
     assert sketch.bracket_logdet() == (-np.inf, -np.inf)
-
-
-def test_promises_of_a_long_stream():
-    X = np.random.default_rng(4).standard_normal((3000, 12)) / np.arange(1, 13)
-    assert_promises(DFD, DiagonalFrequentDirections(4, buffer_size=4).fit(X), ref.target(X), shrinks=3000)
 
 
 # ------------------------------------------------------------- as an operator
@@ -306,14 +253,8 @@ def test_the_diagonal_attribute_can_be_written_to():
 
 
 def test_reading_the_diagonal_before_any_rows_raises_not_fitted():
-    with pytest.raises(robustfd.sketch._base.NotFittedError, match="no rows yet"):
+    with pytest.raises(robustfd.sketch.base.NotFittedError, match="no rows yet"):
         DiagonalFrequentDirections().diagonal_  # noqa: B018
-
-
-def test_it_does_not_merge_with_plain_frequent_directions():
-    X = np.eye(9)
-    with pytest.raises(TypeError, match="Cannot merge a DiagonalFrequentDirections with a FrequentDirections"):
-        DiagonalFrequentDirections(3).fit(X).merge(FrequentDirections(3).fit(X))
 
 
 # ------------------------------------------------------------- real data

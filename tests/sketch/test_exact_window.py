@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robustfd import MahalanobisDetector, SketchedPCA, SketchedRidge
-from robustfd.sketch.exact_window import ExactWindow
+from robustfd.sketch.exact import ExactWindow
 
 
 def truth(x, window, weight=None, *, center):

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from robustfd._jobs import seed_of_part
 from robustfd._validation import check_integer
 from robustfd.sketch import RobustFrequentDirections, SlidingFrequentDirections, merge
-from robustfd.sketch.interface import BaseSketch
+from robustfd.sketch.base import BaseSketch
 
 FAN_IN = 8  # default number of models that one task merges
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import get_blas_funcs
 from sklearn.utils.extmath import svd_flip
 
-from robustfd.linalg.eigen import EPS
+from robustfd.linalg.decompose import EPS
 from robustfd.linalg.krylov import (
     block_size,
     bound_eigenvalues,
@@ -29,18 +29,12 @@ from robustfd.linalg.krylov import (
     orthonormal,
 )
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.interface import (
-    BLOCK,
-    EPS32,
-    LARGEST_NORM,
-    State,
-    View,
-    exact_mean,
-    padded,
-    shift_mean,
-    unit_rows,
-)
+from robustfd.sketch.base import EPS32
+from robustfd.sketch.centring import exact_mean, shift_mean
+from robustfd.sketch.engine import State
+from robustfd.sketch.rows import LARGEST_NORM
 from robustfd.sketch.two_sided import TwoSidedView
+from robustfd.sketch.view import BLOCK, View, padded, unit_rows
 
 Floats = NDArray[np.float64]
 Precision: TypeAlias = type[np.float32] | type[np.float64]

@@ -12,12 +12,11 @@ from robustfd._guard import guarded_pair
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.learners.snapshot import Parts
-from robustfd.sketch.exact import ExactSecondMoment
-from robustfd.sketch.exact_window import ExactWindow
+from robustfd.sketch.exact import ExactSecondMoment, ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
-from robustfd.sketch.interface import RAW
 from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
+from robustfd.sketch.window import RAW
 
 Floats = NDArray[np.float64]
 WINDOWED = (SlidingFrequentDirections, ExactWindow)
@@ -129,7 +128,7 @@ class SketchEstimator(Saved, BaseEstimator):
         if self.buffer_size is not None:
             check_integer("buffer_size", self.buffer_size, m)
         check_real("decay", self.decay, 0.0, 1.0, open_low=True)
-        check_choice("solver", self.solver, ("auto", "gram", "svd"))
+        check_choice("solver", self.solver, ("auto", "svd"))
         if self.window is not None:
             check_real("window", self.window, 0.0, open_low=True)
             for name, default in (("buffer_size", None), ("decay", 1.0), ("solver", "auto")):

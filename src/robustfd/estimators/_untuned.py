@@ -303,6 +303,6 @@ class UntunedEstimator(OnlineEstimator):
         """
         if ax is not None:
             return super().plot_progress(ax=ax, label=label)
-        upper, lower = plots.two_panels()
+        upper, lower = progress.two_panels()
         progress.plot_drift(self.drift_, lower)
         return super().plot_progress(ax=upper, label=label)

@@ -87,7 +87,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     decay : float in (0, 1], default=1.0
         Factor applied to the weight of all earlier rows before each new row. With `decay` < 1, the model and the
         threshold follow a drifting stream.
-    solver : {"auto", "gram", "svd"}, default="auto"
+    solver : {"auto", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
         Number of most recent rows to learn from: another way to follow a drifting stream. With `sketch_size="auto"` and

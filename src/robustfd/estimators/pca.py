@@ -16,11 +16,11 @@ from robustfd._validation import check_choice, check_integer, check_rows, check_
 from robustfd.estimators._components import Analysis, Ritz, analyse, count_components
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.learners.snapshot import Parts
-from robustfd.linalg.eigen import EPS
+from robustfd.linalg.decompose import EPS
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
+from robustfd.sketch.base import EPS32
 from robustfd.sketch.exact import ExactSecondMoment
-from robustfd.sketch.interface import EPS32
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         Whether `transform` divides each component by its standard deviation. Components without variance become 0.
     decay : float in (0, 1], default=1.0
         Factor applied to the weight of all earlier rows before each new row.
-    solver : {"auto", "gram", "svd"}, default="auto"
+    solver : {"auto", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
         Number of most recent rows to analyse. With `sketch_size="auto"` and up to 350 features, the estimator keeps

@@ -18,8 +18,8 @@ from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, ex
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch.exact import ExactSecondMoment
-from robustfd.sketch.interface import View, WindowedSums
+from robustfd.sketch.exact import ExactSecondMoment, WindowedSums
+from robustfd.sketch.view import View
 
 Floats = NDArray[np.float64]
 SIZE = 50  # default number of sketch rows
@@ -97,7 +97,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         Whether to fit an intercept, which is not regularised. Rows and targets are centred for it.
     decay : float in (0, 1], default=1.0
         Factor applied to the weight of all earlier rows before each new row. It does not apply to the regularisation.
-    solver : {"auto", "gram", "svd"}, default="auto"
+    solver : {"auto", "svd"}, default="auto"
         How the sketch decomposes its buffer.
     window : float, optional
         Number of most recent rows to learn from. The estimator keeps A'b for 32 blocks of rows and weights the oldest

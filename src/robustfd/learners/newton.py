@@ -11,7 +11,7 @@ from robustfd.learners.newton_state import NewtonState
 from robustfd.learners.oja import OjaState
 from robustfd.learners.random_projection import ProjectionState
 from robustfd.learners.settings import DOMAINS, PROJECTIONS, Settings, check_rate, domain_of, rate_and_power
-from robustfd.linalg.rules import shrunk_count
+from robustfd.linalg.decompose import shrunk_count
 
 NARROW = 512  # up to this number of features, converting sparse rows to dense ones is faster
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")

@@ -24,13 +24,11 @@ from typing import TYPE_CHECKING
 from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
-    from robustfd.linalg.diagonal import LowRankPlusDiagonal
-    from robustfd.linalg.operator import LowRankPlusIdentity
+    from robustfd.linalg.operator import LowRankPlusDiagonal, LowRankPlusIdentity
     from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
 
 _HOMES = {
-    "diagonal": ("LowRankPlusDiagonal",),
-    "operator": ("LowRankPlusIdentity",),
+    "operator": ("LowRankPlusDiagonal", "LowRankPlusIdentity"),
     "optimum": ("frobenius_optimum", "spectral_optimum"),
 }
 

@@ -16,23 +16,31 @@ are nearly orthogonal and sorted by length. Divide each row by its length. The G
 conditioned, so its Cholesky factor is accurate, and the SVD of that small factor, with the lengths multiplied back
 in, is as accurate as an SVD of the stack (the scaling argument is that of Demmel and Veselic 1992). This costs two Gram
 matrices instead of one.
+
+All sketches share one shrink rule. They differ in a single number: j, how many of the m largest squared singular values
+a shrink step reduces by delta = lambda_m, counted from the smallest of them:
+
+- FD, RFD, CFD: j = m (Luo et al. 2019, Alg. 1 and 2, line 5),
+- PFD: j = max(1, floor(beta m)) (Desai et al. 2016),
+- greedy, also known as iSVD: j = 1, so only lambda_m itself is removed (Luo et al. 2019, Alg. 8).
 """
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+import robustfd._core as _core
 from robustfd._scipy import scipy_linalg
-from robustfd.linalg import products
-from robustfd.linalg.eigen import largest_eigenpairs
-from robustfd.linalg.rules import gram_noise, shrink, svd_noise
 
 Floats = NDArray[np.float64]
-Solver = Literal["auto", "gram", "svd"]
+Solver = Literal["auto", "svd"]
 
+EPS = float(np.finfo(np.float64).eps)
 RESOLVED = 1e-9  # smallest lambda_m / lambda_1 for which the Gram matrix gives lambda_m enough correct digits
+LEAST_ROWS = 4  # smaller stacks have no smaller rounding errors, because their rows come from earlier shrink steps
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def shrink_stack(
         return Shrunk(b, lam, 0.0)
     if solver != "svd":
         shrunk, resolved = (_by_rows if size <= d else _by_columns)(b, lam, x, m, j, s, t)
-        if resolved or solver == "gram":
+        if resolved:
             return shrunk
     refined = _refined(_stack(b, x, s, t), m, j) if solver == "auto" and size <= d else None
     return refined or _by_svd(b, x, m, j, s, t)
@@ -172,11 +180,80 @@ def _stack(b: Floats, x: Floats, s: float, t: Floats) -> Floats:
 
 
 def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
-    """Return wx x + wb b for C-ordered x and b. Allocates the result and no other array of its size."""
-    if len(wx) == 0:
-        return np.zeros((0, x.shape[1]))
+    """Return wx x + wb b. Allocates the result and, if x and b are C-ordered, no other array of its size.
+
+    The core's products release the global interpreter lock, which scipy's wrappers hold.
+    """
     out = np.empty((len(wx), x.shape[1]))
-    products.add_product(out, wx, x, keep=0.0)
-    if len(b):
-        products.add_product(out, wb, b)
+    for weights, rows, keep in ((wx, x, 0.0), (wb, b, 1.0)):
+        if len(wx) and len(rows):
+            weights, rows = (np.ascontiguousarray(each, np.float64) for each in (weights, rows))
+            _core.add_product(out, weights, rows, keep)
     return out
+
+
+# -- rules and thresholds
+
+
+def largest_eigenpairs(a: Any, k: int) -> tuple[Floats, Floats]:
+    """Return the k + 1 largest eigenvalues (descending, nonnegative) and k eigenvectors (as columns).
+
+    `a` is positive semi-definite. Only its lower triangle is read. The core has its own solver (src/core/eigen.hpp),
+    since LAPACK's drivers are slower at this size.
+    """
+    try:
+        values, rows = _core.largest_eigenpairs(np.ascontiguousarray(a, np.float64), k)
+    except RuntimeError as error:
+        raise np.linalg.LinAlgError(str(error)) from None
+    return values, rows.T
+
+
+def shrunk_count(m: int, beta: float) -> int:
+    """Return j, the number of values that a shrink step of PFD reduces."""
+    # 0.29 * 100 is 28.999999999999996 in floating point; adding 1e-9 restores the intended integer.
+    return max(1, math.floor(beta * m + 1e-9))
+
+
+def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
+    """Return (kept, delta): at most m - 1 positive squared singular values, and the amount that was subtracted.
+
+    A delta up to `noise` is rounding error and is set to exactly zero.
+
+    Parameters
+    ----------
+    lam : squared singular values of the buffer, descending.
+    m : sketch size.
+    j : number of values, of the m largest, that are reduced by delta.
+    noise : values up to this threshold are rounding error.
+    """
+    kept, delta = _core.shrink_values(np.ascontiguousarray(lam, np.float64), m, j, noise)
+    return kept, delta
+
+
+def gram_noise(size: int, largest: float) -> float:
+    """Return the threshold below which eigenvalues of the Gram matrix of `size` rows are rounding error."""
+    return 4.0 * EPS * max(size, LEAST_ROWS) * largest
+
+
+def svd_noise(size: int, sigma: float) -> float:
+    """Return the threshold below which singular values of a stack of `size` rows are rounding error."""
+    # Rounding in earlier shrink steps moves rows of B out of their span by about 20 eps sigma_1, whatever their number.
+    return max(size, 32 * LEAST_ROWS) * EPS * sigma
+
+
+def rounding(size: int, d: int, s: float, lam: Floats, noise: float) -> float:
+    """Return a bound on the rounding errors of a shrink step, in the spectral norm.
+
+    The bound covers the error of the new B'B plus that of delta. Its constant 8 is a safety factor.
+
+    Parameters
+    ----------
+    size : number of rows of length d in the stack.
+    s : factor that scales B. It is a product of many decays, so its relative error grows with -log(s).
+    lam : squared lengths of the rows of B before scaling.
+    noise : eps times the sum of squares of the other rows, or of the terms that they are sums of.
+    """
+    # Relative errors: about sqrt(d) eps for inner products of length d (Higham and Mary 2019), size * eps for
+    # eigenpairs.
+    fades = -2.0 * math.log(max(s, 1e-300))
+    return 8.0 * (size + math.sqrt(d) + fades) * (EPS * s * s * float(lam.sum()) + noise)

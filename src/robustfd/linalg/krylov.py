@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.special import gammaincinv
 
-from robustfd.linalg.eigen import EPS
+from robustfd.linalg.decompose import EPS
 
 Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]  # returns GV for a C-ordered V

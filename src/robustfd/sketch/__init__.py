@@ -17,34 +17,32 @@ from typing import TYPE_CHECKING
 from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
-    from robustfd.sketch.diagonal import DiagonalFrequentDirections
+    from robustfd.sketch.baselines import OjaSketch, RandomProjectionSketch
     from robustfd.sketch.exact import ExactSecondMoment
     from robustfd.sketch.frequent_directions import (
         CompensativeFrequentDirections,
+        DiagonalFrequentDirections,
         FrequentDirections,
         GreedySketch,
         ParameterizedFrequentDirections,
         RobustFrequentDirections,
     )
     from robustfd.sketch.merging import merge
-    from robustfd.sketch.oja import OjaSketch
-    from robustfd.sketch.random_projection import RandomProjectionSketch
     from robustfd.sketch.sliding import SlidingFrequentDirections
     from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 _HOMES = {
-    "diagonal": ("DiagonalFrequentDirections",),
+    "baselines": ("OjaSketch", "RandomProjectionSketch"),
     "exact": ("ExactSecondMoment",),
     "frequent_directions": (
         "CompensativeFrequentDirections",
+        "DiagonalFrequentDirections",
         "FrequentDirections",
         "GreedySketch",
         "ParameterizedFrequentDirections",
         "RobustFrequentDirections",
     ),
     "merging": ("merge",),
-    "oja": ("OjaSketch",),
-    "random_projection": ("RandomProjectionSketch",),
     "sliding": ("SlidingFrequentDirections",),
     "two_sided": ("TwoSidedFrequentDirections",),
 }

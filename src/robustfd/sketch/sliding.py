@@ -9,11 +9,10 @@ import numpy as np
 
 from robustfd._validation import check_choice, check_real
 from robustfd.linalg.operator import LowRankPlusIdentity
-from robustfd.sketch._base import BaseSketch, View, padded
-from robustfd.sketch._rows import Contents, Floats, Queue, energy
-from robustfd.sketch._window import CLOCK, MAX_DUMPS, NORM, OWN, ROWS, WindowEngine, WindowState
-from robustfd.sketch._window_read import WindowView, read
-from robustfd.sketch.snapshot import TINY, check_values
+from robustfd.sketch.base import BaseSketch
+from robustfd.sketch.rows import Contents, Floats, Queue, energy
+from robustfd.sketch.window import CLOCK, WindowEngine, WindowState, stacked
+from robustfd.sketch.window_read import WindowView, read
 
 CLOCKS = ("rows", "time", "weight")
 
@@ -247,49 +246,10 @@ class SlidingFrequentDirections(BaseSketch):
         return super().second_moment() if window is None else self.within(window).second_moment()
 
     @property
-    def _window_view(self) -> WindowView:
-        view = self._view
-        assert isinstance(view, WindowView)
-        return view
-
-    @property
     def now_(self) -> float:
         """The clock: the time of the last row or of `advance`, or the number or the total weight of the rows."""
         self._require_rows()
         return self._state.now
-
-    @property
-    def relative_error_bound_(self) -> float:
-        """A certified bound on the error relative to ||A'A||_2, which is itself replaced by a lower bound."""
-        view = self._window_view
-        spread = (view.squared_norm - view.norm_slack) / min(self._n_seen, self.n_features_in_)
-        largest = max(view.lam.max(initial=0.0) - view.lo, spread)
-        return float(view.error_bound / largest) if largest > 0 else 0.0 if view.error_bound == 0 else math.inf
-
-    def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
-        """Return bounds by Weyl's inequality, from B'B - lo I <= A'A <= B'B + hi I."""
-        assert isinstance(view, WindowView)
-        lam, most = padded(view.lam, count), view.squared_norm + view.norm_slack
-        lower, upper = np.maximum(lam - view.lo, 0.0), np.minimum(lam + view.hi, most)
-        return lower + float(self.alpha0), upper + float(self.alpha0)
-
-    def bracket_logdet(self) -> tuple[float, float]:
-        """Return certified bounds (lower, upper) on log det(A'A + alpha0 I). The lower bound may be -inf."""
-        view = self._window_view
-        lam, alpha0 = np.pad(view.lam, (0, max(self.n_features_in_ - len(view.lam), 0))), float(self.alpha0)
-        with np.errstate(divide="ignore"):
-            low, high = np.maximum(lam - view.lo, 0.0), lam + view.hi
-            return float(np.log(low + alpha0).sum()), float(np.log(high + alpha0).sum())
-
-    def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
-        """Return certified bounds (lower, upper) on the squared distances x'(A'A + alpha0 I)^-1 x.
-
-        The distances are measured from the origin. With `center=True`, subtract `mean_` from the rows of X first. The
-        upper bound is inf where none is known.
-        """
-        view = self._window_view
-        lower, _ = self._bracket_distances(replace(view, floor_lam=view.lam), X)
-        return lower, self._bracket_distances(view, X)[1]
 
     def _read(self, contents: Contents) -> WindowView:
         return read(contents.state, contents.queue, float(self.window), float(self.alpha0))
@@ -302,55 +262,16 @@ class SlidingFrequentDirections(BaseSketch):
             here, there = self._state.clock, other._state.clock
             raise ValueError(f"Cannot merge windows of different clocks: {here} here, {there} there.")
 
-    def _merged(self, one: Contents, two: Contents) -> tuple[WindowState, Queue]:
+    def _union(self, one: Contents, two: Contents) -> tuple[WindowState, Queue]:
         return self._windowed().merge(one, two)
-
-    def _union(self, one: Contents, two: Contents) -> WindowState:
-        raise NotImplementedError  # `_merged` is used instead, because rows may stay queued
 
     # -- saving
 
-    def _unpack_state(
-        self,
-        kind: type[WindowState],
-        scalars: dict[str, Any],
-        tensors: dict[str, Any],
-        structure: dict[str, Any],
-        d: int,
-    ) -> WindowState:
-        """Return the saved state and remove its arrays from `tensors`."""
-        center, m = structure["center"], structure["sketch_size"]
-        b, lam, dumps, dates, marks = (tensors.pop(f"state.{name}") for name in ("b", "lam", "dumps", "dates", "marks"))
-        shift = tensors.pop("state.shift") if center else scalars.pop("shift")
-        clock, now, unit = (scalars.pop(name) for name in ("clock", "now", "unit"))
-        check_choice("clock", clock, CLOCKS)
-        check_real("now", now, -math.inf)
-        if scalars or (shift is None) == center:
-            raise ValueError(f"unknown scalars {sorted(scalars)}")
-        for name, value, least in (
-            ("b", b, -np.inf),
-            ("lam", lam, TINY),
-            ("dumps", dumps, -np.inf),
-            ("marks", marks, -np.inf),
-        ):
-            check_values(f"state.{name}", value, least)
-        check_values("state.dates", dates, -np.inf)
-        waiting = tensors.get("queue.clock", np.zeros(0))
-        if np.any(waiting > now):
-            raise ValueError(f"the clock of a queued row is after {now}")
-        width, r, n, k = d + center, len(lam), len(dumps), marks.shape[-1]
-        shapes = [(b, (r, width)), (lam, (r,)), (dumps, (n, width)), (dates, (4, n)), (marks, (12, k))]
-        if any(value.shape != shape for value, shape in shapes) or r > min(m - 1, width):
-            raise ValueError(f"the arrays of the state have shapes {[value.shape for value, _ in shapes]}")
-        if center:
-            check_values("state.shift", shift, -np.inf)
-            if shift.shape != (d,):
-                raise ValueError(f"state.shift has shape {shift.shape}")
-        if np.any(marks[ROWS:] < 0) or np.any(np.diff(marks[CLOCK]) <= 0) or np.any(dates[NORM:] < 0):
-            raise ValueError("the marks of the window have invalid values")
-        if np.any(dates[OWN] > 1) or dates[OWN].sum() > MAX_DUMPS * m or (r and not k):
-            raise ValueError("the window has more dumps than possible, or a pool without marks")
-        unit = check_real("unit", unit, 0.0)
-        if center and k and not unit > 0:
-            raise ValueError(f"unit is {unit}")
-        return kind(clock, now, b, lam, tuple(dumps), dates, marks, shift, unit)
+    def _stored_state(self) -> WindowState:
+        state = self._state
+        return replace(state, dumps=stacked(state.dumps, state.b))  # type: ignore[arg-type]  # an array in snapshots
+
+    def _restored_state(self, stored: WindowState, structure: dict[str, Any], d: int) -> WindowState:
+        check_choice("clock", stored.clock, CLOCKS)
+        stored.check(structure["sketch_size"])
+        return replace(stored, dumps=tuple(stored.dumps))

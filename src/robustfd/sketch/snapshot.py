@@ -9,19 +9,16 @@ import scipy.sparse as sp
 
 from robustfd._container import Document, Tensors, check_names, plain
 from robustfd._validation import check_choice, check_integer, check_real, random_generator
-from robustfd.sketch._rows import Queue, Rows
-
-TINY = float(np.finfo(np.float64).smallest_subnormal)  # the smallest positive number
+from robustfd.sketch.rows import TINY, Queue, Rows
 
 
 def pack(sketch: Any) -> tuple[Document, Tensors]:
     """Return the contents of a sketch, without its parameters, as a document and arrays."""
     scalars: dict[str, Any] = {}
     tensors: Tensors = {}
-    for field in fields(sketch._state):
-        value = getattr(sketch._state, field.name)
-        if isinstance(value, tuple):  # a tuple of rows
-            value = np.stack([np.zeros(sketch._state.b.shape[1]), *value])[1:]
+    state = sketch._stored_state()
+    for field in fields(state):
+        value = getattr(state, field.name)
         if isinstance(value, np.ndarray):
             tensors[f"state.{field.name}"] = value
         else:
@@ -48,12 +45,13 @@ def unpack(sketch: Any, document: Document, tensors: Tensors) -> None:
     for name in document["column_major"]:
         tensors[name] = np.asfortranarray(tensors[name])
     d = check_integer("n_features", document["n_features"], 1)
-    scalars = document["state"]
-    unpack_state = getattr(sketch, "_unpack_state", _unpack_state)
-    sketch._state = unpack_state(sketch._state_type, scalars, tensors, structure, d)
+    stored = _unpack_state(sketch._state_type, document["state"], tensors, structure, d)
+    sketch._state = sketch._restored_state(stored, structure, d)
     sketch._queue = _unpack_queue(document["queue"], tensors, d)
-    if sketch._queue.pieces and (sketch._queue.pieces[0].clock is None) == hasattr(sketch._state, "now"):
-        raise ValueError("queued rows must have clocks if the sketch has a window, and only then")
+    if sketch._queue.pieces:
+        clock, now = sketch._queue.pieces[0].clock, getattr(sketch._state, "now", None)
+        if (clock is None) != (now is None) or (clock is not None and clock[-1] > now):
+            raise ValueError("queued rows must have clocks up to now if the sketch has a window, and only then")
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
     sketch._tail = check_real("tail", document["tail"], 0.0, 1.0, open_low=True)
@@ -93,44 +91,40 @@ def _check_parameters(sketch: Any, structure: dict[str, Any]) -> None:
     random_generator(getattr(sketch, "random_state", None))
 
 
-# The shapes of the arrays of a state. A letter stands for a length, the same wherever it occurs: d is the number of
-# features, m is sketch_size, p is 2 (the two parts of a mean), k is min(m, d), and q and r are less than m.
-_SHAPES = {
-    "b": "rd", "lam": "r", "mean": "pd", "squares": "d", "matrix": "dd", "bt": "dm", "vt": "dk", "energy": "k",
-    "upper_b": "qd", "upper_lam": "q",
-}  # fmt: skip
-_LEAST = {"lam": TINY, "upper_lam": TINY, "squares": 0.0, "energy": 0.0}
-
-
 def _unpack_state(
     kind: type[Any], scalars: dict[str, Any], tensors: dict[str, Any], structure: dict[str, Any], d: int
 ) -> Any:
-    """Return the state and remove its arrays from `tensors`."""
-    m = structure.get("sketch_size", d + 1)
-    lengths, values = {"d": d, "m": m, "k": min(m, d), "p": 2}, {}
+    """Return the state and remove its arrays from `tensors`.
+
+    The class of the state lists its arrays. In a shape, a letter stands for a length, the same wherever it occurs: d is
+    the number of features, w is one more with centring, m is sketch_size, k is min(m, d).
+    """
+    m, center = structure.get("sketch_size", d + 1), structure["center"]
+    lengths, values = {"d": d, "w": d + center, "m": m, "k": min(m, d)}, {}
     for name, type_ in ((field.name, field.type) for field in fields(kind)):
-        if name in _SHAPES and (name != "mean" or structure["center"]):
+        if name in kind.ARRAYS and (center or name not in ("mean", "shift")):
             value = tensors.pop(f"state.{name}")
-            for letter, length in zip(_SHAPES[name], value.shape, strict=True):
-                if lengths.setdefault(letter, length) != length:
+            for letter, length in zip(kind.ARRAYS[name].split(), value.shape, strict=True):
+                if length != (int(letter) if letter.isdigit() else lengths.setdefault(letter, length)):
                     raise ValueError(f"state.{name} has shape {value.shape}")
-            check_values(f"state.{name}", value, _LEAST.get(name, -np.inf))
+            least = getattr(kind, "LEAST", {}).get(name, -np.inf)
+            check_values(f"state.{name}", value, least, np.int64 if name == "block" else np.float64)
         else:
             value = scalars.pop(name)
             if name == "generator":
                 np.random.PCG64().state = json.loads(value)
-            elif name == "mean":
+            elif name in kind.ARRAYS:
                 check_choice(name, value, (None,))
             elif type_ is bool:
                 check_choice(name, value, (True, False))
-            else:
-                value = check_integer(name, value, 0) if type_ is int else check_real(name, value, 0.0)
+            elif type_ is not str:
+                least = -np.inf if name == "now" else 0.0
+                value = check_integer(name, value, 0) if type_ is int else check_real(name, value, least)
         values[name] = value
     if scalars:
         raise ValueError(f"unknown scalars {sorted(scalars)}")
-    r = max(lengths.get("r", 0), lengths.get("q", 0))
-    if r > min(m - 1, d) or (r and not values["shrunk"]):
-        raise ValueError(f"{r} rows of {d} features, with sketch_size {m} and shrunk {values['shrunk']}")
+    if "b" in values and max(lengths["r"], lengths.get("q", 0)) > min(m - 1, values["b"].shape[1]):
+        raise ValueError(f"more rows than sketch_size {m} allows")
     return kind(**values)
 
 
@@ -166,7 +160,7 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
     return Queue().plus(Rows(x, weight, decay, clock)).owned(0.0)
 
 
-def check_values(name: str, value: Any, least: float) -> None:
-    """Raise a ValueError unless all values are finite float64 numbers and at least `least`."""
-    if value.dtype != np.float64 or not np.all(np.isfinite(value) & (value >= least)):
+def check_values(name: str, value: Any, least: float, dtype: Any = np.float64) -> None:
+    """Raise a ValueError unless all values are finite numbers of this type and at least `least`."""
+    if value.dtype != dtype or not np.all(np.isfinite(value) & (value >= least)):
         raise ValueError(f"{name} has invalid values")

@@ -1,17 +1,17 @@
 """Two shrink rules over the same rows: one gives directions and lower bounds of A'A, the other upper bounds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from robustfd.linalg.rules import shrunk_count
-from robustfd.sketch._base import View, padded, unit_rows
-from robustfd.sketch._engine import Engine, Route, State
-from robustfd.sketch._prepared import PreparedBatch
-from robustfd.sketch._rows import Contents, Floats, Queue
+from robustfd.linalg.decompose import shrunk_count
+from robustfd.sketch.engine import Engine, Route, State
 from robustfd.sketch.frequent_directions import _FrequentDirections, documented
+from robustfd.sketch.prepared import PreparedBatch
+from robustfd.sketch.rows import TINY, Contents, Floats, Queue
+from robustfd.sketch.view import View, padded, unit_rows
 
 BETA = 0.2  # share of the values that a shrink step of the first rule reduces
 
@@ -19,6 +19,9 @@ BETA = 0.2  # share of the values that a shrink step of the first rule reduces
 @dataclass(frozen=True)
 class TwoSidedState(State):
     """The state of the first rule, plus the B of the second. Queue, mean and norm are common to both."""
+
+    ARRAYS: ClassVar[dict[str, str]] = State.ARRAYS | {"upper_b": "q d", "upper_lam": "q"}
+    LEAST: ClassVar[dict[str, float]] = State.LEAST | {"upper_lam": TINY}
 
     upper_b: Any  # as `b`
     upper_lam: Floats
@@ -34,7 +37,7 @@ class TwoSidedState(State):
     @classmethod
     def of(cls, lower: State, upper: State) -> Self:
         """Return two states of the same rows as one."""
-        own = {name: getattr(lower, name) for name in State.__dataclass_fields__}
+        own = {field.name: getattr(lower, field.name) for field in fields(State)}
         return cls(
             **own,
             upper_b=upper.b,
@@ -46,7 +49,7 @@ class TwoSidedState(State):
     @property
     def lower(self) -> State:
         """The state of the first rule."""
-        return State(**{name: getattr(self, name) for name in State.__dataclass_fields__})
+        return State(**{field.name: getattr(self, field.name) for field in fields(State)})
 
     @property
     def upper(self) -> State:
@@ -121,6 +124,16 @@ class TwoSidedView(View):
         """The larger of the lower bounds of the two rules."""
         return np.maximum(self.lam, padded(self.upper_lam, len(self.lam))) + self.alpha
 
+    def bracket_eigenvalues(self, count: int) -> tuple[Floats, Floats]:
+        """Return the tighter bounds of the two rules."""
+        lam, other = padded(self.floor_lam, count), padded(self.upper_lam, count)
+        delta = self.ceiling_alpha - self.floor_alpha
+        low = np.maximum(np.maximum(lam - self.rounding, other - self.upper_rounding), 0.0)
+        high = np.minimum(lam + delta + self.rounding, other + self.upper_delta + self.upper_rounding)
+        # The eigenvalues sum to ||A||_F^2, so each is at most that minus the lower bounds of the others.
+        left = self.squared_norm + self.rounding - (low.sum() - low)
+        return low + self.floor_alpha, np.maximum(np.minimum(high, left), low) + self.floor_alpha
+
 
 @documented(
     attributes="""upper_error_bound_ : float
@@ -182,7 +195,7 @@ class TwoSidedFrequentDirections(_FrequentDirections):
     def _view_of(self, state: State) -> TwoSidedView:
         assert isinstance(state, TwoSidedState)
         return TwoSidedView(
-            **vars(self._plain_view(state)),
+            **vars(super()._view_of(state)),
             upper_lam=state.upper_lam,
             upper_delta=state.upper_delta,
             upper_rounding=state.upper_rounding,
@@ -195,13 +208,3 @@ class TwoSidedFrequentDirections(_FrequentDirections):
         view = self._view
         assert isinstance(view, TwoSidedView)
         return view.upper_delta + view.upper_rounding
-
-    def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
-        assert isinstance(view, TwoSidedView)
-        lam, other = padded(view.floor_lam, count), padded(view.upper_lam, count)
-        delta = view.ceiling_alpha - view.floor_alpha
-        low = np.maximum(np.maximum(lam - view.rounding, other - view.upper_rounding), 0.0)
-        high = np.minimum(lam + delta + view.rounding, other + view.upper_delta + view.upper_rounding)
-        # The eigenvalues sum to ||A||_F^2, so each is at most that minus the lower bounds of the others.
-        left = view.squared_norm + view.rounding - (low.sum() - low)
-        return low + float(self.alpha0), np.maximum(np.minimum(high, left), low) + float(self.alpha0)

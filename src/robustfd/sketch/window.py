@@ -14,17 +14,15 @@ so the window that begins at c is known up to P_c and the Ds, and the marks boun
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.linalg.decompose import shrink_stack
-from robustfd.linalg.eigen import EPS
-from robustfd.linalg.rules import rounding
+from robustfd.linalg.decompose import EPS, rounding, shrink_stack
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._engine import Engine, State
-from robustfd.sketch._rows import Contents, Floats, Matrix, Queue, Rows, check_total, concatenate, energy
+from robustfd.sketch.engine import Engine, State
+from robustfd.sketch.rows import TINY, Contents, Floats, Matrix, Queue, Rows, check_total, concatenate, energy
 
 TARGET_DUMPS, MAX_DUMPS = 3, 4  # target and maximum number of dumps, in units of m
 RAW = 4  # rows that are stored as they are before the first step, in units of m
@@ -61,6 +59,11 @@ def squared_lengths(x: Matrix) -> Floats:
 @dataclass(frozen=True)
 class WindowState:
     """The pool, the dumps and the marks. All rows are in the frame defined by `framed`."""
+
+    ARRAYS: ClassVar[dict[str, str]] = {
+        "b": "r w", "lam": "r", "dumps": "n w", "dates": "4 n", "marks": "12 s", "shift": "d"
+    }  # fmt: skip
+    LEAST: ClassVar[dict[str, float]] = {"lam": TINY}
 
     clock: str  # the unit of the clock: "rows", "time" or "weight"
     now: float
@@ -148,6 +151,16 @@ class WindowState:
         return replace(
             self, b=changed[0], dumps=tuple(changed[1]), dates=dates, marks=marks, shift=other.shift, unit=other.unit
         )
+
+    def check(self, m: int) -> None:
+        """Raise an error if a state from a snapshot makes no sense."""
+        marks, dates = self.marks, self.dates
+        if np.any(marks[ROWS:] < 0) or np.any(np.diff(marks[CLOCK]) <= 0) or np.any(dates[NORM:] < 0):
+            raise ValueError("the marks of the window have invalid values")
+        if np.any(dates[OWN] > 1) or self.own > MAX_DUMPS * m or (len(self.lam) and not marks.size):
+            raise ValueError("the window has more dumps than possible, or a pool without marks")
+        if self.shift is not None and marks.size and not self.unit > 0:
+            raise ValueError(f"unit is {self.unit}")
 
     def trimmed(self, start: float) -> Self:
         """Return the state without the marks and dumps that a window from `start` on no longer needs."""

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg.blas import dger
 
+import robustfd._core as _core
 from robustfd.linalg.decompose import combine
-from robustfd.sketch._centring import (
+from robustfd.sketch.centring import (
     MAX_LOG_DECAY,
     Centring,
     centre_rows,
@@ -24,7 +25,7 @@ from robustfd.sketch._centring import (
     shift_mean,
     shift_rows,
 )
-from robustfd.sketch._rows import Floats, Rows, check_total, energy, raise_not_finite
+from robustfd.sketch.rows import Floats, Rows, check_total, energy, raise_not_finite
 
 PANEL = 2**17  # entries of a tall matrix that are multiplied at a time: they fit in the cache
 
@@ -88,6 +89,41 @@ class DenseRows:
         return combine(we, self.e, wb, np.ascontiguousarray(b))
 
 
+class Columns:
+    """A sparse matrix P of n rows by columns, as the core reads it, and its products without dense temporaries.
+
+    In this order each row of a dense matrix with one row per column of P is read from memory once.
+    """
+
+    def __init__(self, p: Any):
+        self.matrix = p.tocsc().astype(np.float64, copy=False)
+        self.starts, self.rows = (getattr(self.matrix, name).astype(np.int64) for name in ("indptr", "indices"))
+        self.data = self.matrix.data
+
+    def times(self, y: Floats) -> Floats:
+        """Return P y for a C-ordered y, with 2 r flops per stored value if y has r columns."""
+        out = np.zeros((self.matrix.shape[0], y.shape[1]))
+        _core.sparse_add_product(self.starts[:-1], self.starts[1:], self.rows, self.data, y, out)
+        return out
+
+    def gram(self) -> Floats:
+        """Return the lower triangle of P P'. The cost is proportional to the sum of the squared column counts."""
+        n, counts = self.matrix.shape[0], np.diff(self.starts)
+        out, starts, stops = np.zeros((n, n)), self.starts[:-1], self.starts[1:].copy()
+        # Columns with entries in many rows (common words in text data) are faster as a dense product.
+        common = np.flatnonzero(counts > max(n // 8, 8))
+        if len(common):
+            _core.fill_gram(self.matrix[:, common].toarray(order="F"), out)
+            stops[common] = starts[common]
+        _core.sparse_add_gram(starts, stops, self.rows, self.data, out)
+        return out
+
+    def add_transposed(self, out: Floats, c: Floats, start: int) -> None:
+        """Add rows start, start + 1, ... of P' c to `out`, which is C-ordered, as is c."""
+        starts, stops = (self.starts[i : i + len(out)] for i in (start, start + 1))
+        _core.sparse_add_transposed(starts, stops, self.rows, self.data, c, out)
+
+
 @dataclass(frozen=True)
 class SparseRows:
     """Prepared rows E = diag(root) P, or a centring applied to P, with P sparse."""
@@ -98,30 +134,24 @@ class SparseRows:
     mean: Floats | None
 
     @cached_property
-    def columns(self) -> Any:
+    def columns(self) -> Columns:
         """P by columns."""
-        from robustfd.linalg import sparse  # lazy import: only sparse rows need it
-
-        return sparse.Columns(self.p)
+        return Columns(self.p)
 
     def times(self, b: Floats) -> Floats:
         """Return E B'."""
-        from robustfd.linalg import sparse
-
         bt = np.ascontiguousarray(b.T)
-        return self._apply_centring(sparse.product(self.columns, bt), None if self.mean is None else self.mean @ bt)
+        return self._apply_centring(self.columns.times(bt), None if self.mean is None else self.mean @ bt)
 
     def gram(self) -> Floats:
         """Return E E'. Only the lower triangle is valid."""
-        from robustfd.linalg import sparse
-
-        gram = sparse.gram(self.columns)
-        if self.mean is None:
+        gram, c = self.columns.gram(), self.centring
+        if self.mean is None or c is None:
             return gram if np.all(self.root == 1.0) else self.root[:, None] * gram * self.root
-        assert self.centring is not None
         row_products = self.p @ self.mean
         mean_products = self._apply_centring(row_products[:, None].copy(), np.array([self.mean @ self.mean]))[:, 0]
-        return sparse.centre_gram(gram, self.centring, row_products, mean_products)
+        _core.centre_gram(c.scale, c.share, c.rows_coef, c.mean_coef, row_products, mean_products, gram)
+        return gram
 
     def outer(self, t: Floats) -> Floats:
         """Return E' diag(t)^2 E."""
@@ -190,20 +220,19 @@ class SparseRows:
 
     def _add_panel(self, out: Floats, start: int, raw: Floats, mean_coef: Floats | None) -> None:
         """Add rows start, start + 1, ... of P' raw + mean mean_coef' to out."""
-        from robustfd.linalg import sparse
-
         if mean_coef is not None and self.mean is not None and out.size:
             # In place, because the outer product may be as large as the sketch.
             dger(1.0, mean_coef, self.mean[start : start + len(out)], a=out.T, overwrite_a=1)
-        sparse.add_transposed(out, self.columns, raw, start)
+        self.columns.add_transposed(out, raw, start)
 
     def _apply_centring(self, products: Floats, mean_products: Floats | None) -> Floats:
         """Return E Y from P Y, which is overwritten, and mean' Y."""
-        from robustfd.linalg import sparse
-
-        if self.centring is None or mean_products is None:
+        c = self.centring
+        if c is None or mean_products is None:
             return np.asarray(self.root[:, None] * products)
-        return sparse.centre(products, self.centring, mean_products)
+        # As `Centring.apply`, in one pass over the products where numpy needs several.
+        _core.centre(c.scale, c.share, c.rows_coef, c.mean_coef, np.ascontiguousarray(mean_products), products)
+        return products
 
 
 PreparedRows: TypeAlias = DenseRows | SparseRows

@@ -6,7 +6,7 @@ if all of its rows were in the window or as if none were. The choice with the be
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from typing import NamedTuple
@@ -14,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from robustfd.linalg.decompose import shrink_stack
-from robustfd.linalg.eigen import EPS
-from robustfd.linalg.rules import rounding
-from robustfd.sketch._base import View, unit_rows
-from robustfd.sketch._rows import Floats, Queue, Rows, energy
-from robustfd.sketch._window import (
+from robustfd.linalg.decompose import EPS, rounding, shrink_stack
+from robustfd.sketch.rows import Floats, Matrix, Queue, Rows, energy
+from robustfd.sketch.view import View, padded, unit_rows
+from robustfd.sketch.window import (
     CLOCK,
     DELTA,
     EXACT,
@@ -50,11 +48,35 @@ class WindowView(View):
     lo: float
     hi: float
     norm_slack: float  # bound on the error of squared_norm
+    alpha0: float
 
     @property
     def certain(self) -> Floats:
         """A certified lower bound on A'A along each row of V, without alpha0."""
         return np.maximum(self.lam - self.lo, 0.0)
+
+    def relative_error_bound(self, rank: int) -> float:
+        """Return a bound on the error relative to ||A'A||_2, which a lower bound replaces, for rows of this rank."""
+        largest = max(self.lam.max(initial=0.0) - self.lo, (self.squared_norm - self.norm_slack) / rank)
+        return float(self.error_bound / largest) if largest > 0 else 0.0 if self.error_bound == 0 else np.inf
+
+    def bracket_eigenvalues(self, count: int) -> tuple[Floats, Floats]:
+        """Return bounds by Weyl's inequality, from B'B - lo I <= A'A <= B'B + hi I."""
+        lam, most = padded(self.lam, count), self.squared_norm + self.norm_slack
+        lower, upper = np.maximum(lam - self.lo, 0.0), np.minimum(lam + self.hi, most)
+        return lower + self.alpha0, upper + self.alpha0
+
+    def bracket_logdet(self, d: int) -> tuple[float, float]:
+        """Return bounds on log det(A'A + alpha0 I) for d columns."""
+        lam = np.pad(self.lam, (0, max(d - len(self.lam), 0)))
+        with np.errstate(divide="ignore"):
+            low, high = np.maximum(lam - self.lo, 0.0), lam + self.hi
+            return float(np.log(low + self.alpha0).sum()), float(np.log(high + self.alpha0).sum())
+
+    def bracket_distances(self, x: Matrix) -> tuple[Floats, Floats]:
+        """Return bounds (lower, upper) on x'(A'A + alpha0 I)^-1 x for each row of x."""
+        lower, _ = View.bracket_distances(replace(self, floor_lam=self.lam), x)
+        return lower, super().bracket_distances(x)[1]
 
 
 class Bracket(NamedTuple):
@@ -134,6 +156,7 @@ def read(state: WindowState, queue: Queue, window: float, alpha0: float) -> Wind
         lo=low,
         hi=high,
         norm_slack=slack + rounding_bound,
+        alpha0=alpha0,
     )
 
 

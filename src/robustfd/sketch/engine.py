@@ -8,17 +8,24 @@ after a shrink step B counts as m - 1 rows, even if some of them are zero.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from robustfd.linalg.decompose import Shrunk, Solver, shrink_columns, shrink_gram, shrink_stack, stack_gram
-from robustfd.linalg.eigen import EPS
-from robustfd.linalg.rules import rounding
+from robustfd.linalg.decompose import (
+    EPS,
+    Shrunk,
+    Solver,
+    rounding,
+    shrink_columns,
+    shrink_gram,
+    shrink_stack,
+    stack_gram,
+)
 from robustfd.linalg.threads import one_blas_thread
-from robustfd.sketch._centring import MAX_LOG_DECAY, has_cancelled, merge_means, noise
-from robustfd.sketch._prepared import DenseRows, PreparedBatch, PreparedRows, updated_norm
-from robustfd.sketch._rows import Contents, Floats, Queue, Rows, check_total, raise_not_finite
+from robustfd.sketch.centring import MAX_LOG_DECAY, has_cancelled, merge_means, noise
+from robustfd.sketch.prepared import DenseRows, PreparedBatch, PreparedRows, updated_norm
+from robustfd.sketch.rows import TINY, Contents, Floats, Queue, Rows, check_total, raise_not_finite
 
 # How rows are processed: one shrink step at a time, or several together with dense or with sparse rows.
 Route: TypeAlias = Literal["separate", "dense", "sparse"]
@@ -31,13 +38,17 @@ class State:
     Sketches that track more statistics subclass it and extend `faded`, `plus` and `updated`.
     """
 
+    # The arrays in a snapshot, with their shapes, and their least values.
+    ARRAYS: ClassVar[dict[str, str]] = {"b": "r d", "lam": "r", "mean": "2 d"}
+    LEAST: ClassVar[dict[str, float]] = {"lam": TINY}
+
     b: Any  # B, orthogonal rows; in a state that is only read, it may be a function that forms B
     lam: Floats  # squared norms of the rows of B
     shrunk: bool  # whether there was a shrink step
     delta: float  # Delta, the sum of all deltas
     squared_norm: float  # ||A||_F^2
     weight: float  # total weight
-    mean: Floats | None  # with centring only, in double-double form (_centring.py)
+    mean: Floats | None  # with centring only, in double-double form (centring.py)
     rounding: float  # bound on the rounding error of A'A - B'B, in the spectral norm
 
     @classmethod
@@ -100,11 +111,13 @@ class Engine:
     def absorb(self, state: State, queue: Queue) -> tuple[State, Queue]:
         """Return the state after all complete buffers, and the queue of remaining rows."""
         own = False  # whether B was made here, so that its memory may be used again
-        while len(queue) >= (wanted := self._min_rows(state, queue)):
+        while True:
+            route, wanted = self._plan(state, queue)
+            if len(queue) < wanted:
+                break
             cuts = self._shrink_points(state, wanted)
-            rows, after = queue.take(cuts[-1])
-            state, queue = self._run(state, rows, cuts, self._route(state, queue), overwrite=own), after
-            own = True
+            rows, queue = queue.take(cuts[-1])
+            state, own = self._run(state, rows, cuts, route, overwrite=own), True
         # Processed rows may take the state to ten times the largest norm (see `updated_norm`), so queued rows get the
         # same margin. Otherwise such a state would reject all further rows.
         return state, queue.owned(state.squared_norm / 10)
@@ -153,8 +166,8 @@ class Engine:
         light = queue.is_sparse and queue.nnz <= 0.1 * d * len(queue)
         return "sparse" if light and d > 4 * self.buffer_size else "dense"
 
-    def _min_rows(self, state: State, queue: Queue) -> int:
-        """Return how many rows to collect before processing them, at least as many as the next shrink step needs."""
+    def _plan(self, state: State, queue: Queue) -> tuple[Route, int]:
+        """Return the route and how many rows to collect for it, at least as many as the next shrink step needs."""
         m, d, free = self.m, state.b.shape[1], self._free_rows(state)
         route = self._route(state, queue)
         # B is formed once for all rows that are processed together, at a cost of m^2 d.
@@ -167,11 +180,11 @@ class Engine:
                 most = min(most, MAX_LOG_DECAY / max(-np.log(queue.pieces[-1].decay[-1]), EPS))
             full = max(int(most), free)
             # Collect rows only while they need no more memory than the buffer itself.
-            return full if len(queue) >= full or queue.nnz < self.buffer_size * d // 2 else free
+            return route, full if len(queue) >= full or queue.nnz < self.buffer_size * d // 2 else free
         if route == "dense" and self.buffer_size <= 3 * m:
             # Two buffers at a time cost as many flops per row as one, in larger and faster matrix products.
-            return free + self.buffer_size - m + 1
-        return free
+            return route, free + self.buffer_size - m + 1
+        return route, free
 
     def _as_stack(self, state: State, queue: Queue, factor: float) -> tuple[State, Floats]:
         """Return the state after these rows, and its buffer as a dense stack, without a final shrink step."""
@@ -208,15 +221,15 @@ class Engine:
         return after
 
     def _shrink(self, state: State, new: PreparedBatch) -> State:
+        """Return the state after a shrink step with these rows."""
         solver, invertible = self.solver, state.mean is None or new.rows.neg_log_decay() <= MAX_LOG_DECAY
-        if solver != "svd" and invertible and len(state.b) + len(new.rows) > state.b.shape[1]:
+        if solver == "auto" and invertible and len(state.b) + len(new.rows) > state.b.shape[1]:
             columns, resolved = self._shrink_columns(state, new)
             if columns is not None:
                 return columns
-            solver = self.solver if resolved else "svd"
+            solver = "auto" if resolved else "svd"
         after, e, s, t = _update_totals(state, new)
-        shrunk = shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver)
-        return after.shrunk_to(shrunk)
+        return after.shrunk_to(shrink_stack(state.b, state.lam, e, self.m, self.j, s=s, t=t, solver=solver))
 
     def _shrink_columns(self, state: State, new: PreparedBatch) -> tuple[State | None, bool]:
         """Return the state after a shrink step of more rows than columns, from E'E alone, and whether E'E resolves it.
@@ -233,7 +246,7 @@ class Engine:
         if has_cancelled(noise_level, s * s * state.lam.sum() + added):
             return None, True
         shrunk, resolved = shrink_columns(state.b, product, self.m, self.j, s=s, size=size)
-        if not resolved and self.solver == "auto":
+        if not resolved:
             return None, False
         norm = check_total(s * s * state.squared_norm + added, slack=10)
         bound = s * s * state.rounding + rounding(size, state.b.shape[1], s, state.lam, noise_level)
@@ -263,7 +276,7 @@ class Engine:
                 z = z @ r[:q, :rank0].T + gram_e[start:stop, :start] @ r[:q, rank0 : rank0 + start].T
             gram = stack_gram(lam, z, gram_e[start:stop, start:stop], s, t)
             small = shrink_gram(gram, self.m, self.j, rank=min(len(gram), rows.x.shape[1]))
-            if not small.resolved and self.solver == "auto":
+            if not small.resolved:
                 return None
             added, noise_level = float(np.trace(gram[q:, q:])), noise(terms[start:stop], t)
             if has_cancelled(noise_level, s * s * lam.sum() + added):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robustfd.linalg.eigen import EPS
-from robustfd.sketch._rows import Floats, Rows
+from robustfd.linalg.decompose import EPS
+from robustfd.sketch.rows import Floats, Rows
 
 MAX_LOG_DECAY = 600.0  # exp(-x) and exp(x) stay within the range of float64
 CHUNK = 64  # dense rows that are centred together

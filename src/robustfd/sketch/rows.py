@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 LARGEST_NORM = 1e306
+TINY = float(np.finfo(np.float64).smallest_subnormal)  # the smallest positive number
 Matrix: TypeAlias = Any  # a 2-d ndarray, or a CSR matrix or array
 
 

@@ -3,15 +3,13 @@
 import copy
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsm
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair
@@ -30,102 +28,18 @@ from robustfd.linalg.decompose import Solver
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch import snapshot
-from robustfd.sketch._rows import Contents, Floats, Queue, Rows
+from robustfd.sketch.merging import merge
+from robustfd.sketch.rows import Contents, Floats, Queue, Rows
+from robustfd.sketch.view import View
 
-BLOCK = 2**20  # entries in a dense block of rows
 MIN_ROWS_PER_PART = 4096  # with fewer rows, merging costs more than parallel fitting saves
 EPS32 = float(np.finfo(np.float32).eps)
 FITTED_ATTRIBUTES = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")
 MIN_FACTOR = 1e-250  # smaller factors have the same effect; the floor keeps logarithms and their sums finite
 
 
-@dataclass(frozen=True)
-class View:
-    """A consistent read-out of a sketch that includes every row so far, queued ones too."""
-
-    form: Callable[[], Floats]  # returns V, with orthonormal rows
-    lam: Floats  # the approximation is V' diag(lam) V + alpha I
-    alpha: float
-    error_bound: float  # rounding included
-    squared_norm: float
-    weight: float
-    mean: Floats | None
-    # Up to rounding, V' diag(floor_lam) V + floor_alpha I <= A'A + alpha0 I <= V' diag(floor_lam) V + ceiling_alpha I.
-    floor_lam: Floats
-    floor_alpha: float
-    ceiling_alpha: float
-    rounding: float = 0.0  # bound on the rounding error of these inequalities, in the spectral norm
-    diagonal: Floats | None = None  # diagonal matrix that is added to the approximation
-
-    @property
-    def eigenvalues(self) -> Floats:
-        """The estimated eigenvalues along V."""
-        return self.lam + self.alpha
-
-    @property
-    def certain(self) -> Floats:
-        """A certified lower bound on A'A along each row of V, without alpha0."""
-        return np.maximum(self.floor_lam - self.rounding, 0.0)
-
-    @cached_property
-    def components(self) -> Floats:
-        """V, formed on first access, so that reading only numbers does not pay for it."""
-        with one_blas_thread():
-            v = self.form()
-        object.__setattr__(self, "form", lambda: v)  # release the inputs
-        return v
-
-
-def _sketch_part(part: "BaseSketch", x: Any, weight: Floats) -> "BaseSketch":
-    return part._learn(x, weight, reset=True)
-
-
-def padded(values: Floats, count: int) -> Floats:
-    """Return the first `count` values, padded with zeros if there are fewer."""
-    return np.pad(values[:count], (0, max(0, count - len(values))))
-
-
-def unit_rows(b: Floats, lam: Floats, *, fresh: bool = False) -> Floats:
-    """Return the rows of b divided by their lengths, which are about sqrt(lam). A `fresh` b is overwritten.
-
-    Short rows are orthogonalised again, by Cholesky QR where it is accurate and by Householder QR otherwise.
-    """
-    scaled = np.divide(b, np.sqrt(lam)[:, None], out=b if fresh else None)
-    if not len(lam) or lam[-1] >= 1e-6 * lam[0]:
-        scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
-        return np.asarray(scaled)
-    # Short rows carry the rounding errors of long ones, so they are orthogonal only up to eps lambda_1 / lambda_r.
-    gram = scaled @ scaled.T
-    if np.linalg.norm(gram - np.eye(len(lam))) < 0.5:  # well conditioned, so Cholesky QR is accurate, and faster
-        root = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
-        return np.asarray(dtrsm(1.0, root, scaled.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
-    q, r = np.linalg.qr(scaled.T)
-    return np.ascontiguousarray((q * np.where(np.diag(r) < 0, -1.0, 1.0)).T)
-
-
-def trivial_view(alpha0: float, b: Floats, lam: Floats, state: Any, factor: float) -> View:
-    """Return the view of orthogonal rows whose only certificate is 0 <= A'A <= ||A||_F^2 I."""
-    norm = factor * state.squared_norm
-    return View(
-        form=partial(unit_rows, b, lam / factor),
-        lam=lam,
-        alpha=alpha0,
-        error_bound=max(norm, lam.max(initial=0.0)),
-        squared_norm=norm,
-        weight=factor * state.weight,
-        mean=None if state.mean is None else state.mean[0],
-        floor_lam=np.zeros_like(lam),
-        floor_alpha=alpha0,
-        ceiling_alpha=alpha0 + norm,
-    )
-
-
 class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
-    """Base class of the streaming sketches of A'A. `fit` and `partial_fit` receive the rows of A.
-
-    Subclasses define the initial state, how rows are added to it, how it is read, and how two states are merged. States
-    are immutable, so an error leaves the sketch unchanged.
-    """
+    """Base class of the streaming sketches of A'A. States are immutable, so an error leaves a sketch unchanged."""
 
     _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "buffer_size", "center")  # must not change after fitting
     _state_type: ClassVar[type]
@@ -161,16 +75,12 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         """Return the view of the state after all queued rows, multiplied by the factor."""
 
     @abstractmethod
-    def _union(self, one: Contents, two: Contents) -> Any:
-        """Return the state of the rows of both."""
+    def _union(self, one: Contents, two: Contents) -> tuple[Any, Queue]:
+        """Return the state of the rows of both, and the queue."""
 
     def _clocks(self, weight: Floats, times: Floats | None) -> Floats | None:
         """Return the clocks of the rows; None if the sketch has no window."""
         return None
-
-    def _merged(self, one: Contents, two: Contents) -> tuple[Any, Queue]:
-        """Return the state of the rows of both, and the queue."""
-        return self._union(one, two), Queue()
 
     def _check_parameters(self) -> None:
         """Raise an error if a parameter is invalid."""
@@ -182,7 +92,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         check_real("decay", self.decay, 0.0, 1.0, open_low=True)
         check_choice("center", self.center, (True, False))
         if hasattr(self, "solver"):
-            check_choice("solver", self.solver, ("auto", "gram", "svd"))
+            check_choice("solver", self.solver, ("auto", "svd"))
 
     # -- fitting
 
@@ -198,8 +108,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         n_jobs : int, optional
             Number of parts of X that are sketched in parallel and merged; -1 means the number of cores. A part has at
             least 4096 rows. The parts run in threads or, for the frequent-directions family and 131,072 rows or more,
-            in processes, because threads would wait for the interpreter lock. The result is the same in both. The
-            certificate holds for all rows. Not available with decay or a sliding window.
+            in processes, with the same result. Not available with decay or a sliding window.
 
         Returns
         -------
@@ -210,27 +119,20 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _learn_in_parts(self, X: Any, sample_weight: Any, jobs: int) -> Self:
         """Sketch parts of the rows in parallel and merge them."""
-        self._check_parameters()
         self._some_parts(jobs, ())  # raises an error if the order of the rows matters
-        x = check_rows(copy.copy(self), X, reset=True)
+        after = copy.copy(self)  # work on a copy, so that an error leaves self unchanged
+        x = check_rows(after, X, reset=True)
         weight = check_weights(sample_weight, x.shape[0])
         jobs = max(min(jobs, x.shape[0] // MIN_ROWS_PER_PART), 1)
-        parts = type(self)(**self.get_params()).split(jobs)
         cuts = np.linspace(0, x.shape[0], jobs + 1).astype(int)
         some = [slice(*each) for each in pairwise(cuts) if weight[slice(*each)].any()]
         if len(some) < 2:
             return self._learn(X, sample_weight, reset=True)
-
+        parts = type(self)(**self.get_params()).split(jobs)
+        learn = partial(BaseSketch._learn, reset=True)
         work = [(part, x[rows], weight[rows]) for part, rows in zip(parts, some, strict=False)]
-        level = side_by_side(_sketch_part, work, processes=self._gains_by_processes(x.shape[0]))
-        while len(level) > 1:  # an odd one passes to the next level unchanged
-            merged = side_by_side(lambda one, two: one.merge(two), zip(level[::2], level[1::2], strict=False))
-            level = merged + level[2 * len(merged) :]
-        names = copy.copy(self)
-        check_rows(names, X, reset=True)  # sets the feature names
-        self.__dict__ = vars(names) | {
-            name: value for name, value in vars(level[0]).items() if name in FITTED_ATTRIBUTES
-        }
+        merged = merge(side_by_side(learn, work, processes=self._gains_by_processes(x.shape[0])))
+        self.__dict__ = vars(after) | {name: vars(merged)[name] for name in FITTED_ATTRIBUTES}
         return self
 
     def _gains_by_processes(self, n: int) -> bool:
@@ -333,8 +235,9 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _require_rows(self) -> None:
         if not self.__sklearn_is_fitted__():
-            name = type(self).__name__
-            raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
+            raise NotFittedError(
+                f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit with some first."
+            )
 
     @property
     @guarded  # estimators read it from other threads
@@ -394,10 +297,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
     @property
     def relative_error_bound_(self) -> float:
         """A certified bound on the error relative to ||A'A||_2, which is itself replaced by a lower bound."""
-        view = self._view
-        largest = max(view.floor_lam.max(initial=0.0), view.squared_norm / min(self._n_seen, self.n_features_in_))
-        largest -= view.rounding
-        return float(view.error_bound / largest) if largest > 0 else 0.0
+        return self._view.relative_error_bound(min(self._n_seen, self.n_features_in_))
 
     @property
     def squared_norm_(self) -> float:
@@ -445,25 +345,15 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         lies between two known matrices.
         """
         view = self._view
-        return self._brackets(view, len(view.lam))
+        return view.bracket_eigenvalues(len(view.lam))
 
     def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
         """Return bounds on the `count` largest eigenvalues, even if the view has fewer."""
-        lam, off = padded(np.sort(view.floor_lam)[::-1], count), view.rounding
-        high = np.minimum(lam + view.ceiling_alpha, view.squared_norm + float(self.alpha0))
-        return np.maximum(lam - off, 0.0) + view.floor_alpha, high + off
+        return view.bracket_eigenvalues(count)
 
     def bracket_logdet(self) -> tuple[float, float]:
         """Return certified bounds (lower, upper) on log det(A'A + alpha0 I). The lower bound may be -inf."""
-        view = self._view
-        lam, left = view.floor_lam[view.floor_lam > 0], self.n_features_in_ - np.count_nonzero(view.floor_lam)
-        floor = np.maximum(lam - view.rounding, 0.0), view.floor_alpha
-        with np.errstate(divide="ignore"):
-            low, high = (
-                float(np.log(lam + alpha).sum() + (left * np.log(alpha) if left else 0.0))
-                for lam, alpha in (floor, (lam, view.ceiling_alpha + view.rounding))
-            )
-        return low, high
+        return self._view.bracket_logdet(self.n_features_in_)
 
     @one_blas_thread()
     def bracket_mahalanobis(self, X: Any) -> tuple[Floats, Floats]:
@@ -472,36 +362,11 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         The distances are measured from the origin. With `center=True`, subtract `mean_` from the rows of X first. The
         upper bound is inf where none is known.
         """
-        return self._bracket_distances(self._view, X)
-
-    def _bracket_distances(self, view: View, X: Any) -> tuple[Floats, Floats]:
-        x = check_rows(self, X, reset=False)
+        view, x = self._view, check_rows(self, X, reset=False)
         from sklearn.utils import assert_all_finite
 
         assert_all_finite(x, input_name="X")
-        live = view.floor_lam > 0
-        v, lam = view.components[live], view.floor_lam[live]
-        bounds = [np.zeros((2, 0))]
-        step = max(1, BLOCK // x.shape[1])
-        for start in range(0, x.shape[0], step):
-            # Dense, one block at a time: only the explicit residual shows whether a row is in the span.
-            rows = Rows(x[start : start + step], np.ones(0), np.ones(0)).dense()
-            along = rows @ v.T
-            size = np.abs(rows).max(axis=1, initial=0.0) + (rows == 0).all(axis=1)
-            outside = np.square((rows - along @ v) / size[:, None]).sum(axis=1)
-            off_span = outside > 1e-22 * np.square(rows / size[:, None]).sum(axis=1)
-            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-                bounds.append(
-                    np.array(
-                        [
-                            np.square(along / np.sqrt(lam + alpha)).sum(axis=1)
-                            + np.where(off_span, outside * size / np.float64(alpha) * size, 0.0)
-                            for alpha in (view.ceiling_alpha + view.rounding, view.floor_alpha)
-                        ]
-                    )
-                )
-        lower, upper = np.concatenate(bounds, axis=1)
-        return lower, upper
+        return view.bracket_distances(x)
 
     # -- merging
 
@@ -520,7 +385,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             return self
         one, two = (Contents(each._state, each._queue, each._tail) for each in (self, other))
         with one_blas_thread():
-            self._state, self._queue = self._merged(one, two)
+            self._state, self._queue = self._union(one, two)
         self._tail, self._cached = 1.0, None
         self._n_seen, self._single = self._n_seen + other._n_seen, self._single and other._single
         return self
@@ -577,27 +442,10 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
     def _unpack(self, document: Document, tensors: Tensors) -> None:
         snapshot.unpack(self, document, tensors)
 
+    def _stored_state(self) -> Any:
+        """Return the state for a snapshot: an object of `_state_type`."""
+        return self._state
 
-class RandomSketch(BaseSketch):
-    """A randomised sketch. It processes rows immediately; `buffer_size` is only the number processed at a time."""
-
-    _structure: ClassVar[tuple[str, ...]] = ("sketch_size", "center")
-
-    def __init__(
-        self,
-        sketch_size: int = 50,
-        *,
-        buffer_size: int | None = None,
-        alpha0: float = 0.0,
-        decay: float = 1.0,
-        center: bool = False,
-        solver: Solver = "auto",
-        random_state: Any = None,
-    ):
-        self.sketch_size = sketch_size
-        self.buffer_size = buffer_size
-        self.alpha0 = alpha0
-        self.decay = decay
-        self.center = center
-        self.solver = solver
-        self.random_state = random_state
+    def _restored_state(self, stored: Any, structure: dict[str, Any], d: int) -> Any:
+        """Return the state from a snapshot, whose arrays have the right shapes. Raise an error if it makes no sense."""
+        return stored
