@@ -1,7 +1,8 @@
 """The untuned learner on ordinary tables beside gradient boosting, a linear model and River's forest.
 
-`make bench ARGS=tables` learns from at most 14,000 rows and tests on at most 10,000 others. Tables in time order are split
-in time; the others are shuffled. Numbers are shares of right labels, or R^2. The learner and the forest see each row once.
+`make bench ARGS=tables` learns from at most 14,000 rows and tests on at most 10,000 others. Tables in time order are
+split in time; the others are shuffled. Numbers are shares of right labels, or R^2. The learner and the forest see each
+row once.
 """
 
 import lzma

@@ -1,4 +1,4 @@
-"""The two halves of docs/demo.png, which the landing page shows side by side, or one below the other on a narrow screen."""
+"""The two halves of docs/demo.png, which the landing page shows side by side, or stacked on a narrow screen."""
 
 from pathlib import Path
 

@@ -21,8 +21,7 @@ from robustfd._validation import check_integer, check_rows, check_weights
 from robustfd.estimators._rows import Order, encoded, in_order, kind_of, one_dimensional, single_row
 from robustfd.estimators._transfer import learn_in_parts, merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
-from robustfd.learners.progress import plot_progress
-from robustfd.learners.progress import tally_judged
+from robustfd.learners.progress import plot_progress, tally_judged
 from robustfd.learners.rows import CsrRows, check_numbers, writable
 from robustfd.learners.snapshot import Parts
 

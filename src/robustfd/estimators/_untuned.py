@@ -17,8 +17,8 @@ from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress, untuned_merging, untuned_reading
-from robustfd.learners.hessian import next_event
 from robustfd.learners.experts import NumberLoss
+from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows, as_rows
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import SPARE, UntunedState, is_whole
