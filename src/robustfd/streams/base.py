@@ -1,8 +1,9 @@
 """The base of all streams: blocks of rows, checksums of rows to resume after, and messages about skipped rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -240,7 +241,11 @@ class Stream(ABC):
 
     def feature_name(self, column: int) -> str:
         """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
-        return namer(self.layout)(column)
+        return self._namer(column)
+
+    @cached_property
+    def _namer(self) -> Callable[[int], str]:
+        return namer(self.layout)
 
     @abstractmethod
     def _blocks(self) -> Iterator[tuple[Block, Position]]:

@@ -212,8 +212,8 @@ class TableStream(Stream):
         super().__init__(inputs, **common)
         self._given = None if layout is None else Layout.from_json(layout)
         settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits, "drop": drop}
-        for name, value in settings.items():
-            if layout is not None and value is not None:
+        for name, value in settings.items() if layout is not None else ():
+            if value is not None:
                 raise ValueError(
                     f"{name}={value!r:.100} cannot be combined with a layout, which already defines the columns."
                 )
@@ -227,7 +227,8 @@ class TableStream(Stream):
         roles = {"target": target, "weight": weight, "id": id}
         self._needed = {role for role, which in roles.items() if which is not None}
         if self._given is not None:
-            named: dict[str, Any] = {role: self._named(roles[role], role) for role in self._needed}
+            names = self._first.names
+            named: dict[str, Any] = {role: names[place(names, roles[role], role)] for role in self._needed}
             self._layout = replace(self._given, **named)
         else:
             kinds = [kind_of(each) for each in self._first.types]
@@ -252,14 +253,6 @@ class TableStream(Stream):
     def layout(self) -> dict[str, Any]:
         """How the columns of the table become columns of X, as a JSON document."""
         return self._layout.to_json()
-
-    def feature_name(self, column: int) -> str:
-        """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
-        return self._layout.feature_name(column)
-
-    def _named(self, which: Any, role: str) -> str:
-        """Return the name of a column of the first input."""
-        return self._first.names[place(self._first.names, which, role)]
 
     def _places(self, file: int, schema: Schema) -> tuple[list[int], dict[str, int]]:
         """Return the places of the features of an input, and of its columns of labels, weights and ids."""
