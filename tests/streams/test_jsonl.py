@@ -72,8 +72,9 @@ def test_lines_without_a_label(put):
     assert stream.survey().labels == {1, 5}
     assert stream.position.skipped == 3 and "line 2: it has no label" in stream.skipped[0]
     np.testing.assert_array_equal(read(put([{"x": 1}]), target="y")[1], [np.nan])
-    words = read(put([{"y": "a"}, {"x": 2}]), target="y")[1]
-    assert words.tolist() == ["a", None]
+    words = open_stream(put([{"y": "a"}, {"x": 2}]), target="y")
+    assert rows_of(words)[1].tolist() == ["a", None]
+    assert words.survey().labels == {"a"}
 
 
 @pytest.mark.parametrize("line, reason", [
