@@ -31,17 +31,16 @@ class JsonlStream(Stream):
 
     def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
-        target: Any = options.target
-        weight, id, columns, drop, hash_bits = (
-            options.weight, options.id, options.columns, options.drop, options.hash_bits,
-        )  # fmt: skip
+        roles: tuple[Any, ...] = options.target, options.weight, options.id
+        target, weight, id = roles
+        columns, drop, hash_bits = options.columns, options.drop, options.hash_bits
         if layout is not None:
             known = read_layout(layout, "jsonl", **_LAYOUT)
             hash_bits, columns, drop = known["hash_bits"], known["columns"], known["drop"]
             target = target if isinstance(target, str) else known["target"]
             weight, id = weight or known["weight"], id or known["id"]
-        roles = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
-        for name in [*(columns or ()), *(drop or ()), *roles]:
+        named = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
+        for name in [*(columns or ()), *(drop or ()), *named]:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} is not a name; columns of JSON lines are given by name.")
         if isinstance(target, tuple):
