@@ -12,15 +12,7 @@ from sklearn.feature_extraction import FeatureHasher
 from robustfd.streams import StreamError, open_stream
 from tests.streams.reading import read, rows_of, same
 
-
-@pytest.fixture
-def put(tmp_path):
-    def write(text, name="rows.jsonl"):
-        path = tmp_path / name
-        path.write_text(text if isinstance(text, str) else "".join(f"{json.dumps(row)}\n" for row in text))
-        return path
-
-    return write
+SUFFIX = ".jsonl"  # of the files that `put` writes
 
 
 def hashed(*rows, bits=18):
@@ -80,8 +72,9 @@ def test_lines_without_a_label(put):
     assert stream.survey().labels == {1, 5}
     assert stream.position.skipped == 3 and "line 2: it has no label" in stream.skipped[0]
     np.testing.assert_array_equal(read(put([{"x": 1}]), target="y")[1], [np.nan])
-    words = read(put([{"y": "a"}, {"x": 2}]), target="y")[1]
-    assert words.tolist() == ["a", None]
+    words = open_stream(put([{"y": "a"}, {"x": 2}]), target="y")
+    assert rows_of(words)[1].tolist() == ["a", None]
+    assert words.survey().labels == {"a"}
 
 
 @pytest.mark.parametrize("line, reason", [
@@ -117,9 +110,8 @@ def test_layouts_are_checked(put):
             open_stream(path, layout=wrong)
 
 
-def test_weights_and_ids_are_no_features(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(
+def test_weights_and_ids_are_no_features(put):
+    path = put(
         '{"y": 1, "a": 2, "w": 0.5, "who": {"id": "x", "age": 3}, "z": 1}\n'
         '{"y": 0, "a": 1, "who": {"id": 7}, "z": 2}\n'
         '{"y": 0, "a": 4, "w": 3, "z": 2}\n'
@@ -138,9 +130,8 @@ def test_weights_and_ids_are_no_features(tmp_path):
 
 
 @pytest.mark.parametrize("weight", ["-1", "NaN", "Infinity", '"heavy"', "true"])
-def test_a_weight_is_a_number_that_is_not_negative(tmp_path, weight):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(f'{{"y": 1, "a": 2, "w": 1}}\n{{"y": 0, "a": 2, "w": {weight}}}\n')
+def test_a_weight_is_a_number_that_is_not_negative(put, weight):
+    path = put(f'{{"y": 1, "a": 2, "w": 1}}\n{{"y": 0, "a": 2, "w": {weight}}}\n')
     if weight == "NaN":  # is missing, as everywhere
         assert next(iter(open_stream(path, target="y", weight="w"))).weight.tolist() == [1.0, 1.0]
         return

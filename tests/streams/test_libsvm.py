@@ -23,17 +23,7 @@ from sklearn.feature_extraction import FeatureHasher
 from robustfd.streams import StreamError, open_stream
 from tests.streams.reading import read, rows_of, same
 
-
-@pytest.fixture
-def put(tmp_path):
-    """Return the function that writes a file and returns its path."""
-
-    def write(text, name="rows.svm"):
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return path
-
-    return write
+SUFFIX = ".svm"  # of the files that `put` writes
 
 
 SPELLINGS = [

@@ -54,16 +54,12 @@ def test_rows_before_damage_are_read(tmp_path):
     assert everything(path, 3, **options) == alone
 
 
-def test_they_continue_from_a_position(tmp_path):
+def test_leaving_ends_the_threads(tmp_path):
     path = tmp_path / "rows.svm"
     path.write_text("".join(f"{i % 2} 1:{i}\n" for i in range(1000)))
     stream = open_stream(path, n_features=1, block_bytes=500)
     stream.parse_threads = 3
     blocks = iter(stream)
-    first = [next(blocks).X for _ in range(4)]
-    rest = open_stream(path, n_features=1, block_bytes=500, start=stream.position)
-    rest.parse_threads = 2
-    values = np.concatenate([x.toarray()[:, 0] for x in [*first, *(block.X for block in rest)]])
-    np.testing.assert_array_equal(values, np.arange(1000))
-    del blocks  # ends the threads
+    assert next(blocks).X.shape[0] > 0
+    del blocks
     assert not [each for each in threading.enumerate() if each.name.startswith("robustfd-parse")]

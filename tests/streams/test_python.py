@@ -78,17 +78,6 @@ def test_dicts_are_hashed_as_by_scikit_learn(bits, labels):
         assert np.concatenate([each for _, each in got]).tolist() == y.tolist()
 
 
-def test_every_position_is_one_to_go_on_from():
-    for source, options in (([*cut(X, Y)], {}), ([*zip(ROWS, range(40))], {"hash_bits": 4, "block_bytes": 300})):
-        want, n = read(source, **options), 0
-        stream = open_stream(source, **options)
-        for block, _ in stream:
-            n += block.shape[0]
-            if n < want[0].shape[0]:
-                rest = read(iter(source), start=stream.position, **options)
-                same(rest, (want[0][n:], want[1][n:]))
-
-
 def test_a_position_in_the_middle_of_a_block():
     stream = open_stream([*cut(X, Y, 7)])
     next(iter(stream))
@@ -182,8 +171,3 @@ def test_missing_numbers(missing, want):
     column = np.flatnonzero(dense[1])[0]
     np.testing.assert_array_equal(np.abs(dense[:, column]), [want, 2, want])
     assert rows_of(open_stream(rows, on_error="skip", hash_bits=4))[0].shape[0] == 1
-
-
-def test_missing_numbers_are_refused_by_default():
-    with pytest.raises(StreamError, match=r"row 0 \(from 0\): a number is not finite"):
-        read([np.array([[np.nan]])])

@@ -28,35 +28,35 @@ def named(x, name, sign):
     return [{name(int(j)): sign(int(j)) * row[j] for j in np.flatnonzero(row)} for row in x]
 
 
-def test_vowpal_wabbit(tmp_path):
-    path = tmp_path / "rows.vw"
-    path.write_text("1 |words hello:2 wörld |n age:3 17\n-1 'tag|words bye |other:0.5 17 x:4\n1 | 5 plain\n")
-    assert named(*read(path, hash_bits=18)) == [
-        {"words^hello": 2.0, "words^wörld": 1.0, "n^age": 3.0, "n^17": 1.0},
-        {"words^bye": 1.0, "other^17": 0.5, "other^x": 2.0},
-        {"5": 1.0, "plain": 1.0},
-    ]
+FILES = {
+    "rows.vw": (
+        "1 |words hello:2 wörld |n age:3 17\n-1 'tag|words bye |other:0.5 17 x:4\n1 | 5 plain\n", {"hash_bits": 18},
+        [
+            {"words^hello": 2.0, "words^wörld": 1.0, "n^age": 3.0, "n^17": 1.0},
+            {"words^bye": 1.0, "other^17": 0.5, "other^x": 2.0}, {"5": 1.0, "plain": 1.0},
+        ],
+    ),
+    "rows.svm": (
+        "1 qid:3 apple:2 7:1.5 # pear:1\n-1 pear:1 fig:3\n", {"hash_bits": 18},
+        [{"apple": 2.0, "7": 1.5}, {"pear": 1.0, "fig": 3.0}],
+    ),
+    "rows.jsonl": (
+        '{"y": 1, "a": "x", "b": {"c": 2}, "17": 3}\n{"y": 0, "a": "z", "b": {"c": 1, "d": ["p", "q"]}}\n',
+        {"target": "y"},
+        [{"a=x": 1.0, "b.c": 2.0, "17": 3.0}, {"a=z": 1.0, "b.c": 1.0, "b.d=p": 1.0, "b.d=q": 1.0}],
+    ),
+    "rows.csv": (
+        "y,city,size,day\n1,Oslo,2,2024-01-01\n0,São Paulo,3,2024-01-02\n1,Oslo,1,2024-01-03\n",
+        {"target": "y", "drop": ["day"]},
+        [{"size": size, f"city={city}": 1.0} for city, size in (("Oslo", 2.0), ("São Paulo", 3.0), ("Oslo", 1.0))],
+    ),
+}  # fmt: skip
 
 
-def test_libsvm_with_names(tmp_path):
-    path = tmp_path / "rows.svm"
-    path.write_text("1 qid:3 apple:2 7:1.5 # pear:1\n-1 pear:1 fig:3\n")
-    assert named(*read(path, hash_bits=18)) == [{"apple": 2.0, "7": 1.5}, {"pear": 1.0, "fig": 3.0}]
-
-
-def test_json_lines(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"y": 1, "a": "x", "b": {"c": 2}, "17": 3}\n{"y": 0, "a": "z", "b": {"c": 1, "d": ["p", "q"]}}\n')
-    expected = [{"a=x": 1.0, "b.c": 2.0, "17": 3.0}, {"a=z": 1.0, "b.c": 1.0, "b.d=p": 1.0, "b.d=q": 1.0}]
-    assert named(*read(path, target="y")) == expected
-
-
-def test_tables(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("y,city,size,day\n1,Oslo,2,2024-01-01\n0,São Paulo,3,2024-01-02\n1,Oslo,1,2024-01-03\n")
-    rows = named(*read(path, target="y", drop=["day"]))
-    expected = [("Oslo", 2.0), ("São Paulo", 3.0), ("Oslo", 1.0)]
-    assert rows == [{"size": size, f"city={city}": 1.0} for city, size in expected]
+@pytest.mark.parametrize("name", FILES)
+def test_rows_have_the_names_and_values_of_the_file(put, name):
+    text, options, expected = FILES[name]
+    assert named(*read(put(text, name), **options)) == expected
 
 
 def test_long_text_is_sampled_and_there_are_not_too_many(tmp_path, monkeypatch):

@@ -184,11 +184,6 @@ def test_layouts_that_are_none(put, change):
         open_stream(path, layout={**GOOD, **change})
 
 
-def test_a_layout_that_is_no_object(put):
-    with pytest.raises(StreamError, match="is not a layout"):
-        open_stream(put({"a": [1.0]}), layout=[1])
-
-
 @pytest.mark.parametrize("block_bytes", [64, 1 << 20])
 def test_weights_and_ids_when_reading_goes_on(put, block_bytes):
     rng = np.random.default_rng(2)

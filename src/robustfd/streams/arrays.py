@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.streams.base import Block, Stream, as_floats
+from robustfd.streams.base import Block, Options, Stream, as_floats
 from robustfd.streams.inputs import Input, Position, StreamError, is_damage, stored_before
 from robustfd.streams.layout import MOST_COLUMNS, is_width, not_a_layout, place, read_layout
 
@@ -55,16 +55,9 @@ class ArrayReader:
 class NpyStream(Stream):
     """Rows of two-dimensional arrays; the offset of a position counts rows of its file."""
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        *,
-        target: int | None = None,
-        columns: list[int] | None = None,
-        layout: dict[str, Any] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
+        target, columns = options.target, options.columns
         self._pipes: dict[int, ArrayReader] = {}  # readers of inputs that can be read only once
         self._spent: set[int] = set()
         with self._open(0) as items:
@@ -166,15 +159,9 @@ def _read_columns(layout: dict[str, Any]) -> tuple[list[int], int | None, int]:
 class NpzStream(Stream):
     """Rows of CSR matrices from `scipy.sparse.save_npz`; the offset of a position counts rows of its file."""
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        *,
-        n_features: int | None = None,
-        layout: dict[str, Any] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
+        n_features = options.n_features
         if layout is not None:
             n_features = read_layout(layout, "npz", n_features=is_width)["n_features"]
         with self._matrix(0) as (shape, *_):

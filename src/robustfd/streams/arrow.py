@@ -22,7 +22,7 @@ class _BatchStream(TableStream):
 
     @abstractmethod
     def _batches(self, file: int, names: list[str]) -> Iterator[tuple[Any, float]]:
-        """Yield batches of columns, each with the share of the file read so far."""
+        """Yield batches of columns, each with the fraction of the file read so far."""
 
     def _seen(self, schema: Schema) -> Schema:
         """Return the columns of the first input, where text whose first values are dates has the type of dates."""
@@ -43,16 +43,15 @@ class _BatchStream(TableStream):
             features, roles = self._places(file, schema)
             names = [schema.names[k] for k in [*features, *roles.values()]]
             size, done, before = self._rows_at_once(names), 0, stored_before(self.inputs, file)
-            with named_errors(source.name):
-                for batch, share in self._batches(file, names):
-                    where, found = places_of(batch.schema.names), batch.columns
-                    for begin in range(0, len(batch), size):
-                        columns = [found[where[each]].slice(begin, size) for each in names]
-                        message = partial(about_row, source.name, done)
-                        done += len(columns[0])
-                        end = Position(file, done, stored=before + int(share * (source.size or 0)))
-                        others = dict(zip(roles, columns[len(features) :]))
-                        yield Piece(columns[: len(features)], others, end, message, [])
+            for batch, fraction in self._batches(file, names):
+                where, found = places_of(batch.schema.names), batch.columns
+                for begin in range(0, len(batch), size):
+                    columns = [found[where[each]].slice(begin, size) for each in names]
+                    message = partial(about_row, source.name, done)
+                    done += len(columns[0])
+                    end = Position(file, done, stored=before + int(fraction * (source.size or 0)))
+                    others = dict(zip(roles, columns[len(features) :]))
+                    yield Piece(columns[: len(features)], others, end, message, [])
 
     def _rows_at_once(self, names: list[str]) -> int:
         """Return the number of rows of a block."""

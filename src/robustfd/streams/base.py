@@ -1,8 +1,9 @@
 """The base of all streams: blocks of rows, checksums of rows to resume after, and messages about skipped rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -167,6 +168,26 @@ class Survey:
                 self.labels = None
 
 
+@dataclass(frozen=True)
+class Options:
+    """How to read rows, as `open_stream` documents it. A format has some of the options."""
+
+    target: str | int | tuple[str, ...] | None = None
+    weight: str | int | None = None
+    id: str | int | None = None
+    columns: list[Any] | None = None
+    drop: list[Any] | None = None
+    categories: str | None = None
+    hash_bits: int | None = None
+    n_features: int | None = None
+    zero_based: bool | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    missing: str = "error"
+    unseen: str = "error"
+    unlabelled: str = "keep"
+
+
 @dataclass
 class Counts:
     """Rows and entries of a pass that are not in its blocks."""
@@ -240,7 +261,11 @@ class Stream(ABC):
 
     def feature_name(self, column: int) -> str:
         """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
-        return namer(self.layout)(column)
+        return self._namer(column)
+
+    @cached_property
+    def _namer(self) -> Callable[[int], str]:
+        return namer(self.layout)
 
     @abstractmethod
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
@@ -304,7 +329,11 @@ class Stream(ABC):
     def _require_rereading(self) -> None:
         """Raise unless all inputs can be read more than once."""
         for each in self.inputs:
-            each.require_rereading()
+            if not each.can_be_reread:
+                raise ValueError(
+                    f"{each.name} can be read only once, and this needs an extra pass over it. "
+                    "Give n_features or hash_bits, or the classes, to avoid that pass, or read from a file."
+                )
 
     def _names(self) -> str:
         """Return the names of the inputs for a message."""

@@ -217,7 +217,7 @@ def cast_valid(values: Any, type_: Any) -> Any:
         return pa.concat_arrays([cast_valid(part, type_) for part in (values[:half], values[half:])])
 
 
-def parts(array: Any, kind: str) -> tuple[Any, Any]:
+def as_times(array: Any, kind: str) -> tuple[Any, Any]:
     """Return a column of dates or times as columns of numbers, NaN where missing, and a mask of invalid values.
 
     A date becomes the days since 1970, and sine and cosine of the time of day, the day of the week and the day of the

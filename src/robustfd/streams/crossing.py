@@ -71,7 +71,9 @@ class Crossing:
         self.n_features, self._name, self.bits = n_features, name, DEFAULT_BITS if bits is None else bits
         groups = list(dict.fromkeys(group for pair in pairs for group in pair))
         self.hidden = tuple(group for group in groups if _is_hidden(group, layout))
-        self.places = places = _columns_of([each for each in groups if each not in self.hidden], n_features, name)
+        hashed = 2 ** layout["hash_bits"] if layout.get("kind") == "table" and layout.get("hash_bits") else 0
+        visible = [group for group in groups if group not in self.hidden]
+        self.places = places = _columns_of(visible, n_features - hashed, name)  # hashed columns belong to hidden groups
         self.pairs: list[Pair] = []
         self.width = n_features
         for left, right in pairs:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from robustfd._core import copy_fields, count_letter, find_records, last_record_end
+from robustfd.streams.base import Options
 from robustfd.streams.columns import classify_fields, converted, kind_of, one_array, pa, pc, pcsv, seen_type
 from robustfd.streams.inputs import BYTE_ORDER_MARK, LONGEST_LINE, Input, Position, StreamError, chunks_of, shown
 from robustfd.streams.layout import NUMBER, TEXT
@@ -30,9 +31,8 @@ _CANDIDATES = "\t;,"
 class CsvStream(TableStream):
     """Rows of CSV files. Column types come from the layout, or from the first megabyte of the first file."""
 
-    def __init__(
-        self, inputs: Sequence[Input], *, header: bool | None = None, delimiter: str | None = None, **options: Any
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
+        header, delimiter = options.header, options.delimiter
         if header is not None and not isinstance(header, bool | np.bool_):
             raise TypeError(f"header must be True, False or None, got {header!r}.")
         if delimiter is not None and not (
@@ -42,10 +42,9 @@ class CsvStream(TableStream):
                 f"delimiter must be one ASCII character other than a quote or a line feed, got {delimiter!r}."
             )
         self._header, self._delimiter = header, delimiter or ""
-        named = [options.get("target"), options.get("weight"), options.get("id")]
-        named += [*(options.get("columns") or ()), *(options.get("drop") or ())]
+        named = [options.target, options.weight, options.id, *(options.columns or ()), *(options.drop or ())]
         self._named_columns = {each for each in named if isinstance(each, str)}  # a header must contain these names
-        super().__init__(inputs, **options)
+        super().__init__(inputs, options, layout, **common)
         if self._given is None:
             self._layout = replace(self._layout, header=bool(self._header))
 
@@ -156,7 +155,7 @@ class CsvStream(TableStream):
         self, text: bytes, line: int, how: "Fields", features: list[int], roles: dict[str, int], end: Position
     ) -> Piece:
         """Return the rows of some records, which start after a line."""
-        columns, kept, wrong = how.columns(text)
+        columns, records, wrong = how.columns(text)
         known: list[Any] = []  # the records, located only for a message
 
         def message(record: int, reason: str) -> tuple[int, str]:
@@ -169,7 +168,7 @@ class CsvStream(TableStream):
             [columns[k] for k in features],
             {role: columns[k] for role, k in roles.items()},
             end,
-            lambda row, reason: message(row if kept is None else int(kept[row]), reason),
+            lambda row, reason: message(row if records is None else int(records[row]), reason),
             [message(record, reason) for record, reason in wrong.items()],
         )
 
@@ -273,9 +272,9 @@ class Fields:
         for k in np.flatnonzero(~fits).tolist():
             count = found[k, FIELDS]
             wrong[k] = "a quote is not closed" if count < 0 else f"{count} fields instead of {len(self.names)}"
-        kept = np.flatnonzero(fits)
-        rest = b"".join(text[begin:end] + b"\n" for begin, end in found[kept][:, [BEGIN, END]].tolist())
-        return rest, kept, wrong
+        records = np.flatnonzero(fits)
+        rest = b"".join(text[begin:end] + b"\n" for begin, end in found[records][:, [BEGIN, END]].tolist())
+        return rest, records, wrong
 
     def _read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
         """Return columns of these types; raise if a value is invalid. In wide files numbers are numpy arrays."""
@@ -291,18 +290,18 @@ class Fields:
 
     def _valid(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
         """Return the needed columns of the valid records, their indices, and the problems of the other records."""
-        rest, kept, wrong = self.whole(text)
+        rest, records, wrong = self.whole(text)
         if not rest:
-            return {k: pa.array([], type_) for k, type_ in self.types.items()}, kept, wrong
-        right, columns = np.ones(len(kept), bool), {}
+            return {k: pa.array([], type_) for k, type_ in self.types.items()}, records, wrong
+        right, columns = np.ones(len(records), bool), {}
         for k, array in self._read(rest, dict.fromkeys(self.types, pa.binary())).items():
             columns[k], misfit = _converted(array, self.types[k])
             if misfit is not None:
                 what = _EXPECTED.get(self.types[k], "a number")
                 for row in np.flatnonzero(misfit).tolist():
-                    wrong.setdefault(int(kept[row]), f"the column {self.names[k]!r} should be {what}")
+                    wrong.setdefault(int(records[row]), f"the column {self.names[k]!r} should be {what}")
                 right &= ~misfit
-        return {k: _or_null(array.filter(pa.array(right))) for k, array in columns.items()}, kept[right], wrong
+        return {k: _or_null(array.filter(pa.array(right))) for k, array in columns.items()}, records[right], wrong
 
     def _as_one(self, text: bytes, which: Sequence[int], type_: Any) -> Any:
         """Return some columns as one array, in the order of records.

@@ -101,14 +101,6 @@ class Input:
         with open(self.path, "rb") as file:
             return not file.read(6).startswith(tuple(_MAGIC))
 
-    def require_rereading(self) -> None:
-        """Raise unless it can be read more than once."""
-        if not self.can_be_reread:
-            raise ValueError(
-                f"{self.name} can be read only once, and this needs an extra pass over it. "
-                "Give n_features or hash_bits, or the classes, to avoid that pass, or read from a file."
-            )
-
     def head(self, count: int, *, line: bool = False) -> bytes:
         """Return the first bytes of the uncompressed content without consuming them.
 

@@ -4,11 +4,11 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd.streams.base import Block, Stream, finite_rows, without
+from robustfd.streams.base import Block, Options, Stream, finite_rows, without
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
 from robustfd.streams.layout import DEFAULT_BITS, are_names, is_bits, is_name, read_layout
 from robustfd.streams.python import hashed_rows, typed_labels
@@ -29,28 +29,18 @@ class JsonlStream(Stream):
     without a weight has the weight 1, and a row without an id has the id "".
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        *,
-        target: str | tuple[str, ...] | None = None,
-        weight: str | None = None,
-        id: str | None = None,
-        columns: list[Any] | None = None,
-        drop: list[Any] | None = None,
-        hash_bits: int | None = None,
-        unlabelled: Literal["keep", "skip"] = "keep",
-        layout: dict[str, Any] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
+        roles: tuple[Any, ...] = options.target, options.weight, options.id
+        target, weight, id = roles
+        columns, drop, hash_bits = options.columns, options.drop, options.hash_bits
         if layout is not None:
             known = read_layout(layout, "jsonl", **_LAYOUT)
             hash_bits, columns, drop = known["hash_bits"], known["columns"], known["drop"]
             target = target if isinstance(target, str) else known["target"]
             weight, id = weight or known["weight"], id or known["id"]
-        roles = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
-        for name in [*(columns or ()), *(drop or ()), *roles]:
+        named = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
+        for name in [*(columns or ()), *(drop or ()), *named]:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} is not a name; columns of JSON lines are given by name.")
         if isinstance(target, tuple):
@@ -58,7 +48,7 @@ class JsonlStream(Stream):
         self._first_label: Any = None  # decides whether labels are text
         self._target, self._weight, self._id = target, weight, id
         self._columns, self._left_out = columns, drop
-        self._skip_unlabelled = unlabelled == "skip"
+        self._skip_unlabelled = options.unlabelled == "skip"
         self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
         self.n_features = 2**self._bits
 

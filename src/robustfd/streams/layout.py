@@ -58,6 +58,11 @@ def are_names(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
+def is_flag(value: Any) -> bool:
+    """Return whether this is true or false, or None."""
+    return value is None or isinstance(value, bool)
+
+
 Feature = tuple[bytes, bytes]  # its namespace, which may have no name, and its name
 
 
@@ -234,11 +239,10 @@ class Layout:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
         """Return the layout in a JSON object; raise `StreamError` if it is invalid."""
-        flag = (None, False, True).__contains__
         roles = dict.fromkeys(("target", "weight", "id"), is_name)
         known = read_layout(
-            document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=flag, header=flag,
-            hash_bits=lambda value: value is None or is_bits(value), **roles,
+            document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=is_flag,
+            header=is_flag, hash_bits=lambda value: value is None or is_bits(value), **roles,
         )  # fmt: skip
         bits, columns, drop = known["hash_bits"], known["columns"], known["drop"] or []
         if not all(_is_column(each, hashed=bits is not None) for each in columns) or (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams.base import Stream
+from robustfd.streams.base import Options, Stream
 from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
 from robustfd.streams.layout import MOST_BITS, not_a_layout
 
@@ -173,15 +173,15 @@ def open_stream(
     ignored = {"unseen", "unlabelled", "n_features", *(["missing"] if missing == "nan" else [])} - set(known)
     if isinstance(target, tuple) and "drop" not in known:  # names of columns, which neither arrays nor text have
         ignored.add("target")
-    options = {key: value for key, value in given.items() if value is not None and key not in ignored}
+    options: dict[str, Any] = {key: value for key, value in given.items() if value is not None and key not in ignored}
     if wrong := sorted(options.keys() - set(known)):
         raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} does not apply to {name}; options are {', '.join(known)}.")
     if pairs:  # rows become longer
         block_bytes = min(block_bytes, max(block_bytes // 16, 1 << 14))
     module, type_name = _FORMATS[name].stream.split(".")
     result: Stream = getattr(import_module(f"robustfd.streams.{module}"), type_name)(
-        source if inputs is None else inputs,
-        **options, layout=layout, start=start, on_error=on_error, block_bytes=block_bytes,
+        source if inputs is None else inputs, Options(**options), layout,
+        start=start, on_error=on_error, block_bytes=block_bytes,
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
         raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")

@@ -3,13 +3,13 @@
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from robustfd._core import hash_rows
-from robustfd.streams.base import Block, Stream, as_floats
+from robustfd.streams.base import Block, Options, Stream, as_floats
 from robustfd.streams.inputs import Position, StreamError
 from robustfd.streams.layout import DEFAULT_BITS, is_bits, is_width, read_layout
 
@@ -26,17 +26,9 @@ class PythonStream(Stream):
     are missing numbers.
     """
 
-    def __init__(
-        self,
-        source: Iterable[Any],
-        *,
-        hash_bits: int | None = None,
-        missing: Literal["error", "zero", "nan"] = "error",
-        layout: dict[str, Any] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, source: Iterable[Any], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__([], **common)
-        self._missing = missing
+        self._missing, hash_bits = options.missing, options.hash_bits
         self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # a single block
         if not isinstance(self._source, Iterable):
             raise TypeError(

@@ -4,18 +4,19 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from robustfd._core import table_rows
-from robustfd.streams.base import Block, Stream, without
+from robustfd.streams.base import Block, Options, Stream, without
 from robustfd.streams.columns import (
     as_codes,
     as_floats,
     as_labels,
     as_text,
+    as_times,
     can_be,
     distinct_values,
     hashed,
@@ -23,7 +24,6 @@ from robustfd.streams.columns import (
     kind_of,
     named_errors,
     pa,
-    parts,
     pc,
     with_empty,
 )
@@ -101,7 +101,7 @@ class Converter:
             if column.kind == NUMBER:
                 x[:, j], misfit = as_floats(array)
             else:
-                x[:, j : j + width], misfit = parts(array, column.kind)
+                x[:, j : j + width], misfit = as_times(array, column.kind)
             if misfit is not None:
                 wrong.add(misfit, f"the column {column.name!r} should be a {column.kind}")
             j += width
@@ -193,51 +193,37 @@ class TableStream(Stream):
     no entry. A column of dates or times becomes several numbers.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        *,
-        target: str | int | tuple[str, ...] | None = None,
-        columns: list[str | int] | None = None,
-        categories: Literal["hash", "onehot"] | None = None,
-        hash_bits: int | None = None,
-        missing: Literal["error", "zero", "nan"] = "error",
-        unseen: Literal["error", "drop"] = "error",
-        layout: dict[str, Any] | None = None,
-        weight: str | int | None = None,
-        id: str | int | None = None,
-        drop: list[str | int] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
         self._given = None if layout is None else Layout.from_json(layout)
-        settings = {"columns": columns, "categories": categories, "hash_bits": hash_bits, "drop": drop}
-        for name, value in settings.items():
-            if layout is not None and value is not None:
+        for name in ("columns", "categories", "hash_bits", "drop") if layout is not None else ():
+            if (value := getattr(options, name)) is not None:
                 raise ValueError(
                     f"{name}={value!r:.100} cannot be combined with a layout, which already defines the columns."
                 )
-        if categories == "onehot" and hash_bits is not None:
+        onehot, target, hash_bits = options.categories == "onehot", options.target, options.hash_bits
+        if onehot and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
         if not self._first.names:
             raise StreamError(f"{self.inputs[0].name} has no columns.")
         if isinstance(target, tuple):
             target = next((name for name in self._first.names if name.lower() in target), None)
-        roles = {"target": target, "weight": weight, "id": id}
+        roles = {"target": target, "weight": options.weight, "id": options.id}
         self._needed = {role for role, which in roles.items() if which is not None}
         if self._given is not None:
-            named: dict[str, Any] = {role: self._named(roles[role], role) for role in self._needed}
+            names = self._first.names
+            named: dict[str, Any] = {role: names[place(names, roles[role], role)] for role in self._needed}
             self._layout = replace(self._given, **named)
         else:
             kinds = [kind_of(each) for each in self._first.types]
-            self._layout = chosen(self._first.names, kinds, columns, hash_bits, roles, drop or ())
+            self._layout = chosen(self._first.names, kinds, options.columns, hash_bits, roles, options.drop or ())
         self._places(0, self._first)
-        if categories == "onehot" and self._layout.texts:
-            self._layout = self._layout.with_values(self._values(empty=missing == "nan"))
+        if onehot and self._layout.texts:
+            self._layout = self._layout.with_values(self._values(empty=options.missing == "nan"))
             if not self._layout.n_features:
                 raise StreamError(f"{self._names()}: no column of features has a value.")
-        self._converter = Converter(self._layout, missing=missing, drop=unseen == "drop")
+        self._converter = Converter(self._layout, missing=options.missing, drop=options.unseen == "drop")
         self.n_features = self._layout.n_features
 
     @abstractmethod
@@ -252,14 +238,6 @@ class TableStream(Stream):
     def layout(self) -> dict[str, Any]:
         """How the columns of the table become columns of X, as a JSON document."""
         return self._layout.to_json()
-
-    def feature_name(self, column: int) -> str:
-        """Return the name of a column: a name or number, "name=value", or "hash" and a number."""
-        return self._layout.feature_name(column)
-
-    def _named(self, which: Any, role: str) -> str:
-        """Return the name of a column of the first input."""
-        return self._first.names[place(self._first.names, which, role)]
 
     def _places(self, file: int, schema: Schema) -> tuple[list[int], dict[str, int]]:
         """Return the places of the features of an input, and of its columns of labels, weights and ids."""

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from robustfd._core import Problem, murmur3, parse_libsvm, parse_vw, scan_libsvm
 from robustfd.learners.rows import CsrRows
-from robustfd.streams.base import MOST_LABELS, Block, Stream, Survey
+from robustfd.streams.base import MOST_LABELS, Block, Options, Stream, Survey
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
 from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
 
@@ -40,18 +40,9 @@ class IndexedTextStream(Stream):
     KIND: ClassVar[str]
     WRONG: ClassVar[dict[Problem, str]]
 
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        *,
-        n_features: int | None = None,
-        zero_based: bool | None = None,
-        hash_bits: int | None = None,
-        unseen: Literal["error", "drop"] = "error",
-        layout: dict[str, Any] | None = None,
-        **common: Any,
-    ):
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
+        n_features, zero_based, hash_bits = options.n_features, options.zero_based, options.hash_bits
         if layout is not None:
             n_features, zero_based, hash_bits = _read_layout(layout, self.KIND)
         elif n_features is None and hash_bits is None and not self.can_be_reread:
@@ -59,7 +50,7 @@ class IndexedTextStream(Stream):
         if n_features is not None and hash_bits is not None:
             raise ValueError(f"n_features={n_features} and hash_bits={hash_bits}: give one of them only.")
         self._labelled: bool | None = None
-        self._hash_bits, self._drop = hash_bits, unseen == "drop"
+        self._hash_bits, self._drop = hash_bits, options.unseen == "drop"
         self._first = int(hash_bits is None and not zero_based)
         self._width = 2**hash_bits if hash_bits is not None else -1 if n_features is None else n_features
         if self._width < 0:
@@ -295,10 +286,10 @@ class VwStream(IndexedTextStream):
         Problem.UNLABELLED: "it has no label (the word next to | is a tag)",
     }
 
-    def __init__(self, inputs: Sequence[Input], *, unlabelled: Literal["keep", "skip"] = "keep", **options: Any):
-        self._labels_needed = unlabelled == "skip"
+    def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
+        self._labels_needed = options.unlabelled == "skip"
         self._tagged: bool | None = None
-        super().__init__(inputs, **options)
+        super().__init__(inputs, options, layout, **common)
 
     def _find_width(self, zero_based: bool | None, *, only_numbers: bool = True) -> None:
         """Find the largest number. If a feature is not a number, all features are hashed."""
