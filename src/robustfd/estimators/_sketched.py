@@ -1,11 +1,13 @@
 """Base class of estimators that keep a sketch: choice of the sketch, merging and snapshots."""
 
 import copy
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
@@ -20,6 +22,7 @@ from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
 Floats = NDArray[np.float64]
+Result = TypeVar("Result")
 WINDOWED = (SlidingFrequentDirections, ExactWindow)
 SKETCHES = (ExactSecondMoment, RobustFrequentDirections, TwoSidedFrequentDirections, *WINDOWED)
 FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
@@ -251,6 +254,18 @@ class SketchEstimator(Saved, BaseEstimator):
             name = type(self).__name__
             raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit first.")
         return self.sketch_
+
+    def _cached(self, name: str, make: Callable[[], Result]) -> Result:
+        """Return a result that is computed once for the rows so far."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        found: Result = self._cache[name]
+        return found
+
+    def _checked(self, X: Any) -> Any:
+        """Return checked rows for predictions."""
+        self._fitted()
+        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
 
     @property
     def n_samples_seen_(self) -> int:

@@ -275,10 +275,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
 
     def _model(self) -> _Model:
         """Return the model of all rows seen, cached until more arrive."""
-        if "model" not in self._cache:
-            self._cache["model"] = _Model.of(self.sketch_)
-        model: _Model = self._cache["model"]
-        return model
+        return self._cached("model", lambda: _Model.of(self.sketch_))
 
     @property
     def _unit(self) -> int:

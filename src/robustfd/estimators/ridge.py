@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
@@ -395,6 +395,4 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     @one_blas_thread()
     def predict(self, X: Any) -> NDArray[np.floating]:
         """Return the predicted targets of the rows of X, dense or sparse, in the shape of y."""
-        self._fitted()
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(self._checked(X) @ self.coef_.T + self.intercept_)
