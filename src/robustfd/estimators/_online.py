@@ -263,23 +263,25 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
             The fitted estimator.
         """
         quick = self.__dict__.get("_quick")
-        if quick is not None and quick.learn(x, y, sample_weight):
-            return self
-        self._lock.acquire()
+        if quick is None or not quick.learn(x, y, sample_weight):
+            self._learn_one(x, y, sample_weight)
+        return self
+
+    @guarded
+    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> None:
+        """Learn one row by way of Python, or leave the model as it was."""
         before, learned = self.__dict__.copy(), False
         try:
-            learned = self._learn_one(x, y, sample_weight)
+            learned = self._learn_row(x, y, sample_weight)
         finally:
             if not learned:
                 self.__dict__ = before
-            elif (quick := self._quick_rows()) is not None:
+        if learned:
+            self.__dict__.pop("_quick", None)
+            if (quick := self._quick_rows()) is not None:
                 self.__dict__["_quick"] = quick
-            else:
-                self.__dict__.pop("_quick", None)
-            self._lock.release()
-        return self
 
-    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+    def _learn_row(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn one row and return True. If this returns False or raises, the caller restores the model."""
         fitted, kind = self.__sklearn_is_fitted__(), kind_of(self, x)
         if fitted:
@@ -293,8 +295,7 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
                 self._vocabulary = {}
         weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
         row, new = single_row(self, x, kind, reset=not fitted)
-        target = self._check_target(y)
-        weight = self._weigh_classes(target, weight, whole=False)
+        weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
         if weight[0] == 0:
             return False
         if not fitted:
@@ -362,9 +363,7 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
-    # -- merging and snapshots, as functions of the model
-
-    _some_parts, _pack, _unpack = some_parts, pack, unpack
+    _some_parts, _pack, _unpack = some_parts, pack, unpack  # functions of the model
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

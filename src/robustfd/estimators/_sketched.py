@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 WINDOWED = (SlidingFrequentDirections, ExactWindow)
 SKETCHES = (ExactSecondMoment, RobustFrequentDirections, TwoSidedFrequentDirections, *WINDOWED)
+SIZE = 50  # default number of sketch rows
 FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
 MOST_FEATURES = 2000  # with at most this many features, the d x d matrix takes at most 32 MB
 DENSE_BUFFER = 4  # times m: takes no more time than 2 m and gives a smaller error bound
@@ -95,7 +96,7 @@ class SketchEstimator(Saved, BaseEstimator):
 
     def _auto_size(self) -> int:
         """Return the number of sketch rows m for `sketch_size="auto"`."""
-        raise NotImplementedError
+        return SIZE
 
     @property
     def _alpha0(self) -> float:
@@ -152,9 +153,7 @@ class SketchEstimator(Saved, BaseEstimator):
         if self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
         m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows the sketch is exact
-        buffer = self.buffer_size
-        if buffer is None:
-            buffer = default_buffer(m, d, sparse=sparse)
+        buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
     def _sketch_for(self, x: Any, *, reset: bool, center: bool = True) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
-from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
+from robustfd.estimators._sketched import SIZE, SketchEstimator, SketchSizeWarning, exact_is_better
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -22,7 +22,6 @@ from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.interface import View, WindowedSums
 
 Floats = NDArray[np.float64]
-SIZE = 50  # default number of sketch rows
 
 
 @dataclass(frozen=True)
@@ -273,9 +272,6 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
             sums = sums.after(rows, self._absorb(nothing, x[part], y[part], weight[part]))
             start += rows
         return sums
-
-    def _auto_size(self) -> int:
-        return SIZE
 
     def _check_parameters(self, *, reset: bool = False) -> None:
         check_real("regularization", self.regularization, 0.0)
