@@ -56,7 +56,7 @@ def again(model):
 def assert_same(one, two):
     """Assert that two models are equal to the last bit."""
     assert type(one) is type(two) and one.get_params() == two.get_params()
-    remembered = {"_names", "_places"}  # caches, rebuilt when needed
+    remembered = {"_places"}  # a cache, rebuilt when needed
     assert vars(one).keys() - remembered == vars(two).keys() - remembered
     for name in ("_kind", "_seen_parameters", "n_features_in_", "_vocabulary", "_classes_open", "_unit", "_bound"):
         assert getattr(one, name, None) == getattr(two, name, None), name

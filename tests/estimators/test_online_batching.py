@@ -31,14 +31,6 @@ def test_batches_do_not_matter(make, classification, seed, classes, cuts, kind):
 
 
 @every_face
-@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
-def test_one_row_a_call(make, classification, container):
-    X, y = targets(classification)
-    X = container(X)
-    assert_same(in_batches(make(), X, y, np.arange(1, 200)), make().fit(X, y), X, tolerance=TOLERANCE)
-
-
-@every_face
 def test_learn_one_of_arrays(make, classification):
     X, y = targets(classification)
     if classification:

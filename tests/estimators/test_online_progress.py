@@ -55,14 +55,6 @@ def test_progress_is_what_predictions_one_row_at_a_time_were(make, classificatio
 
 
 @every_face
-def test_batches_have_the_same_progress(make, classification):
-    X, y = targets(classification)
-    for name, value in make().fit(X, y).progressive_.items():
-        one = in_batches(make(), X, y, np.arange(1, 200)).progressive_[name]
-        np.testing.assert_allclose(one, value, rtol=1e-6)
-
-
-@every_face
 def test_plot(make, classification):
     import matplotlib.pyplot as plt
 

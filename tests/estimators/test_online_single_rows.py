@@ -227,33 +227,6 @@ def test_pairs_go_on_after_a_sparse_matrix():
     assert model.predict_one((np.flatnonzero(X[0]), X[0][X[0] != 0])) == whole.predict(X[:1])[0]
 
 
-ODD = [
-    {"a": 1.0, "b": 2, "c": True}, {"b": 2.0, "c": 0.5, "a": -1.0}, {"a": 1.0, "b": None, "c": 3.0},
-    {"a": 1.0, "b": float("nan"), "c": 3.0}, {"a": "x", "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0},
-    {"a": 1, "b": 0, "c": 2}, {"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0, "d": 4.0},
-    {"c": True, "a": False, "b": True},
-    {"a": np.float32(0.25), "b": np.float64(1.5), "c": np.int64(7)}, {"a": 2**70, "b": 1.0, "c": 1.0},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_dicts_with_the_names_of_the_one_before_are_taken_in_the_same_way(seed):
-    """The prediction of a row does not depend on earlier calls, whose feature names are cached."""
-    rng = np.random.default_rng(seed)
-    rows = [ODD[0]] * 20 + [ODD[k] for k in rng.integers(len(ODD), size=200)]
-    quick, slow = (robustfd.SketchedNewtonClassifier() for _ in range(2))
-    for k, row in enumerate(rows):
-        quick.learn_one(row, k % 3 == 0)
-        slow._names = None
-        slow.learn_one(row, k % 3 == 0)
-        slow._names = None
-        for other in (ODD[0], ODD[rng.integers(len(ODD))]):
-            assert quick.predict_proba_one(other) == slow.predict_proba_one(other)
-            slow._names = None
-    assert quick.vocabulary_ == slow.vocabulary_
-    np.testing.assert_array_equal(quick.coef_, slow.coef_)
-
-
 def test_after_dicts_with_the_same_names_others_are_refused_as_before():
     model = robustfd.SketchedNewtonClassifier()
     for k in range(10):

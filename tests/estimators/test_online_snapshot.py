@@ -154,21 +154,6 @@ def test_going_on_in_a_fresh_process(tmp_path):
     assert found == expected
 
 
-def test_what_was_learned_is_there_after_a_reload(tmp_path):
-    for (name, model), form in itertools.product(MODELS.items(), FORMS):
-        model = clone(model)
-        X, y = stream(model, form, classes=2)
-        learn(model, X, y, slice(0, 100))
-        model.save(tmp_path / "model.rfd")
-        restored = rf.load(tmp_path / "model.rfd")
-        assert type(restored) is type(model)
-        assert restored.n_samples_seen_ == 100
-        assert np.any(restored.coef_ != 0), name
-        assert restored.score(X[100:], y[100:]) == model.score(X[100:], y[100:])
-        assert judged(restored, X) == judged(model, X)
-        assert restored.progressive_loss_ == model.progressive_loss_
-
-
 # -- labels and names
 
 

@@ -1,8 +1,6 @@
 """SketchedPCA: exact if the sketch is exact, certified otherwise, and independent of sparsity and batch sizes."""
 
 import copy
-import pickle
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
-from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.extmath import svd_flip
 
 from fuzz import components
@@ -23,11 +18,6 @@ from robustfd import ParameterizedFrequentDirections, RobustFrequentDirections, 
 from robustfd.estimators.pca import SketchedPCA
 
 DATA = Path(__file__).parents[1] / "data"
-
-
-@parametrize_with_checks([SketchedPCA(), SketchedPCA(whiten=True), SketchedPCA(sketch_size=4)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def stream(n=300, d=12, seed=0, offset=3.0, ratio=0.8):
@@ -173,14 +163,6 @@ def test_inverse_transform_is_the_projection_on_the_components():
 # -- any batches, any rows
 
 
-@given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(0, 120), max_size=6).map(sorted))
-def test_batching_does_not_matter(seed, cuts):
-    X = stream(120, 20, seed)
-    pca = SketchedPCA(3, sketch_size=8).partial_fit(X)
-    cut = [c for c in cuts if c > 0]  # the first batch may not be empty, later ones may
-    assert_same_analysis(in_batches(clone(pca), X, cut), pca)
-
-
 def test_one_row_at_a_time_with_reads_in_between():
     X = stream(150, 20)
     pca, whole = SketchedPCA(3, sketch_size=8), SketchedPCA(3, sketch_size=8).partial_fit(X)
@@ -212,36 +194,6 @@ def test_one_row_has_a_mean_but_no_variance():
     assert SketchedPCA().partial_fit([[1.0, 2.0, 3.0]]).transform([[0.0, 1.0, 2.0]]).shape == (1, 0)
 
 
-@pytest.mark.parametrize("container", [sp.csr_array, sp.csc_array, sp.coo_matrix])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_equals_dense(container, dtype):
-    X = sparse_stream().astype(dtype)
-    dense, pca = (SketchedPCA(4, sketch_size=12, buffer_size=40).fit(each) for each in (X.toarray(), container(X)))
-    assert pca.explained_variance_error_bound_ > 0
-    assert_same_analysis(pca, dense, rtol=1e-7)
-    tolerance = 1e-5 if dtype == np.float32 else 1e-8
-    np.testing.assert_allclose(pca.transform(container(X)), dense.transform(X.toarray()), atol=tolerance)
-    np.testing.assert_allclose(pca.score_samples(container(X)), dense.score_samples(X.toarray()), rtol=1e-5)
-
-
-def test_wide_sparse_rows_are_never_made_dense():
-    n, d = 3000, 100_000
-    X = sparse_stream(n, d, 20 / d)  # 2.4 GB as an array
-    pca = SketchedPCA(5, sketch_size=10)
-    tracemalloc.start()
-    try:
-        for start in range(0, n, 1000):
-            pca.partial_fit(X[start : start + 1000])
-        Z, score = pca.transform(X), pca.score_samples(X)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert Z.shape == (n, 5) and np.isfinite(score).all()
-    assert peak < 150e6
-    total = np.square(X.data).sum() - n * np.square(np.asarray(X.mean(axis=0))).sum()
-    np.testing.assert_allclose(pca.explained_variance_ / pca.explained_variance_ratio_, total / (n - 1), rtol=1e-9)
-
-
 def test_float32_in_float32_out():
     X = stream(100, 30).astype(np.float32)
     pca, double = SketchedPCA(3, whiten=True).fit(X), SketchedPCA(3, whiten=True).fit(X.astype(np.float64))
@@ -260,35 +212,12 @@ def test_large_offset_does_not_hide_small_variances():
 # -- weights, forgetting, merging
 
 
-def test_weight_two_is_the_row_twice_and_weight_zero_is_none():
-    X = stream(60, 8)
-    weight = np.arange(60) % 3
-    pca = SketchedPCA(4).fit(X, sample_weight=weight)
-    assert_same_analysis(pca, SketchedPCA(4).fit(np.repeat(X, weight, axis=0)))
-    assert pca.n_samples_seen_ == 40
-
-
-def test_forgetting_is_geometric_weights():
-    X, decay = stream(60, 8), 0.95
-    pca = in_batches(SketchedPCA(4, decay=decay), X, [7, 30])
-    assert_same_analysis(pca, SketchedPCA(4).fit(X, sample_weight=decay ** np.arange(59, -1, -1)))
-
-
 def test_merge_is_the_analysis_of_all_rows():
     X = stream(200, 15)
     one, two = SketchedPCA(4, sketch_size=20).fit(X[:70]), SketchedPCA(4, sketch_size=20).fit(X[70:])
     assert one.merge(two) is one
     assert_same_analysis(one, SketchedPCA(4, sketch_size=20).fit(X))
     assert one.n_samples_seen_ == 200 and two.n_samples_seen_ == 130
-
-
-def test_merge_with_nothing():
-    X = stream(50, 8)
-    whole = SketchedPCA(3).fit(X)
-    assert_same_analysis(SketchedPCA(3).merge(whole), whole)
-    assert_same_analysis(copy.deepcopy(whole).merge(SketchedPCA(3)), whole)
-    assert SketchedPCA(3).merge(whole).partial_fit(X).n_samples_seen_ == 100
-    assert whole.n_samples_seen_ == 50
 
 
 def test_lossy_merge_keeps_the_certificate():
@@ -300,98 +229,7 @@ def test_lossy_merge_keeps_the_certificate():
     assert np.all(np.abs(pca.explained_variance_ - exact) <= pca.explained_variance_error_bound_)
 
 
-@pytest.mark.parametrize(
-    ("other", "error", "message"),
-    [
-        (PCA(), TypeError, "other must be a SketchedPCA, got a PCA"),
-        (SketchedPCA(3, sketch_size=9).fit(stream(20, 8)), ValueError, "ExactSecondMoment with TwoSided"),
-        (SketchedPCA(3, decay=0.5).fit(stream(20, 8)), ValueError, "different decay"),
-        (SketchedPCA(3).fit(stream(20, 7)), ValueError, "different n_features_in_: 8 here, 7 there"),
-        (
-            SketchedPCA(3).fit(pd.DataFrame(stream(20, 8), columns=list("abcdefgh"))),
-            ValueError,
-            "feature_names_in_ is .* here and .* there",
-        ),
-    ],
-)
-def test_merge_of_strangers_is_refused(other, error, message):
-    pca = SketchedPCA(3).fit(pd.DataFrame(stream(20, 8), columns=list("hgfedcba")))
-    before = pickle.dumps(pca)
-    with pytest.raises(error, match=message):
-        pca.merge(other)
-    assert pickle.dumps(pca) == before
-
-
 # -- scikit-learn conventions
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),
-        (
-            {"n_components": 2.5},
-            ValueError,
-            "n_components must be an integer of at least 1 or between 0 and 1, got 2.5",
-        ),
-        ({"n_components": 0.0}, ValueError, "n_components must be an integer of at least 1 or between 0 and 1, got 0"),
-        ({"n_components": "mle"}, TypeError, "n_components must be an integer of at least 1, got 'mle'"),
-        ({"n_components": 9}, ValueError, "n_components must be at most n_features=8, got 9"),
-        ({"n_components": 5, "sketch_size": 5}, ValueError, "n_components must be below sketch_size=5, got 5"),
-        ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
-        ({"n_components": 2, "sketch_size": "7"}, TypeError, "sketch_size must be an integer .* got '7'"),
-        ({"buffer_size": 3}, ValueError, "buffer_size must be at least 100, got 3"),
-        ({"whiten": "yes"}, ValueError, "whiten must be one of True, False, got 'yes'"),
-        ({"decay": 1.5}, ValueError, r"decay must be in \(0, 1\], got 1.5"),
-        ({"solver": "lu"}, ValueError, "solver must be one of 'auto', 'svd', got 'lu'"),
-    ],
-)
-def test_wrong_parameters_are_named(params, error, message):
-    pca = SketchedPCA(**params)
-    with pytest.raises(error, match=message):
-        pca.fit(stream(20, 8))
-    assert not vars(pca).keys() - pca.get_params().keys()
-
-
-def test_unfitted_reads_are_refused():
-    pca = SketchedPCA(2)
-    for name in ("components_", "explained_variance_", "noise_variance_", "mean_", "n_components_", "n_samples_seen_"):
-        assert not hasattr(pca, name)
-    for use in (pca.transform, pca.inverse_transform, pca.score_samples, pca.score):
-        with pytest.raises(NotFittedError, match="has seen no rows yet"):
-            use(np.ones((2, 2)))
-    for use in (pca.get_covariance, pca.get_precision, pca.get_feature_names_out):
-        with pytest.raises(NotFittedError):
-            use()
-
-
-@pytest.mark.parametrize(
-    ("X", "kwargs", "message"),
-    [
-        (np.full((3, 8), np.nan), {}, "contains NaN"),
-        (np.full((3, 8), np.inf), {}, "contains infinity"),
-        (np.ones((3, 7)), {}, "X has 7 features, but SketchedPCA is expecting 8"),
-        (np.ones((3, 8)), {"sample_weight": [1.0, -1.0, 1.0]}, "Negative weights"),
-        (np.ones((3, 8)), {"sample_weight": [1.0, 1.0]}, r"expected shape \(3,\)"),
-    ],
-)
-def test_bad_rows_change_nothing(X, kwargs, message):
-    pca = SketchedPCA(3, sketch_size=5).fit(stream(30, 8))
-    before = pickle.dumps(pca)
-    with pytest.raises(ValueError, match=message):
-        pca.partial_fit(X, **kwargs)
-    assert pickle.dumps(pca) == before
-    if X.shape[1] == 8:  # fit accepts another width
-        with pytest.raises(ValueError, match=message):
-            pca.fit(X, **kwargs)
-        assert pickle.dumps(pca) == before
-
-
-def test_first_rows_without_weight_are_refused():
-    pca = SketchedPCA()
-    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
-        pca.partial_fit(np.ones((2, 3)), sample_weight=[0.0, 0.0])
-    assert not hasattr(pca, "sketch_") and not hasattr(pca, "n_features_in_")
 
 
 def test_sketch_size_cannot_change_under_way():

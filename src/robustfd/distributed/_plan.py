@@ -34,10 +34,7 @@ class Plan:
         self.fan_in = check_integer("fan_in", fan_in, 2)
         self.before = None if reset or not estimator.__sklearn_is_fitted__() else copy.copy(estimator)
         self._splits = hasattr(estimator, "split")
-        if self._splits and self.before is not None:
-            self._begin = self.before
-        else:
-            self._begin = clone(estimator)
+        self._begin = self.before if self._splits and self.before is not None else clone(estimator)
         if self._splits and self.before is None:
             self._begin = self._begin._some_parts(self.partitions, [0])[0]  # all parts are equal
         self._seed: int | None = None
@@ -71,7 +68,9 @@ class Plan:
         for x, y, weight in blocks:
             if weight is not None:  # drop zero weights here, because the first rows need a positive weight
                 weight = np.asarray(weight)
-                _check_lengths(x, y, weight)
+                for name, values in (("y", y), ("sample_weight", weight)):
+                    if values is not None and len(values) != x.shape[0]:
+                        raise ValueError(f"{name} has {len(values)} rows in a partition where X has {x.shape[0]}.")
                 live = weight != 0
                 x, y, weight = x[live], None if y is None else np.asarray(y)[live], weight[live]
             if x.shape[0]:
@@ -154,12 +153,6 @@ def output_of(model: Any, method: str) -> Any:
 
         row = pd.DataFrame(row, columns=model.feature_names_in_)
     return np.asarray(getattr(model, method)(row))
-
-
-def _check_lengths(x: Any, y: Any, weight: Any) -> None:
-    for name, value in (("y", y), ("sample_weight", weight)):
-        if value is not None and len(value) != x.shape[0]:
-            raise ValueError(f"{name} has {len(value)} rows in a partition where X has {x.shape[0]}.")
 
 
 def _seed_of(random_state: Any) -> int:

@@ -23,14 +23,7 @@ try:
 except ImportError as error:
     raise ImportError("robustfd.distributed.dask needs Dask: pip install 'robustfd[dask]'") from error
 
-from robustfd.distributed._plan import (
-    FAN_IN,
-    Plan,
-    as_sketch,
-    check_targets,
-    known_classes,
-    output_of,
-)
+from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, output_of
 from robustfd.streams import open_stream
 
 __all__ = ["fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"]
@@ -167,7 +160,7 @@ def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int,
         for i, (block, target, weight) in enumerate(zip(rows, targets, weights, strict=True))
     ]
     root = _tree(models, fan_in, lambda level, node, some: merge_models(shared, level, node, some))
-    model = _finish(shared, root)
+    model = shared.finish(root)
     return model.compute() if compute else model
 
 
@@ -200,11 +193,6 @@ def merge_models(plan: Plan, level: int, node: int, models: list[Any]) -> Any:
     """Return the model of a node of the tree."""
     first = node * plan.fan_in
     return plan.merge(level, node, {first + j: model for j, model in enumerate(models)})
-
-
-@delayed
-def _finish(plan: Plan, model: Any) -> Any:
-    return plan.finish(model)
 
 
 @delayed
@@ -241,6 +229,13 @@ def _kind(x: Any) -> str:
     return "frame" if hasattr(x, "to_delayed") and hasattr(x, "map_partitions") else ""
 
 
+def _kind_of_rows(x: Any) -> str:
+    """Return the kind of a collection of rows, or raise."""
+    if not (kind := _kind(x)):
+        raise TypeError(f"x must be a dask array, DataFrame, bag or a list of delayed blocks, got {type(x).__name__}.")
+    return kind
+
+
 def _partitions(x: Any) -> list[Any]:
     """Return the partitions of a collection as tasks."""
     return list(x) if _kind(x) == "delayed" else list(np.ravel(x.to_delayed()))
@@ -248,14 +243,12 @@ def _partitions(x: Any) -> list[Any]:
 
 def _blocks_of_rows(x: Any) -> list[Any]:
     """Return the partitions of rows as tasks."""
-    kind = _kind(x)
-    if not kind:
-        raise TypeError(f"x must be a dask array, DataFrame, bag or a list of delayed blocks, got {type(x).__name__}.")
+    kind = _kind_of_rows(x)
     if kind == "array":
         if x.ndim != 2:
             raise ValueError(f"x must have two dimensions, got an array of shape {x.shape}.")
         return [_side_by_side(list(row)) if len(row) > 1 else row[0] for row in x.to_delayed()]
-    return [_below(block) for block in _partitions(x)] if kind == "bag" else _partitions(x)
+    return [delayed(_stacked)(block) for block in _partitions(x)] if kind == "bag" else _partitions(x)
 
 
 def _blocks_of_values(name: str, values: Any, x: Any, n: int) -> list[Any]:
@@ -282,13 +275,9 @@ def _side_by_side(blocks: list[Any]) -> Any:
     return sp.hstack(blocks, "csr") if any(sp.issparse(block) for block in blocks) else np.hstack(blocks)
 
 
-@delayed
-def _below(items: Any) -> Any:
-    return _stacked(list(items))
-
-
-def _stacked(items: list[Any]) -> Any:
+def _stacked(items: Any) -> Any:
     """Return the items of a bag as rows. Dicts are hashed; arrays and sparse blocks are stacked."""
+    items = list(items)
     if not items:
         return np.empty((0, 0))
     if isinstance(items[0], Mapping):
@@ -305,7 +294,7 @@ def _by_rows(model: Any, x: Any, method: str) -> Any:
     """Return the output of a method for every row, as a collection."""
     if isinstance(model, Delayed):
         raise TypeError("model must be a fitted model, got a Delayed. Compute it first.")
-    kind, shared = _kind(x), delayed(model, traverse=False)
+    kind, shared = _kind_of_rows(x), delayed(model, traverse=False)
     if kind == "array":
         like = output_of(model, method)
         x = x.rechunk({1: -1}) if x.numblocks[1] > 1 else x
@@ -316,10 +305,8 @@ def _by_rows(model: Any, x: Any, method: str) -> Any:
         return x.map_partitions(_apply_to_frame, shared, method, meta=_apply_to_frame(x._meta_nonempty, model, method))
     if kind == "bag":
         return x.map_partitions(_apply_to_items, model=shared, method=method)
-    if kind == "delayed":
-        output_of(model, method)
-        return [delayed(_apply)(block, shared, method) for block in x]
-    raise TypeError(f"x must be a dask array, DataFrame, bag or a list of delayed blocks, got {type(x).__name__}.")
+    output_of(model, method)  # raises if the model cannot do this
+    return [delayed(_apply)(block, shared, method) for block in x]
 
 
 def _apply(x: Any, model: Any, method: str) -> Any:
@@ -329,7 +316,7 @@ def _apply(x: Any, model: Any, method: str) -> Any:
 
 
 def _apply_to_items(items: Any, model: Any, method: str) -> list[Any]:
-    return list(_apply(_stacked(list(items)), model, method))
+    return list(_apply(_stacked(items), model, method))
 
 
 def _apply_to_frame(x: Any, model: Any, method: str) -> Any:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import get_blas_funcs
 from sklearn.utils.extmath import svd_flip
 
+from robustfd._container import Document, Tensors
+from robustfd.learners.snapshot import Parts
 from robustfd.linalg.decompose import EPS
 from robustfd.linalg.krylov import (
     block_size,
@@ -59,6 +61,18 @@ class Ritz:
     directions: Floats  # the first k
     rounding: float  # bound on the rounding errors of `values`
     upper: Floats  # includes rounding errors
+
+    def pack(self) -> tuple[Document, Tensors]:
+        """Return the numbers and the arrays, for a snapshot."""
+        return {"rounding": self.rounding}, {"values": self.values, "directions": self.directions, "upper": self.upper}
+
+    @classmethod
+    def unpack(cls, parts: Parts, d: int, total: float, wanted: int | float | None) -> "Ritz":
+        """Return the components in a snapshot of d features whose scatter is `total`."""
+        (r,) = parts.shape("values", 1)
+        values, upper = (parts.array(name, r, least=0.0) for name in ("values", "upper"))
+        k = min(r, count_components(values, total, wanted))
+        return cls(values, parts.array("directions", k, d), parts.number("rounding", 0.0), upper)
 
 
 def count_components(values: Floats, total: float, wanted: int | float | None) -> int:
@@ -346,6 +360,19 @@ class Analysis:
             else:
                 v = self.view.components[: self.k]
             return np.asarray(svd_flip(None, _completed(v, self.k).copy(), u_based_decision=False)[1])
+
+    @property
+    def error(self) -> float:
+        """An upper bound on the distance of each scatter from the exact one."""
+        off = np.maximum(self.upper[: self.k] - self.scatter, self.scatter - self.lower[: self.k])
+        return float(off.max(initial=0.0))
+
+    def angle(self, d: int) -> float:
+        """Return an upper bound on ||sin Theta||_F for the spans of these and of the exact components."""
+        k = self.k
+        gap = float(self.lower[k - 1] - self.upper[k]) if 0 < k < d else 0.0
+        trivial = float(np.sqrt(min(k, d - k)))
+        return min(trivial, float(np.sqrt(self.excess / gap))) if gap > 0 else trivial
 
     @property
     def excess(self) -> float:

@@ -18,10 +18,10 @@ from robustfd._guard import guarded, guarded_pair, guards_itself
 from robustfd._jobs import count_jobs
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_integer, check_rows, check_weights
-from robustfd.estimators._rows import Order, encoded, in_order, kind_of, one_dimensional, single_row
-from robustfd.estimators._transfer import learn_in_parts, merge_into, pack, some_parts, unpack
+from robustfd.estimators._rows import Order, encoded, kind_of, one_dimensional, single_row
+from robustfd.estimators._transfer import learn_in_order, learn_in_parts, merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
-from robustfd.learners.progress import plot_progress, tally_judged
+from robustfd.learners.progress import plot_progress
 from robustfd.learners.rows import CsrRows, check_numbers, writable
 from robustfd.learners.snapshot import Parts
 
@@ -70,8 +70,8 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         """Do the same as `_check_targets` for the target of a single row."""
 
     @abstractmethod
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        """Create the model before its first row. With `growing`, more than d features may appear."""
+    def _begin(self, x: Any) -> None:
+        """Create the model before its first rows x. More features may appear later unless `_kind` is "rows"."""
 
     @abstractmethod
     def _widen(self, d: int) -> None:
@@ -191,29 +191,18 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         work = after._outputs * int(x.size if isinstance(x, np.ndarray) else x.nnz)
         jobs = max(min(jobs, len(y) // FEWEST_ROWS, work // LEAST_WORK), 1)
         if reset:
-            after._begin_for(x)
+            after._kind = "rows"
+            after._begin(x)
+            after._progress = progress.start()
         with after._all_or_nothing(x):
             for number, order in enumerate(orders):
                 judged = number == 0  # progressive losses count each row once, before it is first learned
                 if jobs > 1:
-                    after = learn_in_parts(after, x, y, weight, order, jobs, judged=judged)
+                    after = learn_in_parts(after, (x, y, weight), order, jobs, judged=judged)
                 else:
-                    after._learn_in_order(x, y, weight, order, judged=judged)
+                    learn_in_order(after, (x, y, weight), order, judged=judged)
         self.__dict__ = after.__dict__
         return self
-
-    def _begin_for(self, x: Any) -> None:
-        """Create the model for its first rows x."""
-        self._kind = getattr(self, "_kind", "rows")
-        self._begin(x.shape[1], sparse=not isinstance(x, np.ndarray), growing=self._kind != "rows")
-        self._progress = progress.start()
-
-    def _learn_in_order(self, x: Any, y: Any, weight: Floats, order: Order, *, judged: bool) -> None:
-        """Learn rows in the given order."""
-        for rows, targets, weights in in_order(x, y, weight, order):
-            losses, wrong = self._learn_rows(rows, targets, weights)
-            if judged:
-                tally_judged(losses, wrong, weights, self._progress)
 
     def _working_copy(self, *, reset: bool) -> Self:
         """Return a copy to learn on after checking the parameters. With `reset`, drop everything learned so far."""
@@ -274,49 +263,51 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
             The fitted estimator.
         """
         quick = self.__dict__.get("_quick")
-        if quick is not None and quick.learn(x, y, sample_weight):
-            return self
-        self._lock.acquire()
+        if quick is None or not quick.learn(x, y, sample_weight):
+            self._learn_one(x, y, sample_weight)
+        return self
+
+    @guarded
+    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> None:
+        """Learn one row by way of Python, or leave the model as it was."""
         before, learned = self.__dict__.copy(), False
         try:
-            learned = self._learn_one(x, y, sample_weight)
+            learned = self._learn_row(x, y, sample_weight)
         finally:
             if not learned:
                 self.__dict__ = before
-            elif (quick := self._quick_rows()) is not None:
+        if learned:
+            self.__dict__.pop("_quick", None)
+            if (quick := self._quick_rows()) is not None:
                 self.__dict__["_quick"] = quick
-            else:
-                self.__dict__.pop("_quick", None)
-            self._lock.release()
-        return self
 
-    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+    def _learn_row(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn one row and return True. If this returns False or raises, the caller restores the model."""
         fitted, kind = self.__sklearn_is_fitted__(), kind_of(self, x)
         if fitted:
             self._require_same_parameters()
         else:
             self.__dict__ = self._working_copy(reset=True).__dict__
-            self._classes_open = True
+            self._kind, self._classes_open = kind, True
             if kind != "rows":
-                self._kind, self.n_features_in_ = kind, 0
+                self.n_features_in_ = 0
             if kind == "dicts":
                 self._vocabulary = {}
         weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
         row, new = single_row(self, x, kind, reset=not fitted)
-        target = self._check_target(y)
-        weight = self._weigh_classes(target, weight, whole=False)
+        weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
         if weight[0] == 0:
             return False
         if not fitted:
-            self._begin_for(row)
+            self._begin(row)
+            self._progress = progress.start()
         with self._all_or_nothing(row):
             if row.shape[1] > self.n_features_in_:
                 self.n_features_in_ = row.shape[1]
                 if fitted:
                     self._widen(row.shape[1])
             losses, wrong = self._learn_rows(row, target, weight)
-            tally_judged(losses, wrong, weight, self._progress)
+            progress.tally_judged(losses, wrong, weight, self._progress)
         if new:
             self._vocabulary.update(new)
         return True
@@ -372,9 +363,7 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
-    # -- merging and snapshots, as functions of the model
-
-    _some_parts, _pack, _unpack = some_parts, pack, unpack
+    _some_parts, _pack, _unpack = some_parts, pack, unpack  # functions of the model
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

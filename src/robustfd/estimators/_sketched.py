@@ -1,11 +1,13 @@
 """Base class of estimators that keep a sketch: choice of the sketch, merging and snapshots."""
 
 import copy
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
@@ -19,8 +21,10 @@ from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 from robustfd.sketch.window import RAW
 
 Floats = NDArray[np.float64]
+Result = TypeVar("Result")
 WINDOWED = (SlidingFrequentDirections, ExactWindow)
 SKETCHES = (ExactSecondMoment, RobustFrequentDirections, TwoSidedFrequentDirections, *WINDOWED)
+SIZE = 50  # default number of sketch rows
 FEATURES_PER_ROW = 20  # with at most this many features per sketch row, the d x d matrix is faster
 MOST_FEATURES = 2000  # with at most this many features, the d x d matrix takes at most 32 MB
 DENSE_BUFFER = 4  # times m: takes no more time than 2 m and gives a smaller error bound
@@ -91,7 +95,7 @@ class SketchEstimator(Saved, BaseEstimator):
 
     def _auto_size(self) -> int:
         """Return the number of sketch rows m for `sketch_size="auto"`."""
-        raise NotImplementedError
+        return SIZE
 
     @property
     def _alpha0(self) -> float:
@@ -148,9 +152,7 @@ class SketchEstimator(Saved, BaseEstimator):
         if self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
         m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows the sketch is exact
-        buffer = self.buffer_size
-        if buffer is None:
-            buffer = default_buffer(m, d, sparse=sparse)
+        buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
     def _sketch_for(self, x: Any, *, reset: bool, center: bool = True) -> Any:
@@ -250,6 +252,18 @@ class SketchEstimator(Saved, BaseEstimator):
             name = type(self).__name__
             raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit first.")
         return self.sketch_
+
+    def _cached(self, name: str, make: Callable[[], Result]) -> Result:
+        """Return a result that is computed once for the rows so far."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        found: Result = self._cache[name]
+        return found
+
+    def _checked(self, X: Any) -> Any:
+        """Return checked rows for predictions."""
+        self._fitted()
+        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
 
     @property
     def n_samples_seen_(self) -> int:

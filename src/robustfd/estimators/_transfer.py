@@ -1,4 +1,4 @@
-"""Online estimators on their way to other processes: merging, splitting and snapshots."""
+"""Parts and copies of online estimators: learning in parts, merging, splitting and snapshots."""
 
 import copy
 import json
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._jobs import side_by_side
 from robustfd._validation import check_choice, check_same_features, check_same_params
+from robustfd.estimators._rows import Order, in_order
 from robustfd.learners import progress
 from robustfd.learners.snapshot import pack_common, unpack_common
 from robustfd.sketch.merging import merge
 
+Data = tuple[Any, Any, Any]  # rows, targets and weights
 PLAIN = (str, int, float, bool)
 LAST_LETTER = 0x10FFFF
 
@@ -54,16 +56,22 @@ def some_parts(model: Any, k: int, which: Sequence[int]) -> list[Any]:
     return parts
 
 
-def learn_in_parts(
-    model: Any, x: Any, y: Any, weight: Any, order: NDArray[np.int64] | None, jobs: int, *, judged: bool
-) -> Any:
+def learn_in_order(model: Any, data: Data, order: Order, *, judged: bool) -> None:
+    """Learn rows in the given order."""
+    for rows, targets, weights in in_order(*data, order):
+        losses, wrong = model._learn_rows(rows, targets, weights)
+        if judged:
+            progress.tally_judged(losses, wrong, weights, model._progress)
+
+
+def learn_in_parts(model: Any, data: Data, order: Order, jobs: int, *, judged: bool) -> Any:
     """Learn parts of the rows in parallel threads and return the merged model."""
-    order = np.arange(len(y)) if order is None else order
+    order = np.arange(len(data[1])) if order is None else order
     parts = model.split(jobs)
 
-    def learn(part: Any, some: NDArray[np.int64]) -> None:
-        with part._all_or_nothing(x):
-            part._learn_in_order(x, y, weight, some, judged=judged)
+    def learn(part: Any, some: Order) -> None:
+        with part._all_or_nothing(data[0]):
+            learn_in_order(part, data, some, judged=judged)
 
     side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
     merged = merge(parts)

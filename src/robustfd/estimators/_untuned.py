@@ -59,8 +59,8 @@ class UntunedEstimator(OnlineEstimator):
         sketch = None if isinstance(self.sketch_size, str) else int(self.sketch_size)
         return {"sketch": sketch, "loss": self._number_loss()}
 
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        self._model = UntunedState(d, self._outputs, share=getattr(self, "_share", 1.0), **self._settings)
+    def _begin(self, x: Any) -> None:
+        self._model = UntunedState(x.shape[1], self._outputs, share=getattr(self, "_share", 1.0), **self._settings)
         self._missing, self._common_names = [], set()
 
     def _number_loss(self) -> NumberLoss | None:
@@ -102,32 +102,28 @@ class UntunedEstimator(OnlineEstimator):
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
-        """Learn rows and return their margins."""
-        margins = np.empty((x.shape[0], self._model.outputs))
+        """Learn rows and return their margins.
+
+        A column gets an indicator exactly at the row of its first missing value, so the batch sizes do not matter.
+        """
+        margins, sparse = np.empty((x.shape[0], self._model.outputs)), sp.issparse(x)
         if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
-            self._model.learn(x, y.astype(np.float64), weight, margins)
+            self._model.learn(x, y, weight, margins)
             self._update_common_names()
             return margins
-        for part, rows in blocks(x, sparse=sp.issparse(x)):
-            for some, whole in self._with_new_indicators(as_rows(rows, sparse=sp.issparse(x))):
-                here = slice(part.start + some.start, part.start + some.stop)
-                self._model.learn(whole, y[here].astype(np.float64), weight[here], margins[here])
+        for part, block in blocks(x, sparse=sparse):
+            rows, begin = as_rows(block, sparse=sparse), 0
+            for end, columns in [*first_missing(rows, self._missing), (rows.shape[0], [])]:
+                if end > begin:
+                    some = rows if end - begin == rows.shape[0] else rows[begin:end]
+                    here = slice(part.start + begin, part.start + end)
+                    some = with_indicators(some, self._missing)
+                    self._model.learn(some, y[here], weight[here], margins[here])
+                    begin = end
+                if columns:
+                    self._missing = [*self._missing, *columns]
+                    self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
         return margins
-
-    def _with_new_indicators(self, x: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield slices and rows with missing-value indicators, split where a column has its first missing value.
-
-        A new indicator is therefore added exactly at its row, and the batch sizes do not matter.
-        """
-        n, begin, new = x.shape[0], 0, first_missing(x, self._missing)
-        for row, columns in [*new, (n, [])]:
-            if row > begin:
-                rows = x if (begin, row) == (0, n) else x[begin:row]
-                yield slice(begin, row), with_indicators(rows, self._missing)
-            if columns:
-                self._missing = [*self._missing, *columns]
-                self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
-            begin = row
 
     @contextmanager
     def _all_or_nothing(self, x: Any) -> Iterator[None]:

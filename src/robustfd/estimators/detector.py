@@ -26,7 +26,6 @@ AUTO_SIGMAS = 3.0  # contamination="auto": standard deviations above the median
 FLOOR = 1e-10  # smallest variance outside the span of the rows, relative to the mean variance of a feature
 GROWTH = 0.25  # the scoring model is replaced when the row count has grown by this fraction (plus a buffer)
 EXACT_GROWTH = 1.0  # the same with the exact covariance, where all d eigenvalues must be computed
-SIZE = 50  # default number of sketch rows
 REFITS = 2  # number of times `trim` drops the farthest rows and fits again
 
 # Scores are counted in logarithmic bins, 256 per octave. That is finer than the relative spread of the distances, about
@@ -270,15 +269,9 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         mean: Floats = self._fitted().mean_
         return mean
 
-    def _auto_size(self) -> int:
-        return SIZE
-
     def _model(self) -> _Model:
         """Return the model of all rows seen, cached until more arrive."""
-        if "model" not in self._cache:
-            self._cache["model"] = _Model.of(self.sketch_)
-        model: _Model = self._cache["model"]
-        return model
+        return self._cached("model", lambda: _Model.of(self.sketch_))
 
     @property
     def _unit(self) -> int:

@@ -153,24 +153,21 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         simple = len(self.classes_) == 2 and self.class_weight is None
         return (self._class_places(), Judge.classes, 0.0) if simple else None
 
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        super()._begin(d, sparse=sparse, growing=growing)
+    def _begin(self, x: Any) -> None:
+        super()._begin(x)
         self._calibration = np.zeros(len(SHARPNESS))
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        classes = len(self.classes_)
         if self._outputs > self._model.outputs:  # a new class appeared
             self._model.add_outputs(self._outputs)
         margins = self._learn_margins(x, y, weight)
-        if classes == 2 and len(y) == 1:  # fast path with the same result, five times as fast
-            margin, second = margins[0], y.item() == 1
-            return np.logaddexp(0.0, -margin if second else margin), np.array([float((margin.item() > 0) != second)])
-        wrong = (self._decide(margins) != y).astype(np.float64)
-        if classes > 2:
+        if margins.shape[1] > 1:
             losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
-        else:
-            losses = np.logaddexp(0.0, np.where(y == 1, -margins[:, 0], margins[:, 0]))
-        return losses if classes > 1 else np.zeros(len(y)), wrong
+            return losses, (margins.argmax(axis=1) != y).astype(np.float64)
+        if len(self.classes_) == 1:
+            return np.zeros(len(y)), np.zeros(len(y))
+        margin, second = margins[:, 0], y == 1
+        return np.logaddexp(0.0, np.where(second, -margin, margin)), ((margin > 0) != second).astype(np.float64)
 
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_integer, check_rows, check_weights
-from robustfd.estimators._components import Analysis, Ritz, analyse, count_components
+from robustfd.estimators._components import Analysis, Ritz, analyse
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.decompose import EPS
@@ -263,22 +263,19 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     def _warn_of_share(self) -> None:
         """Warn if the sketch is too small to explain the requested fraction of the variance."""
         share = self._wanted
-        if isinstance(share, float) and not isinstance(self.sketch_, ExactSecondMoment):
-            reached = float(self.explained_variance_ratio_.sum())
-            if reached <= share:
-                warnings.warn(
-                    f"The {self.n_components_} components of the sketch explain {reached:.3f} of the variance, less "
-                    f"than n_components={share:g}. Use a sketch_size larger than {self.sketch_.sketch_size}.",
-                    SketchSizeWarning,
-                    stacklevel=4,
-                )
+        if not isinstance(share, float) or isinstance(self.sketch_, ExactSecondMoment):
+            return
+        if (reached := float(self.explained_variance_ratio_.sum())) <= share:
+            warnings.warn(
+                f"The {self.n_components_} components of the sketch explain {reached:.3f} of the variance, less "
+                f"than n_components={share:g}. Use a sketch_size larger than {self.sketch_.sketch_size}.",
+                SketchSizeWarning,
+                stacklevel=4,
+            )
 
     def _pack_own(self) -> tuple[Document, Tensors]:
-        ritz, own = self._ritz, {"wanted": self._wanted, "ritz": self._ritz is not None}
-        if ritz is None:
-            return own, {}
-        arrays = {"values": ritz.values, "directions": ritz.directions, "upper": ritz.upper}
-        return own | {"rounding": ritz.rounding}, arrays
+        numbers, arrays = ({}, {}) if self._ritz is None else self._ritz.pack()
+        return {"wanted": self._wanted, "ritz": self._ritz is not None, **numbers}, arrays
 
     def _unpack_own(self, parts: Parts) -> None:
         wanted, d = parts.text("wanted"), self.n_features_in_
@@ -290,10 +287,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
             raise ValueError(f"wanted is {wanted}")
         self._wanted, self._ritz = wanted, None
         if parts.flag("ritz"):
-            (r,) = parts.shape("values", 1)
-            values, upper = (parts.array(name, r, least=0.0) for name in ("values", "upper"))
-            k = min(r, count_components(values, self.sketch_._view.squared_norm, wanted))
-            self._ritz = Ritz(values, parts.array("directions", k, d), parts.number("rounding", 0.0), upper)
+            self._ritz = Ritz.unpack(parts, d, self.sketch_._view.squared_norm, wanted)
 
     # -- fitted attributes
 
@@ -303,20 +297,15 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         return tags
 
     def _analysis(self) -> Analysis:
-        sketch, kept = self._fitted(), self._cache
-        if "analysis" not in kept:
-            kept["analysis"] = Analysis.of(sketch, self._ritz, self._wanted)
-        found: Analysis = kept["analysis"]
-        return found
+        sketch = self._fitted()
+        return self._cached("analysis", lambda: Analysis.of(sketch, self._ritz, self._wanted))
 
     @property
     def n_components_(self) -> int:
         """The number of components k."""
         return self._analysis().k
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
+    _n_features_out = n_components_
 
     @property
     def components_(self) -> NDArray[np.floating]:
@@ -325,11 +314,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     def _components(self) -> NDArray[np.floating]:
         """Return the components in the dtype of the rows, cached so that `transform` of one row is fast."""
-        kept, v = self._cache, self._analysis().directions
-        if "components" not in kept:
-            kept["components"] = v.astype(np.float32) if self.sketch_._single else v
-        components: NDArray[np.floating] = kept["components"]
-        return components
+        v, dtype = self._analysis().directions, np.float32 if self.sketch_._single else np.float64
+        return self._cached("components", lambda: v.astype(dtype, copy=False))
 
     def _freedom(self) -> float:
         """Return n - 1."""
@@ -353,10 +339,9 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     @property
     def explained_variance_error_bound_(self) -> float:
         """An upper bound on the distance of each explained variance from the exact one."""
-        a = self._analysis()
-        off = np.maximum(a.upper[: a.k] - a.scatter, a.scatter - a.lower[: a.k])
-        rounded = EPS32 * a.scatter.max(initial=0.0) if self.sketch_._single else 0.0
-        return float((off.max(initial=0.0) + rounded) / self._freedom())
+        analysis = self._analysis()
+        rounded = EPS32 * analysis.scatter.max(initial=0.0) if self.sketch_._single else 0.0
+        return (analysis.error + rounded) / self._freedom()
 
     @property
     def excess_error_bound_(self) -> float:
@@ -366,11 +351,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     @property
     def subspace_error_bound_(self) -> float:
         """An upper bound on the distance ||sin Theta||_F between the spans of these and of the exact components."""
-        analysis = self._analysis()
-        k, d = analysis.k, self.n_features_in_
-        gap = float(analysis.lower[k - 1] - analysis.upper[k]) if 0 < k < d else 0.0
-        trivial = float(np.sqrt(min(k, d - k)))
-        return min(trivial, float(np.sqrt(analysis.excess / gap))) if gap > 0 else trivial
+        return self._analysis().angle(self.n_features_in_)
 
     @property
     def explained_variance_ratio_(self) -> Floats:
@@ -392,10 +373,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         # If no shrink step removed anything, B'B equals A'A, and a difference of norms would be pure rounding error.
         exact = view.ceiling_alpha == view.floor_alpha
         whole = not (isinstance(self.sketch_, ExactSecondMoment) and len(view.lam) == k + 1 < d)
-        if exact and whole:
-            left = view.lam[k:].sum()
-        else:
-            left = view.squared_norm - analysis.scatter.sum()
+        left = view.lam[k:].sum() if exact and whole else view.squared_norm - analysis.scatter.sum()
         return max(0.0, float(left)) / (d - k) / self._freedom() if k < d else 0.0
 
     @property
@@ -407,28 +385,21 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
 
     # -- transforming and scoring
 
-    def _scale(self) -> Floats:
-        scale = np.sqrt(self.explained_variance_)
-        scale[scale == 0.0] = np.inf  # as the pseudo-inverse: coordinates without variance become 0
-        return scale
-
     @one_blas_thread()
     def transform(self, X: Any) -> NDArray[np.floating]:
         """Return the coordinates of the rows of X, dense or sparse, along the components."""
-        self._fitted()
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        v, kept = self._components(), self._cache
+        X, v = self._checked(X), self._components()
         if sp.issparse(X) and X.nnz < X.shape[1]:  # a few short rows: use only their non-zero columns
             columns, places = np.unique(X.indices, return_inverse=True)
             short = sp.csr_array((X.data, places, X.indptr), shape=(X.shape[0], len(columns)))
             z = np.asarray(short @ np.ascontiguousarray(v[:, columns].T))
         else:
             z = np.asarray(X @ v.T)
-        if "shift" not in kept:
-            kept["shift"] = v @ self.mean_
-        z -= kept["shift"].astype(z.dtype)
+        z -= self._cached("shift", lambda: v @ self.mean_).astype(z.dtype)
         if self.whiten:
-            z /= self._scale().astype(z.dtype)
+            scale = np.sqrt(self.explained_variance_)
+            scale[scale == 0.0] = np.inf  # as the pseudo-inverse: coordinates without variance become 0
+            z /= scale.astype(z.dtype)
         return z
 
     @one_blas_thread()
@@ -447,9 +418,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     def _model(self) -> LowRankPlusIdentity:
         """Return the covariance of probabilistic PCA: explained variances plus noise in all other directions."""
         noise = self.noise_variance_
-        return LowRankPlusIdentity(
-            self._analysis().directions, np.maximum(self.explained_variance_ - noise, 0.0), noise
-        )
+        lam = np.maximum(self.explained_variance_ - noise, 0.0)
+        return LowRankPlusIdentity(self._analysis().directions, lam, noise)
 
     @one_blas_thread()
     def get_covariance(self) -> Floats:
@@ -468,8 +438,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         If the noise variance is 0 and there are fewer components than features, the model is a Gaussian on a subspace.
         The score is then its density on the subspace, and the part of a row outside the subspace is ignored.
         """
-        self._fitted()
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = self._checked(X)
         model, d = self._model(), self.n_features_in_
         lam = model.low_rank_eigenvalues
         rank = d if model.alpha > 0 else np.count_nonzero(lam > d * EPS * lam.max(initial=0.0))

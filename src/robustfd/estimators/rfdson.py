@@ -54,9 +54,9 @@ class _RFDSON(OnlineEstimator):
         self._learner(bound)._check_parameters()
         check_choice("fit_intercept", self.fit_intercept, (True, False))
 
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
-        d += self.fit_intercept
-        sparse = growing or (sparse and d > NARROW)
+    def _begin(self, x: Any) -> None:
+        d = x.shape[1] + self.fit_intercept
+        sparse = self._kind != "rows" or (d > NARROW and not isinstance(x, np.ndarray))
         self._states = [self._new_state(d, sparse=sparse) for _ in range(self._outputs)]
 
     def _new_state(self, d: int, *, sparse: bool) -> NewtonState:
@@ -372,9 +372,9 @@ class RFDSONRegressor(OnlineRegressor, _RFDSON):
         check_choice("loss", self.loss, NUMBER_LOSSES)
         self._check_common(1.0 if isinstance(self.bound, str) and self.bound == "auto" else self.bound)
 
-    def _begin(self, d: int, *, sparse: bool, growing: bool) -> None:
+    def _begin(self, x: Any) -> None:
         self._unit = 0.0 if isinstance(self.bound, str) else float(self.bound)
-        super()._begin(d, sparse=sparse, growing=growing)
+        super()._begin(x)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         x, margins, start, grows = as_matrix(x), np.empty(len(y)), 0, isinstance(self.bound, str)

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice, check_real, check_rows, check_weights
-from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning, exact_is_better
+from robustfd.estimators._sketched import SIZE, SketchEstimator, SketchSizeWarning, exact_is_better
 from robustfd.learners.snapshot import Parts
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
@@ -22,7 +22,6 @@ from robustfd.sketch.exact import ExactSecondMoment, WindowedSums
 from robustfd.sketch.view import View
 
 Floats = NDArray[np.float64]
-SIZE = 50  # default number of sketch rows
 
 
 @dataclass(frozen=True)
@@ -274,9 +273,6 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
             start += rows
         return sums
 
-    def _auto_size(self) -> int:
-        return SIZE
-
     def _check_parameters(self, *, reset: bool = False) -> None:
         check_real("regularization", self.regularization, 0.0)
         check_choice("fit_intercept", self.fit_intercept, (True, False))
@@ -395,6 +391,4 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
     @one_blas_thread()
     def predict(self, X: Any) -> NDArray[np.floating]:
         """Return the predicted targets of the rows of X, dense or sparse, in the shape of y."""
-        self._fitted()
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(self._checked(X) @ self.coef_.T + self.intercept_)

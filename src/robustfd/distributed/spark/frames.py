@@ -47,18 +47,17 @@ class Columns:
         """Return the rows, targets and weights of a batch."""
         x = self.rows(batch)
         y = None if self.label is None else _values(batch, self.label)
-        weight = None if self.weight is None else _numbers(self.weight, _column(batch, self.weight))
+        weight = None if self.weight is None else _numbers(batch.column(self.weight))
         return x, y, weight
 
     def rows(self, batch: Any) -> Any:
         """Return the rows of a batch."""
         if self.kind == "numbers":
             # column_stack copies the values out of Arrow's memory. Nulls have become NaN.
-            return np.column_stack([_numbers(name, _column(batch, name)) for name in self.features])
+            return np.column_stack([_numbers(batch.column(name)) for name in self.features])
         (name,) = self.features
-        column = _column(batch, name)
-        if column.null_count:
-            raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
+        column = batch.column(name)
+        _check_no_nulls(name, column)
         x = _of_lists(name, column) if self.kind == "array" else _of_vectors(name, column)
         if self.sparse is None or self.sparse == sp.issparse(x):
             return x
@@ -103,19 +102,19 @@ def _kind(name: str, type_: Any) -> str:
     raise ValueError(f"The column {name!r} must hold numbers, arrays or vectors, got type {type_.simpleString()}.")
 
 
-def _column(batch: Any, name: str) -> Any:
-    return batch.column(batch.schema.get_field_index(name))
+def _check_no_nulls(name: str, column: Any) -> None:
+    if column.null_count:
+        raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
 
 
-def _numbers(name: str, values: Any) -> Any:
+def _numbers(values: Any) -> Any:
     return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
 def _values(batch: Any, name: str) -> Any:
     """Return a column of labels or numbers as an array."""
-    column = _column(batch, name)
-    if column.null_count:
-        raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
+    column = batch.column(name)
+    _check_no_nulls(name, column)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -128,7 +127,7 @@ def _of_lists(name: str, column: Any) -> Any:
     lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
         raise ValueError(f"The arrays in {name!r} must have one length, got lengths {lengths[0]} to {lengths[-1]}.")
-    return _numbers(name, column.flatten()).reshape(len(column), -1)
+    return _numbers(column.flatten()).reshape(len(column), -1)
 
 
 def _of_vectors(name: str, column: Any) -> Any:
@@ -139,7 +138,7 @@ def _of_vectors(name: str, column: Any) -> Any:
     widths = np.where(dense, lengths, np.nan_to_num(size.cast(pa.float64()).to_numpy(zero_copy_only=False)))
     if len(np.unique(widths)) > 1:
         raise ValueError(f"The vectors in {name!r} must have one size, got sizes {widths.min():g} to {widths.max():g}.")
-    data, d = _numbers(name, values.flatten()), int(widths[0]) if len(widths) else 0
+    data, d = _numbers(values.flatten()), int(widths[0]) if len(widths) else 0
     if dense.all():
         return data.reshape(len(column), d)
     places = np.empty(len(data), np.int32)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit, softmax
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
@@ -124,19 +123,6 @@ def test_a_whole_weight_is_about_as_many_rows_over_the_stream(seed):
     assert np.abs(weighted - repeated).mean() < 0.04
     assert np.abs(weighted - plain).mean() > 0.08  # the weights matter
     assert weighted[:, 0].mean() > plain[:, 0].mean() + 0.1
-
-
-@pytest.mark.parametrize(
-    "model", [SketchedNewtonClassifier(4, shuffle=False), SketchedNewtonRegressor(4, shuffle=False)]
-)
-def test_weight_zero_leaves_the_coefficients(model):
-    X, y = stream(200, classes=3)
-    model = clone(model).fit(X[:150], y[:150])
-    coef, intercept = model.coef_, model.intercept_
-    model.partial_fit(-X[150:], y[150:], sample_weight=np.zeros(50))
-    np.testing.assert_array_equal(model.coef_, coef)
-    np.testing.assert_array_equal(model.intercept_, intercept)
-    assert model.n_samples_seen_ == 150
 
 
 def test_weights_of_numbers_are_of_the_squared_errors():
