@@ -32,7 +32,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import experts, hessian, progress
 from robustfd.learners.experts import FEATURE, Features, start_exact, start_low_rank
 from robustfd.learners.hessian import FIRST
-from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, widened, with_columns_at
+from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, sparse_rows, widened, with_columns_at
 from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
 
@@ -130,8 +130,8 @@ def _order(state: UntunedState) -> tuple[Any, ...]:
     if not state.seen:
         return (0,)
     x, y, weight = state.first_rows()
-    x = x if isinstance(x, CsrRows) else sp.csr_array(x)
-    return state.seen, y.tobytes(), weight.tobytes(), x.data.tobytes(), x.indices.astype(np.int32).tobytes()
+    x = sparse_rows(x)
+    return state.seen, y.tobytes(), weight.tobytes(), x.data.tobytes(), x.indices.tobytes()
 
 
 def _with_share(state: UntunedState, share: float) -> UntunedState:
