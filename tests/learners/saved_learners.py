@@ -57,7 +57,7 @@ def assert_same(one, two):
     assert type(one) is type(two) and one.get_params() == two.get_params()
     assert vars(one).keys() - {"_quick"} == vars(two).keys() - {"_quick"}  # only enables the fast path
     assert vars(one._state).keys() == vars(two._state).keys()
-    assert one._frozen == two._frozen and one._numbers == two._numbers
+    assert one._frozen == two._frozen
     assert one.weights_.tobytes() == two.weights_.tobytes()
     assert one._progress.tobytes() == two._progress.tobytes()
     assert getattr(one, "alpha_", None) == getattr(two, "alpha_", None)

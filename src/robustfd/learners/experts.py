@@ -5,6 +5,7 @@ memory.
 """
 
 import math
+from collections import namedtuple
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,48 +54,12 @@ class NumberLoss(NamedTuple):
     counts: bool = False  # Poisson loss with a logarithmic link
 
 
-class Features(NamedTuple):
-    """The statistics of features, and the list of centred ones."""
-
-    table: Any  # (D,) of FEATURE
-    totals: Any  # (1,) of TOTALS
-    centred: NDArray[np.int64]  # the centred features
-    centre: Floats  # (2, centred): the centre of each, and its mean over recent rows, the next centre
-
-
-class Mixture(NamedTuple):
-    """Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better Hessian."""
-
-    rate: Floats  # (experts,): eta
-    linear: Floats  # (experts,): 1 if all rows are multiplied by the same number, 0 if each is divided by its length
-    fast: Floats  # (experts,): 1 if the expert's Hessian forgets
-    share: Floats  # (outputs, experts)
-    plain: Floats  # (outputs, 2 L): shares in a mixture of the diagonal experts alone
-    follow: Floats  # (outputs, 2, 4): forgetting intercepts and their shares
-    trace: Floats  # (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
-    targets: Any  # (1,) of TARGETS
-
-
-class Exact(NamedTuple):
-    """The exact Hessian with one or two memories, slow and fast; empty if not in use. W is D in whole vectors."""
-
-    inverse: Floats  # (memories, D, W): the inverse of H when it was last recomputed
-    past: Floats  # (memories, D, D): the sum of c^2 x x' up to the last update
-    block: Floats  # (D, W): the sum since then; only the lower triangle is read
-    weights: Floats  # (D, memories outputs L)
-
-
-class LowRank(NamedTuple):
-    """The Hessian D + B'B with a sketch B of m - 1 rows; empty if not in use."""
-
-    u: Floats  # (D, m - 1)
-    diagonal: Floats  # (D,): at the last update; 0 before a feature occurs
-    weights: Floats  # (D, outputs L): a
-    along: Floats  # (m - 1, outputs L): b
-    sketch: Floats  # (m - 1, D): B, with zero rows last
-    lam: Floats  # (m - 1,): their squared lengths
-    buffer: Floats  # (2 m, D): rows since the last shrink
-    filled: NDArray[np.int64]  # (1,): the number of these rows
+# Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
+# use are empty.
+Features = namedtuple("Features", "table totals centred centre")
+Mixture = namedtuple("Mixture", "rate linear fast share plain follow trace targets")
+Exact = namedtuple("Exact", "inverse past block weights")
+LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
 
 class Experts(NamedTuple):
@@ -102,7 +67,7 @@ class Experts(NamedTuple):
 
     features: Features
     mix: Mixture
-    weights: NDArray[np.float32]  # (D, 2 half), of the diagonal experts; half is outputs L in whole vectors
+    weights: NDArray[np.float32]  # of the diagonal experts
     exact: Exact
     low_rank: LowRank
 

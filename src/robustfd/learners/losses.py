@@ -107,16 +107,14 @@ def _huber(bound: float, labels_bound: float, delta: float) -> float:
 _NUMBERS, _CLASSES = "real numbers, |y| <= bound for the regret bound", "-1 and +1"
 
 LOSSES: dict[str, Loss] = {
-    name: Loss(name, code, *rest)  # the codes are those of the compiled core
-    for code, (name, *rest) in enumerate(
-        (
-            ("squared", "both", "(p - y)^2", _NUMBERS, _squared),
-            ("logistic", "classification", "log(1 + exp(-y p))", _CLASSES, _logistic),
-            ("squared_hinge", "classification", "max(0, 1 - y p)^2", _CLASSES, _squared_hinge),
-            ("hinge", "classification", "max(0, 1 - y p)", _CLASSES, _straight),
-            ("absolute", "regression", "|p - y|", _NUMBERS, _straight),
-            ("huber", "regression", "r^2 for |r| <= delta, else delta (2|r| - delta), r = p - y", _NUMBERS, _huber),
-        )
+    loss.name: loss
+    for loss in (  # the codes are those of the compiled core
+        Loss("squared", 0, "both", "(p - y)^2", _NUMBERS, _squared),
+        Loss("logistic", 1, "classification", "log(1 + exp(-y p))", _CLASSES, _logistic),
+        Loss("squared_hinge", 2, "classification", "max(0, 1 - y p)^2", _CLASSES, _squared_hinge),
+        Loss("hinge", 3, "classification", "max(0, 1 - y p)", _CLASSES, _straight),
+        Loss("absolute", 4, "regression", "|p - y|", _NUMBERS, _straight),
+        Loss("huber", 5, "regression", "r^2 for |r| <= delta, else delta (2|r| - delta), r = p - y", _NUMBERS, _huber),
     )
 }
 

@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import tally_all, tally_judged
-
-__all__ = [
-    "fraction", "joined", "mean_loss", "plot_drift", "plot_progress", "records", "rows_seen", "share_of_errors",
-    "start", "table", "tally_all", "tally_judged", "total_loss", "two_panels", "vote",
-]  # fmt: skip
+from robustfd._core import tally_all as tally_all
+from robustfd._core import tally_judged as tally_judged
 
 Floats = NDArray[np.float64]
 

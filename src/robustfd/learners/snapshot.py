@@ -42,8 +42,8 @@ class Parts:
         name: str,
         *shape: int,
         dtype: Any = np.float64,
-        least: float = -np.inf,
-        most: float = np.inf,
+        least: float = -BIG,
+        most: float = BIG,
         missing: bool = False,
     ) -> NDArray[Any]:
         """Remove and return an array of this shape, finite and between least and most; `missing` allows NaN."""
@@ -94,9 +94,8 @@ def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Doc
     }
     tensors = {f"states.{i}.{name}": array for i, (_, arrays) in enumerate(states) for name, array in arrays.items()}
     for name, array in tensors.items():
-        if not _within(
-            array[~np.isnan(array)] if name.endswith((".kept.data", ".aside.data")) else array
-        ):  # NaN marks missing values there
+        missing = name.endswith((".kept.data", ".aside.data"))  # NaN marks missing values there
+        if not _within(array[~np.isnan(array)] if missing else array):
             raise OverflowError(f"{type(model).__name__} has overflowed ({name} is not finite): it cannot be saved.")
     return document, tensors | {"progress": model._progress}
 
@@ -119,15 +118,13 @@ def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Part
         raise ValueError(f"the progress has shape {record.shape} of {record.dtype}")
     record = np.require(record, requirements=["C", "A", "W"])
     rows = progress.records(record)["rows"]
-    if not np.all((rows >= 0) & (rows <= MOST)):
-        raise ValueError("the progress holds a number of rows that is out of range")
-    if not np.array_equal(rows, np.floor(rows)):
-        raise ValueError("the progress holds a number of rows that is not an integer")
+    if not np.all((rows >= 0) & (rows <= MOST) & (rows == np.floor(rows))):
+        raise ValueError("the progress holds a number of rows that is no count")
     model._progress = record
     return [Parts(numbers, tensors, f"states.{i}.") for i, numbers in enumerate(states)]
 
 
-def _within(array: NDArray[Any], least: float = -np.inf, most: float = np.inf) -> bool:
+def _within(array: NDArray[Any], least: float = -BIG, most: float = BIG) -> bool:
     """Return whether all numbers are finite, and between least and most."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)  # NaN if any is, then False
-    return array.size == 0 or bool(max(least, -BIG) <= low and high <= min(most, BIG))
+    return array.size == 0 or (max(least, -BIG) <= low and high <= min(most, BIG))

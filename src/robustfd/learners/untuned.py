@@ -93,7 +93,7 @@ class UntunedState:
 
     def keep(self, rows: int, features: NDArray[np.int32] | None) -> Any:
         """Return what `undo` needs to forget the next rows, which have these features (None for all)."""
-        if features is not None:  # the first rows may be learned again
+        if features is not None and self.kept:  # the first rows may be learned again
             indices = [x.indices if isinstance(x, CsrRows) else np.arange(x.shape[1]) for x, _, _ in self.kept]
             features = np.concatenate([features, *indices]).astype(np.int32, copy=False)
         numbers = vars(self) | {"kept": list(self.kept), "aside": list(self.aside)}

@@ -32,7 +32,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import experts, hessian, progress
 from robustfd.learners.experts import FEATURE, Features, start_exact, start_low_rank
 from robustfd.learners.hessian import FIRST
-from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, widened, with_columns_at
+from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, sparse_rows, widened, with_columns_at
 from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
 
@@ -130,8 +130,8 @@ def _order(state: UntunedState) -> tuple[Any, ...]:
     if not state.seen:
         return (0,)
     x, y, weight = state.first_rows()
-    x = x if isinstance(x, CsrRows) else sp.csr_array(x)
-    return state.seen, y.tobytes(), weight.tobytes(), x.data.tobytes(), x.indices.astype(np.int32).tobytes()
+    x = sparse_rows(x)
+    return state.seen, y.tobytes(), weight.tobytes(), x.data.tobytes(), x.indices.tobytes()
 
 
 def _with_share(state: UntunedState, share: float) -> UntunedState:
@@ -356,7 +356,7 @@ def _common_features(parts: list[Features], times: Floats) -> Features:
 def _mean(values: Floats, weight: Floats) -> Floats:
     """Return weighted means over the first axis; 0 where the total weight is 0."""
     total = weight.sum(axis=0)
-    part = np.divide(weight, total, out=np.zeros(np.broadcast_shapes(weight.shape)), where=total > 0)
+    part = np.divide(weight, total, out=np.zeros(weight.shape), where=total > 0)
     return np.asarray((part * values).sum(axis=0))
 
 
@@ -402,9 +402,8 @@ def _in_common_units(state: UntunedState, features: Features, targets: Any, whic
     # For centred features: the distance of the new centre from that of this part, in the new unit.
     here = np.flatnonzero(new["number"] > 0)
     away = np.zeros(len(which))
-    away[here] = (features.centre[0, new["number"][here] - 1] - _centres(e.features, which[here])[0]) * new["inverse"][
-        here
-    ]
+    distance = features.centre[0, new["number"][here] - 1] - _centres(e.features, which[here])[0]
+    away[here] = distance * new["inverse"][here]
     weights = state.all_weights()[which] * unit
     weights[1:] *= ratio[1:, None, None] * np.where(mix.linear > 0, length, 1.0)
     weights[0] += np.tensordot(away, weights, 1) * np.where(mix.linear > 0, after, usual) / INTERCEPT

@@ -21,7 +21,7 @@ from robustfd.learners.experts import (
     with_better,
     without_padding,
 )
-from robustfd.learners.rows import LARGEST, CsrRows, Floats, StoredRows, joined, plain_rows
+from robustfd.learners.rows import LARGEST, CsrRows, Floats, StoredRows, joined, plain_rows, sparse_rows
 
 if TYPE_CHECKING:
     from robustfd.learners.untuned import UntunedState
@@ -114,7 +114,7 @@ def pack(state: "UntunedState") -> tuple[dict[str, Any], dict[str, Any]]:
     for name in ("kept", "aside"):
         if rows := getattr(state, name):
             x, y, weight = joined(rows)
-            x = x if isinstance(x, CsrRows) else plain_rows(sp.csr_array(x))
+            x = sparse_rows(x)
             stored = {"data": x.data, "indices": x.indices, "indptr": x.indptr, "y": y, "weight": weight}
             arrays |= {f"{name}.{part}": array for part, array in stored.items()}
     return numbers, arrays
