@@ -11,7 +11,7 @@ import json
 import numbers
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -133,7 +133,9 @@ class Saved(Guarded):
         notes : dict, optional
             A JSON document to store with the snapshot, see `load_with_notes`.
         """
-        write(path, self._parts(notes))
+        parts = self._parts(notes)
+        with replacing(path) as file:
+            file.writelines(parts)
 
 
 _kinds: dict[str, type[Saved]] = {}  # the classes that have been imported, by name
@@ -191,7 +193,7 @@ def load(path: Any) -> Any:
 
 def load_with_notes(path: Any) -> tuple[Any, dict[str, Any]]:
     """Return the object in a file, and the notes that were given to `save`. The notes are untrusted."""
-    return Saved._from_bytes(read(path))
+    return Saved._from_bytes(Path(os.fsdecode(path)).read_bytes())
 
 
 def parameters_as_json(thing: Saved) -> str:
@@ -311,13 +313,6 @@ def _bytes_of(value: Any) -> Any:
 # -- files
 
 
-def write(path: Any, parts: Iterable[Any]) -> None:
-    """Write buffers to a file. At any moment the file is complete, either the old one or the new one."""
-    with replacing(path) as file:
-        for part in parts:
-            file.write(part)
-
-
 @contextlib.contextmanager
 def replacing(path: Any) -> Iterator[Any]:
     """Yield a binary file that replaces the file of this name when it is complete, and never before."""
@@ -349,8 +344,3 @@ def replacing(path: Any) -> Iterator[Any]:
             os.fsync(directory)
         finally:
             os.close(directory)
-
-
-def read(path: Any) -> bytes:
-    """Return the bytes of a file."""
-    return Path(os.fsdecode(path)).read_bytes()

@@ -137,7 +137,7 @@ programs = st.lists(
     program=programs,
     d=st.sampled_from([1, 3, 30, 90]),
     m=st.sampled_from([2, 3, 5]),
-    buffer=st.sampled_from([lambda m: m, lambda m: m + 1, lambda m: 2 * m, lambda m: 4 * m]),
+    buffer=buffers,
     decay=st.sampled_from([1.0, 0.99, 0.5]),
     center=st.booleans(),
     weighted=st.booleans(),
@@ -193,22 +193,6 @@ def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, ce
     T, raw = ledger.target(center), largest_eigenvalue(ledger.target())
     if ledger.rows:
         assert_promises(rule, union, T, shrinks=events, rounding_scale=raw if center else None)
-
-
-@every_rule
-@given(seed=seeds, n_parts=st.integers(2, 7), m=st.sampled_from([2, 4]), buffer=buffers, sparse=st.booleans())
-def test_promises_for_random_merge_trees(rule: Rule, seed, n_parts, m, buffer, sparse):
-    rng = np.random.default_rng(seed)
-    d = 4 * buffer(m) + 3 if sparse else 6
-    X = rng.standard_normal((int(rng.integers(n_parts, 80)), d)) * (rng.random(d) < 0.08 if sparse else 1.0)
-    forest = [
-        rule.make(m, buffer_size=buffer(m)).fit(sp.csr_array(part) if sparse else part)
-        for part in np.array_split(X, n_parts)
-    ]
-    while len(forest) > 1:
-        i, j = sorted(rng.permutation(len(forest))[:2])
-        forest[i] = forest[i].merge(forest.pop(j)) if rng.random() < 0.5 else forest.pop(j) + forest[i]
-    assert_promises(rule, forest[0], ref.target(X), shrinks=len(X) + n_parts)
 
 
 @every_rule

@@ -15,18 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import robustfd
 from tests.sketch.family import SKETCHES, fingerprint, made
 
-CLASSES = [
-    robustfd.FrequentDirections,
-    robustfd.RobustFrequentDirections,
-    robustfd.ParameterizedFrequentDirections,
-    robustfd.CompensativeFrequentDirections,
-    robustfd.GreedySketch,
-    robustfd.DiagonalFrequentDirections,
-    robustfd.RandomProjectionSketch,
-    robustfd.OjaSketch,
-    robustfd.ExactSecondMoment,
-    partial(robustfd.SlidingFrequentDirections, 25),
-]
+SLIDING = robustfd.SlidingFrequentDirections
+CLASSES = [partial(SLIDING, 25) if name == "sliding" else type(make()) for name, make in SKETCHES.items()]
 every_sketch = pytest.mark.parametrize("make", SKETCHES.values(), ids=SKETCHES)
 X = np.random.default_rng(0).standard_normal((30, 6))
 

@@ -217,14 +217,7 @@ def shrunk_count(m: int, beta: float) -> int:
 def shrink(lam: Floats, m: int, j: int, noise: float) -> tuple[Floats, float]:
     """Return (kept, delta): at most m - 1 positive squared singular values, and the amount that was subtracted.
 
-    A delta up to `noise` is rounding error and is set to exactly zero.
-
-    Parameters
-    ----------
-    lam : squared singular values of the buffer, descending.
-    m : sketch size.
-    j : number of values, of the m largest, that are reduced by delta.
-    noise : values up to this threshold are rounding error.
+    `lam` is descending. A delta up to `noise` is rounding error and is set to exactly zero.
     """
     kept, delta = _core.shrink_values(np.ascontiguousarray(lam, np.float64), m, j, noise)
     return kept, delta
@@ -242,18 +235,12 @@ def svd_noise(size: int, sigma: float) -> float:
 
 
 def rounding(size: int, d: int, s: float, lam: Floats, noise: float) -> float:
-    """Return a bound on the rounding errors of a shrink step, in the spectral norm.
+    """Return a bound on the rounding errors of B'B and delta in a shrink step of `size` rows, in the spectral norm.
 
-    The bound covers the error of the new B'B plus that of delta. Its constant 8 is a safety factor.
-
-    Parameters
-    ----------
-    size : number of rows of length d in the stack.
-    s : factor that scales B. It is a product of many decays, so its relative error grows with -log(s).
-    lam : squared lengths of the rows of B before scaling.
-    noise : eps times the sum of squares of the other rows, or of the terms that they are sums of.
+    B has squared lengths `lam` before it is scaled by s. `noise` is eps times the sum of squares of the other rows, or
+    of the terms that they are sums of.
     """
     # Relative errors: about sqrt(d) eps for inner products of length d (Higham and Mary 2019), size * eps for
-    # eigenpairs.
+    # eigenpairs. s is a product of many decays, so its error grows with -log(s). The constant 8 is a safety factor.
     fades = -2.0 * math.log(max(s, 1e-300))
     return 8.0 * (size + math.sqrt(d) + fades) * (EPS * s * s * float(lam.sum()) + noise)

@@ -235,9 +235,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _require_rows(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError(
-                f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit with some first."
-            )
+            name = type(self).__name__
+            raise NotFittedError(f"This {name} has seen no rows yet. Call fit or partial_fit with some first.")
 
     @property
     @guarded  # estimators read it from other threads

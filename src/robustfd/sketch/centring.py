@@ -159,16 +159,11 @@ def shift_mean(mean: Floats, step: Floats) -> Floats:
     return np.stack([total, (high - (total - added)) + (step - added)])
 
 
-def mean_difference(one: Floats, two: Floats) -> Floats:
-    """Return two - one."""
-    return np.asarray((two[0] - one[0]) + (two[1] - one[1]))
-
-
 def merge_means(one: Floats, two: Floats, n: float, k: float) -> tuple[Floats, Floats]:
     """Return the row that merging adds to the scatter, and the mean of the union (Chan, Golub and LeVeque 1983).
 
     `one` and `two` are the means of two sets of rows with total weights n and k.
     """
-    offset = mean_difference(one, two)
+    offset = (two[0] - one[0]) + (two[1] - one[1])
     row = np.sqrt(n * (k / (n + k))) * offset
     return row, shift_mean(one, (k / (n + k)) * offset) if n >= k else shift_mean(two, -(n / (n + k)) * offset)

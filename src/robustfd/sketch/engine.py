@@ -33,10 +33,7 @@ Route: TypeAlias = Literal["separate", "dense", "sparse"]
 
 @dataclass(frozen=True)
 class State:
-    """The summary of all rows that have been through a shrink step.
-
-    Sketches that track more statistics subclass it and extend `faded`, `plus` and `updated`.
-    """
+    """The summary of all rows that have been through a shrink step. Subclasses track more statistics."""
 
     # The arrays in a snapshot, with their shapes, and their least values.
     ARRAYS: ClassVar[dict[str, str]] = {"b": "r d", "lam": "r", "mean": "2 d"}
@@ -122,18 +119,17 @@ class Engine:
         # same margin. Otherwise such a state would reject all further rows.
         return state, queue.owned(state.squared_norm / 10)
 
-    def finish(self, state: State, queue: Queue, *, formed: bool = True, overwrite: bool = False) -> State:
+    def finish(self, state: State, queue: Queue, *, formed: bool = True) -> State:
         """Return the state after all queued rows, with a final shrink step to at most m - 1 rows.
 
-        With `formed=False`, B may be a function that forms it, so that reading only numbers does not pay for B. With
-        `overwrite`, the result may use the memory of the state's B.
+        With `formed=False`, B may be a function that forms it, so that reading only numbers does not pay for B.
         """
         if not len(queue):
             return state
         cuts = self._shrink_points(state, len(queue))
         if not cuts or cuts[-1] < len(queue):
             cuts.append(len(queue))
-        return self._run(state, queue.all(), cuts, self._route(state, queue), formed=formed, overwrite=overwrite)
+        return self._run(state, queue.all(), cuts, self._route(state, queue), formed=formed)
 
     def merge(self, one: Contents, two: Contents) -> State:
         """Return the sketch of the union: stack both buffers, add both Deltas, shrink once."""
@@ -211,8 +207,8 @@ class Engine:
         """Return the state after the rows, with a shrink step at each of the cuts."""
         after = None
         if route != "separate":
-            whole = PreparedBatch(rows, state.mean, state.weight)
-            after = self._run_batched(state, whole, cuts, sparse=route == "sparse")
+            new = PreparedBatch(rows, state.mean, state.weight)
+            after = self._run_batched(state, new, cuts, sparse=route == "sparse")
         if after is not None:
             return after.with_b(overwrite=overwrite) if formed else after
         after = state

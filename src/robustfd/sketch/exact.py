@@ -263,19 +263,6 @@ class ExactWindow(ExactSecondMoment):
 
     The oldest block counts in proportion to the share of its rows that are still in the window. The matrix is exact in
     this sense, and `error_bound_` covers only rounding errors, also when the mean of the rows drifts.
-
-    Parameters
-    ----------
-    window : float
-        Number of rows in the window.
-    alpha0 : float, default=0.0
-        The matrix is A'A + alpha0 I.
-    center : bool, default=False
-        Subtract the mean of the rows in the window.
-
-    See Also
-    --------
-    SlidingFrequentDirections : A certified approximation in O(m d) memory, for large d.
     """
 
     _structure: ClassVar[tuple[str, ...]] = ("center", "window")

@@ -89,41 +89,6 @@ class DenseRows:
         return combine(we, self.e, wb, np.ascontiguousarray(b))
 
 
-class Columns:
-    """A sparse matrix P of n rows by columns, as the core reads it, and its products without dense temporaries.
-
-    In this order each row of a dense matrix with one row per column of P is read from memory once.
-    """
-
-    def __init__(self, p: Any):
-        self.matrix = p.tocsc().astype(np.float64, copy=False)
-        self.starts, self.rows = (getattr(self.matrix, name).astype(np.int64) for name in ("indptr", "indices"))
-        self.data = self.matrix.data
-
-    def times(self, y: Floats) -> Floats:
-        """Return P y for a C-ordered y, with 2 r flops per stored value if y has r columns."""
-        out = np.zeros((self.matrix.shape[0], y.shape[1]))
-        _core.sparse_add_product(self.starts[:-1], self.starts[1:], self.rows, self.data, y, out)
-        return out
-
-    def gram(self) -> Floats:
-        """Return the lower triangle of P P'. The cost is proportional to the sum of the squared column counts."""
-        n, counts = self.matrix.shape[0], np.diff(self.starts)
-        out, starts, stops = np.zeros((n, n)), self.starts[:-1], self.starts[1:].copy()
-        # Columns with entries in many rows (common words in text data) are faster as a dense product.
-        common = np.flatnonzero(counts > max(n // 8, 8))
-        if len(common):
-            _core.fill_gram(self.matrix[:, common].toarray(order="F"), out)
-            stops[common] = starts[common]
-        _core.sparse_add_gram(starts, stops, self.rows, self.data, out)
-        return out
-
-    def add_transposed(self, out: Floats, c: Floats, start: int) -> None:
-        """Add rows start, start + 1, ... of P' c to `out`, which is C-ordered, as is c."""
-        starts, stops = (self.starts[i : i + len(out)] for i in (start, start + 1))
-        _core.sparse_add_transposed(starts, stops, self.rows, self.data, c, out)
-
-
 @dataclass(frozen=True)
 class SparseRows:
     """Prepared rows E = diag(root) P, or a centring applied to P, with P sparse."""
@@ -134,23 +99,37 @@ class SparseRows:
     mean: Floats | None
 
     @cached_property
-    def columns(self) -> Columns:
-        """P by columns."""
-        return Columns(self.p)
+    def _columns(self) -> tuple[Any, Any, Any, Any]:
+        """P by columns: each row of a dense matrix with one row per column of P is then read from memory once."""
+        matrix = self.p.tocsc().astype(np.float64, copy=False)
+        return matrix, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
 
     def times(self, b: Floats) -> Floats:
         """Return E B'."""
-        bt = np.ascontiguousarray(b.T)
-        return self._apply_centring(self.columns.times(bt), None if self.mean is None else self.mean @ bt)
+        bt, (matrix, starts, rows, data) = np.ascontiguousarray(b.T), self._columns
+        products = np.zeros((matrix.shape[0], len(b)))
+        _core.sparse_add_product(starts[:-1], starts[1:], rows, data, bt, products)
+        return self._apply_centring(products, None if self.mean is None else self.mean @ bt)
 
     def gram(self) -> Floats:
         """Return E E'. Only the lower triangle is valid."""
-        gram, c = self.columns.gram(), self.centring
+        gram, c = self._raw_gram(), self.centring
         if self.mean is None or c is None:
             return gram if np.all(self.root == 1.0) else self.root[:, None] * gram * self.root
         row_products = self.p @ self.mean
         mean_products = self._apply_centring(row_products[:, None].copy(), np.array([self.mean @ self.mean]))[:, 0]
         _core.centre_gram(c.scale, c.share, c.rows_coef, c.mean_coef, row_products, mean_products, gram)
+        return gram
+
+    def _raw_gram(self) -> Floats:
+        """Return the lower triangle of P P'. The cost is proportional to the sum of the squared column counts."""
+        matrix, starts, rows, data = self._columns
+        n, stops = matrix.shape[0], starts[1:].copy()
+        gram, common = np.zeros((n, n)), np.flatnonzero(np.diff(starts) > max(n // 8, 8))
+        if len(common):  # columns with entries in many rows (common words in text data) are faster as a dense product
+            _core.fill_gram(matrix[:, common].toarray(order="F"), gram)
+            stops[common] = starts[common]
+        _core.sparse_add_gram(starts[:-1], stops, rows, data, gram)
         return gram
 
     def outer(self, t: Floats) -> Floats:
@@ -223,7 +202,8 @@ class SparseRows:
         if mean_coef is not None and self.mean is not None and out.size:
             # In place, because the outer product may be as large as the sketch.
             dger(1.0, mean_coef, self.mean[start : start + len(out)], a=out.T, overwrite_a=1)
-        self.columns.add_transposed(out, raw, start)
+        _, starts, rows, data = self._columns
+        _core.sparse_add_transposed(starts[start:][: len(out)], starts[start + 1 :][: len(out)], rows, data, raw, out)
 
     def _apply_centring(self, products: Floats, mean_products: Floats | None) -> Floats:
         """Return E Y from P Y, which is overwritten, and mean' Y."""

@@ -13,6 +13,7 @@ from robustfd.sketch.prepared import PreparedBatch
 from robustfd.sketch.rows import TINY, Contents, Floats, Queue
 from robustfd.sketch.view import View, padded, unit_rows
 
+OWN = ("b", "lam", "delta", "rounding")  # what the second rule does not share with the first
 BETA = 0.2  # share of the values that a shrink step of the first rule reduces
 
 
@@ -37,14 +38,7 @@ class TwoSidedState(State):
     @classmethod
     def of(cls, lower: State, upper: State) -> Self:
         """Return two states of the same rows as one."""
-        own = {field.name: getattr(lower, field.name) for field in fields(State)}
-        return cls(
-            **own,
-            upper_b=upper.b,
-            upper_lam=upper.lam,
-            upper_delta=upper.delta,
-            upper_rounding=upper.rounding,
-        )
+        return cls(**vars(lower), **{f"upper_{name}": getattr(upper, name) for name in OWN})
 
     @property
     def lower(self) -> State:
@@ -54,8 +48,7 @@ class TwoSidedState(State):
     @property
     def upper(self) -> State:
         """The state of the second rule."""
-        second = {name: getattr(self, f"upper_{name}") for name in ("b", "lam", "delta", "rounding")}
-        return replace(self.lower, **second)
+        return replace(self.lower, **{name: getattr(self, f"upper_{name}") for name in OWN})
 
     def with_b(self, *, overwrite: bool) -> Self:
         """Return the state with both B formed."""

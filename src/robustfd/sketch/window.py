@@ -157,7 +157,7 @@ class WindowState:
         marks, dates = self.marks, self.dates
         if np.any(marks[ROWS:] < 0) or np.any(np.diff(marks[CLOCK]) <= 0) or np.any(dates[NORM:] < 0):
             raise ValueError("the marks of the window have invalid values")
-        if np.any(dates[OWN] > 1) or self.own > MAX_DUMPS * m or (len(self.lam) and not marks.size):
+        if np.any(dates[OWN] > 1) or dates[OWN].sum() > MAX_DUMPS * m or (len(self.lam) and not marks.size):
             raise ValueError("the window has more dumps than possible, or a pool without marks")
         if self.shift is not None and marks.size and not self.unit > 0:
             raise ValueError(f"unit is {self.unit}")
