@@ -51,7 +51,7 @@ def snapshots() -> dict[str, bytes]:
     X = np.random.default_rng(0).standard_normal((13, 6)) * (np.random.default_rng(1).random((13, 6)) < 0.6)
     found = {name: make().fit(sp.csr_array(X)).to_bytes() for name, make in SKETCHES.items()}
     found["RFD centred"] = SKETCHES["RFD"](center=True, decay=0.9).fit(X).to_bytes()
-    for name in ("rfd", "fd", "rp", "oja", "full", "adagrad", "descent-ball"):
+    for name in ("rfd", "fd", "rp", "oja", "full", "adagrad", "descent"):
         found[name] = saved_learners.healthy(name).to_bytes()
     long = damage.rewritten(found["rfd"], document={"states/0/seen": 10**6})  # long streams have a loop of their own
     found["rfd long"] = long

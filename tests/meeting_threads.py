@@ -17,7 +17,6 @@ LEARNERS = {
     "full": lambda: rf.OnlineNewton("full", alpha0=1.0),
     "rp": lambda: rf.OnlineNewton("rp", 6, alpha0=1e3, random_state=0),
     "oja": lambda: rf.OnlineNewton("oja", 6, alpha0=1e3, random_state=0),
-    "ball": lambda: rf.OnlineNewton("rfd", 5, domain="ball"),
     "adagrad": lambda: rf.AdaGrad(),
     "descent": lambda: rf.OnlineGradientDescent(),
     "RFDSONClassifier": lambda: rf.RFDSONClassifier(10),
@@ -164,6 +163,4 @@ if __name__ == "__main__":
         for sparse in (False, True):
             for name, make in LEARNERS.items():
                 print(name, sparse, flush=True)
-                if name == "ball" and sparse:
-                    continue
                 (readers_meet_a_learner if meeting == "readers" else two_learners_meet)(make, sparse=sparse)

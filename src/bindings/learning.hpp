@@ -1,8 +1,7 @@
-// What the bindings of the learners of the paper share.
+// What bindings of learners share.
 #pragma once
 
 #include "convert.hpp"
-#include "learner.hpp"
 #include "rows.hpp"
 
 namespace robustfd {
@@ -12,10 +11,5 @@ RowsFromPython checked_rows(nb::handle x, Index d);
 
 // The table of progress of an array (64, 4).
 Progress* table_of(const Out2<double>& progress);
-
-// A dict of the arrays of a state, as views that stay valid when the state replaces an array.
-nb::dict views_of(const std::vector<Part>& parts);
-
-void bind_newton(nb::module_& m);
 
 }  // namespace robustfd

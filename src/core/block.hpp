@@ -50,17 +50,16 @@ struct BlockState {
     double alpha = 0.0;
     double delta_sum = 0.0;   // of all shrinks
     double delta = 0.0;       // of the last shrink
-    double factor = 1.0;      // of the stored w, for projections onto a ball
+    double factor = 1.0;      // of the stored w
 };
 
-// The effect of a row of the block on later rows. Snapshots hold the first nine numbers; the others are temporary.
+// The effect of a row of the block on later rows. Snapshots hold the first eight numbers; the others are temporary.
 struct Effect {
     double c2;                // the weight of its outer product in H
     double step;              // its step is this number times along_k K_j + along_n N_j
     double along_k, along_n;
     double one_n;             // the row subtracts one_n N_j N_j' from N
     double kk, kn, nn;        // and adds kk K_j K_j' + kn (K_j N_j' + N_j K_j') + nn one_n N_j N_j' to K
-    double extra;             // its coefficient in the change of w by projections onto a ball
     double rounding;          // up to this value N_jj is rounding error
     double margin, gradient;  // of a row whose step follows the shrink
 };
@@ -76,7 +75,6 @@ struct Block {
     Matrix<double> n;         // (size, size): the same for N
     Effect* rows;             // (size)
     double* lam;              // (r): squared lengths of the rows of B
-    double* ball;             // (r): coefficients of B in the change of w by projections onto a ball
     double* scratch;          // size (size + r + 2) numbers that no function may rely on after another one ran
 
     // After the first shrink the rows of B take up part of the buffer.

@@ -1,4 +1,4 @@
-// The settings of the learners of the paper: loss, learning rate, domain and shrink rule.
+// The settings of the learners of the paper: loss, learning rate, projection and shrink rule.
 #pragma once
 
 #include <math.h>
@@ -8,13 +8,11 @@
 
 namespace robustfd {
 
-enum class Domain : int { NONE, SLAB, BALL };
 enum class Projection : int { NONE, CURRENT, NEXT };  // onto K_t after the step, or K_{t+1} before predicting
 
 struct PaperSettings {
     Loss loss;
     double bound = 1.0;
-    Domain domain = Domain::NONE;
     Projection projection = Projection::NONE;
     double mu = 0.0;
     double rate = 1.0, power = 0.0;  // the rate at row t is rate / t^power
@@ -22,8 +20,6 @@ struct PaperSettings {
     bool shrink_first = false;  // whether the row that fills a block takes its step after the shrink
     Index shrunk = 0;           // how many of the m largest eigenvalues a shrink reduces
     double added = 0.0;         // a shrink by delta increases alpha by this number times delta
-
-    bool projects(Projection when) const { return domain == Domain::SLAB && projection == when; }
 };
 
 // A slope this small, relative to the label, is rounding error of a margin that equals its label.

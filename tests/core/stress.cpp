@@ -19,11 +19,9 @@
 
 #include "csv.hpp"
 #include "experts.hpp"
-#include "first_order.hpp"
 #include "hash.hpp"
 #include "libsvm.hpp"
 #include "lock.hpp"
-#include "random_basis.hpp"
 #include "vw.hpp"
 
 namespace {

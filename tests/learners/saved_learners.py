@@ -13,7 +13,6 @@ LEARNERS = {
     "rfd": rf.OnlineNewton("rfd", M),
     "rfd-alpha0": rf.OnlineNewton("rfd", M, alpha0=0.5, projection=None, loss="logistic"),
     "rfd-late": rf.OnlineNewton("rfd", M, shrink_first=True, projection="next", buffer_size=M),
-    "rfd-ball": rf.OnlineNewton("rfd", M, domain="ball", bound=0.3),
     "fd": rf.OnlineNewton("fd", M, alpha0=0.5, buffer_size=11),
     "pfd": rf.OnlineNewton("pfd", M, alpha0=0.5, beta=0.5, rate="1/sqrt(t)"),
     "rp": rf.OnlineNewton("rp", M, alpha0=10.0, random_state=3),
@@ -21,7 +20,6 @@ LEARNERS = {
     "full": rf.OnlineNewton("full", rate=0.1),
     "adagrad": rf.AdaGrad(0.5),
     "descent": rf.OnlineGradientDescent(0.1),
-    "descent-ball": rf.OnlineGradientDescent(domain="ball", bound=0.2),
 }
 FORMS = ("dense", "sparse", "wide")  # wide: more features than the limit below which sparse rows become dense
 MANY = 400

@@ -17,12 +17,10 @@ ALPHA0 = {"rfd": 0.0, "fd": 1.0, "pfd": 1.0, "rp": 10.0, "oja": 10.0, "full": 0.
 
 
 def newtons():
-    """Yield every sketch with every projection, and with the ball where it is supported."""
+    """Yield every sketch with every projection."""
     for sketch, projection in itertools.product(ALPHA0, ("current", "next", None)):
         learner = OnlineNewton(sketch, M, alpha0=ALPHA0[sketch], projection=projection, random_state=3)
         yield f"{sketch}-{projection}", learner
-        if projection is not None and sketch not in ("rp", "oja"):
-            yield f"{sketch}-{projection}-ball", clone(learner).set_params(domain="ball", bound=0.4)
 
 
 LEARNERS = {
@@ -32,7 +30,6 @@ LEARNERS = {
     "full-0": OnlineNewton("full", loss="huber", huber_delta=0.7),
     **{f"adagrad-{each}": AdaGrad(0.5, projection=each) for each in ("current", "next", None)},
     **{f"descent-{each}": OnlineGradientDescent(0.05, projection=each) for each in ("current", "next", None)},
-    "descent-ball": OnlineGradientDescent(0.05, domain="ball", bound=0.2),
     "descent-hinge": OnlineGradientDescent("1/sqrt(t)", scale=0.1, loss="hinge"),
 }
 every_learner = pytest.mark.parametrize("name", LEARNERS)
@@ -78,8 +75,6 @@ def test_margins_are_computed_before_the_row_is_learned(name):
         margin = learner.learn(X[i : i + 1], y[i : i + 1])[0]
         if learner.projection != "next":
             assert margin == pytest.approx(before, abs=1e-9)
-        elif "ball" in name:  # w is projected onto the ball before the prediction
-            assert abs(margin) <= bound * np.linalg.norm(X[i]) * (1 + 1e-9)
         else:  # w is projected onto the slab of the row
             assert margin == pytest.approx(np.clip(before, -bound, bound), abs=1e-9)
     assert_close(learner.decision_function(X), X @ learner.weights_, 1e-12)
@@ -190,9 +185,8 @@ def test_a_learner_from_memory_maps_continues(name, tmp_path):
 def test_a_weight_is_a_factor_of_the_loss(name):
     """4 (w'x - y)^2 = (w'(2 x) - 2 y)^2, with a quarter of the curvature and of the rate."""
     X, y = stream()
-    learner, ball = make(name), getattr(LEARNERS[name], "domain", "slab") == "ball"
-    learner.set_params(loss="squared")
-    other = clone(learner).set_params(bound=learner.bound * (1 if ball else 2))
+    learner = make(name).set_params(loss="squared")
+    other = clone(learner).set_params(bound=2 * learner.bound)
     if isinstance(learner, OnlineNewton):
         learner.set_params(curvature=0.1, rate=0.2)
         other.set_params(curvature=0.1 / 4, rate=0.2 / 4)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import robustfd as rf
-from robustfd.learners import ball, newton_state
+from robustfd.learners import newton_state
 from robustfd.learners.learner import OnlineLearner
 from tests.learners.saved_learners import FORMS, LEARNERS, MANY, M, again, assert_same, make, pairs, stream
 
@@ -65,27 +65,10 @@ def test_many_runs_and_the_update_of_all_features():
     assert blocks > 100 > learner._state.core.run.number
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_ball_whose_factor_is_multiplied_into_the_weights(form, monkeypatch):
-    monkeypatch.setattr(ball, "SMALLEST", 0.9)  # often instead of once in a thousand rows
-    X, y = stream(form)
-    learner = rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01)
-    for start in range(0, MANY, 25):
-        restored = again(learner) if start else make("rfd")
-        part = slice(start, start + 25)
-        margins = learner.learn(X[part], y[part])
-        learner.decision_function(X[:50])
-        if start:
-            assert restored.learn(X[part], y[part]).tobytes() == margins.tobytes()
-            assert_same(learner, restored)
-
-
 def test_weights_do_not_depend_on_when_they_were_read(monkeypatch):
-    # `reach` of run.hpp is recomputed after the weights are multiplied by the factor of the ball.
-    monkeypatch.setattr(ball, "SMALLEST", 0.9)
-    monkeypatch.setattr(newton_state, "RUN_ROWS", 8)
+    monkeypatch.setattr(newton_state, "RUN_ROWS", 8)  # reading fills `reach` of run.hpp, which later runs use
     X, y = stream("wide")
-    quiet, asked = (rf.OnlineNewton("rfd", M, domain="ball", bound=0.05, alpha0=0.01) for _ in range(2))
+    quiet, asked = (rf.OnlineNewton("rfd", M, alpha0=0.01) for _ in range(2))
     for i in range(0, MANY, 3):
         for learner in (quiet, asked):
             learner.learn(X[i : i + 3], y[i : i + 3])

@@ -29,7 +29,8 @@ NONSENSE = [
     ("rfd", {"tensors": {S + "lam": put(0, -1.0)}}),
     ("rfd", {"tensors": {S + "scalars": put(0, -1.0)}}),
     ("rfd", {"tensors": {S + "scalars": put(0, 0.0)}}),  # then K is required
-    ("rfd", {"tensors": {S + "ball": put(0, 0.0)}}),
+    ("rfd", {"document": {"states/0/factor": 0.0}}),
+    ("rfd", {"document": {"states/0/factor": REMOVED}}),
     ("rfd", {"tensors": {S + "gram": lambda a: a[:, :-1]}}),
     ("early", {"tensors": {S + "k": put((0, 0), np.inf)}}),
     ("early", {"tensors": {S + "k": REMOVED}}),
@@ -125,8 +126,7 @@ NONSENSE = [
     ("adagrad", {"tensors": {S + "w": lambda a: a[:, None]}}),
     ("adagrad", {"tensors": {S + "squares": put(0, -1.0)}}),
     ("adagrad", {"tensors": {S + "basis": np.ones((9, 4))}}),
-    ("descent", {"tensors": {S + "scalars": lambda a: a[:-1]}}),
-    ("descent", {"tensors": {S + "v": REMOVED}}),
+    ("descent", {"tensors": {S + "w": REMOVED}}),
     ("rp", {"tensors": {S + "bt": lambda a: a[:, :-1]}}),
     ("rp", {"tensors": {S + "bt": lambda a: a[:-1]}}),
     ("rp", {"tensors": {S + "gram": lambda a: a[:-1]}}),
@@ -215,9 +215,7 @@ def use(learner, form):
         learner.progressive_  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "name, form", [("rfd", "dense"), ("rfd", "wide"), ("rfd-ball", "wide"), ("rp", "dense"), ("oja", "wide")]
-)
+@pytest.mark.parametrize("name, form", [("rfd", "dense"), ("rfd", "wide"), ("rp", "dense"), ("oja", "wide")])
 def test_forged_files_are_refused_or_harmless(name, form):
     kinds = ("OnlineNewton", "AdaGrad", "OnlineGradientDescent", "RFDSONClassifier", "OjaSketch", "Nothing")
     data, accepted = healthy(name, form, 30).to_bytes(), 0

@@ -1,18 +1,18 @@
 #include "block.hpp"
 
 #include "blas.hpp"
+#include "eigen.hpp"
 #include "lanes.hpp"
 #include "progress.hpp"
+#include "tridiagonal.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
 namespace {
 
-constexpr double EPS = 2.220446049250313e-16;
-constexpr double INDEPENDENT = 1e-11;  // a row is independent if more of its squared length is outside the others' span
-constexpr double LARGE = 1e50;         // numbers below this, and above its inverse, are far from overflow and underflow
-
-double larger(double a, double b) { return a > b ? a : b; }
+constexpr double LARGE = 1e50;  // numbers below this, and above its inverse, are far from overflow and underflow
+// For a single row, or for a B with this few rows, loops are faster than a matrix product.
+constexpr Index FEW_ROWS = 16;
 
 // The weight of (b'x)^2 that N subtracts, for a row b of B of squared length lam.
 double n_weight(double lam, double alpha, bool careful) {
@@ -35,9 +35,6 @@ double round_off(const Block& block, double squares, const double* z) {
 }
 
 // ------------------------------------------------------------------------------------------------- beginning of rows
-
-constexpr Index FEW_ROWS =
-    16;  // for a single row, or for a B with this few rows, loops are faster than a matrix product
 
 // Fill column i of n, if K and N are not separate.
 void begin_row(const Block& block, Index i) {
@@ -93,10 +90,6 @@ void begin_rows(const Block& block, Index first, Index last) {
 double apply_earlier_rows(const Block& block, Index i) {
     const BlockState& state = block.state;
     double p = state.factor * block.products(i, 0);
-    if (block.settings.domain == Domain::BALL) {
-        p += dot(block.ball, block.products[i] + 1, block.r);
-        for (Index j = 0; j < i; ++j) p += block.rows[j].extra * block.gram(i, j);
-    }
     // Contiguous copies of column i, since the loops below run along rows.
     double *ki = block.scratch, *ni = block.scratch + block.size;
     for (Index j = 0; j <= i; ++j) ni[j] = block.n(j, i);
@@ -168,14 +161,14 @@ double learn_row(const Block& block, Index i, double y, double weight) {
     const double along = find_direction(block, i), bound = settings.bound;
     const double kappa = state.careful ? block.k(i, i) : 0.0, free = block.n(i, i);
     double step = 0.0;
-    if (settings.projects(Projection::NEXT) && fabs(p) > bound && along > 0.0) {
+    if (settings.projection == Projection::NEXT && fabs(p) > bound && along > 0.0) {
         step = (p - copysign(bound, p)) / along;
         p = copysign(bound, p);
     }
     const double slope = slope_at(settings, p, y), g = weight * slope;
     const double c2 = weight * (settings.mu + rate_at(settings, state.seen + 1)) * slope * slope;
     row.c2 = c2;
-    row.one_n = row.kk = row.kn = row.nn = row.extra = 0.0;
+    row.one_n = row.kk = row.kn = row.nn = 0.0;
     if (state.shrinks == 0 && state.rank == 0)  // the first row: there is no eigenvalue to compare alpha with yet
         state.careful = state.alpha <= SMALL_ALPHA * c2 * block.gram(i, i);
     if (free > 0.0 && c2 > 0.0) {
@@ -191,7 +184,7 @@ double learn_row(const Block& block, Index i, double y, double weight) {
     }
     double move = set_effect(row, g, kappa, free, state.alpha, state.careful);
     const double q = p - move * along;
-    if (settings.projects(Projection::CURRENT) && fabs(q) > bound && along > 0.0)
+    if (settings.projection == Projection::CURRENT && fabs(q) > bound && along > 0.0)
         move += (q - copysign(bound, q)) / along;
     row.step = step + move;
     return p;
@@ -257,8 +250,8 @@ void collect_steps(const Block& block, double* scratch, double* coef_b, double* 
             for (Index b = 0; b < r; ++b) coef_b[b] -= a[j] * k_weight(block.lam[b], state.alpha, true) * own[b];
     }
     for (Index b = 0; b < r; ++b)
-        coef_b[b] = (coef_b[b] * n_weight(block.lam[b], state.alpha, careful) + block.ball[b]) / state.factor;
-    for (Index j = 0; j < filled; ++j) coef_x[j] = (block.rows[j].extra - o[j]) / state.factor;
+        coef_b[b] = coef_b[b] * n_weight(block.lam[b], state.alpha, careful) / state.factor;
+    for (Index j = 0; j < filled; ++j) coef_x[j] = -o[j] / state.factor;
 }
 
 void form_stack(const Block& block, Index had, Matrix<double> stack, double* c) {
@@ -323,7 +316,7 @@ void step_after_shrink(const Block& block, const Change& change) {
     // The coefficients of K x and of N x.
     double coef_k = row.gradient, coef_n = alpha > 0.0 && (free > 0.0 || !state.careful) ? coef_k / alpha : 0.0;
     const double q = row.margin - coef_k * kappa - coef_n * free;
-    if (settings.projects(Projection::CURRENT) && fabs(q) > settings.bound) {
+    if (settings.projection == Projection::CURRENT && fabs(q) > settings.bound) {
         double over = q - copysign(settings.bound, q);
         if (free > 0.0) {
             over /= alpha * kappa + free;

@@ -5,16 +5,12 @@ from typing import TYPE_CHECKING
 from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
-    from robustfd.learners.adagrad import AdaGrad
-    from robustfd.learners.gradient_descent import OnlineGradientDescent
     from robustfd.learners.losses import LOSSES, Loss
-    from robustfd.learners.newton import OnlineNewton
+    from robustfd.learners.newton import AdaGrad, OnlineGradientDescent, OnlineNewton
 
 _HOMES = {
-    "adagrad": ("AdaGrad",),
-    "gradient_descent": ("OnlineGradientDescent",),
     "losses": ("LOSSES", "Loss"),
-    "newton": ("OnlineNewton",),
+    "newton": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
 }
 
 __all__ = ["AdaGrad", "LOSSES", "Loss", "OnlineGradientDescent", "OnlineNewton"]

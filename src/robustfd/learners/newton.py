@@ -1,4 +1,4 @@
-"""Online Newton learning with a sketched Hessian (Luo et al. 2019, Section 5)."""
+"""The learners of the paper: online Newton with a sketched Hessian (Luo et al. 2019, Section 5) and its baselines."""
 
 from operator import attrgetter
 from typing import Any, Literal
@@ -7,17 +7,53 @@ import numpy as np
 
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.learners.learner import OnlineLearner
+from robustfd.learners.losses import LOSSES
 from robustfd.learners.newton_state import NewtonState
-from robustfd.learners.oja import OjaState
-from robustfd.learners.random_projection import ProjectionState
-from robustfd.learners.settings import DOMAINS, PROJECTIONS, Settings, check_rate, domain_of, rate_and_power
+from robustfd.learners.states import AdaGradState, DescentState, OjaState, ProjectionState, Settings
 from robustfd.linalg.decompose import shrunk_count
 
 NARROW = 512  # up to this number of features, converting sparse rows to dense ones is faster
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
+PROJECTIONS = {None: 0, "current": 1, "next": 2}  # codes of the core
+RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
 
 
-class OnlineNewton(OnlineLearner):
+class PaperLearner(OnlineLearner):
+    """The parameters that all learners of the paper have."""
+
+    bound: float
+    projection: str | None
+
+    def _check_parameters(self) -> None:
+        self._check_loss()
+        check_real("bound", self.bound, 0.0, open_low=True)
+        check_choice("projection", self.projection, tuple(PROJECTIONS))
+
+    def _settings(self, **more: Any) -> Settings:
+        """Return the settings of the compiled core, `more` of which this learner has."""
+        return Settings(
+            loss=self._check_loss().code,
+            delta=float(self.huber_delta),
+            bound=float(self.bound),
+            projection=PROJECTIONS[self.projection],
+            **more,
+        )
+
+
+def check_rate(rate: Any) -> None:
+    """Raise an error unless rate is a known name or a number, at least 0."""
+    if isinstance(rate, str):
+        check_choice("rate", rate, tuple(RATES))
+    else:
+        check_real("rate", rate, 0.0)
+
+
+def rate_and_power(rate: str | float) -> tuple[float, float]:
+    """Return rate and power of eta_t = rate / t^power."""
+    return RATES[rate] if isinstance(rate, str) else (float(rate), 0.0)
+
+
+class OnlineNewton(PaperLearner):
     r"""Online Newton learning of a linear model with a sketched Hessian, in O(m d) time per row.
 
     At row t, with margin p = w'x and gradient g = l'(p) x, the row :math:`\sqrt{\mu + \eta_t}\, g` is added to the
@@ -42,7 +78,7 @@ class OnlineNewton(OnlineLearner):
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
         Loss of a margin and a label.
     bound : float, default=1.0
-        C, the bound of the domain. Labels of the squared loss should not exceed it.
+        C, the largest absolute margin. Labels of the squared loss should not exceed it.
     curvature : float, optional
         mu. The default is the curvature of the loss on \|w'x\| <= C: 1 / (8 C^2) for the squared loss.
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/t"
@@ -50,8 +86,6 @@ class OnlineNewton(OnlineLearner):
     projection : {"current", "next", None}, default="current"
         "current" projects after the step, with the row just learned (Alg. 6). "next" projects before predicting the
         next row, with that row (Alg. 3). None never projects.
-    domain : {"slab", "ball"}, default="slab"
-        \|w'x\| <= C for the current row, or ||w||_2 <= C. Ignored if `projection` is None.
     buffer_size : int, optional
         Total number of rows in B and in the buffer, at least m (Alg. 3). Default is 2 m (Alg. 6).
     beta : float, default=0.2
@@ -99,8 +133,8 @@ class OnlineNewton(OnlineLearner):
     """
 
     _names = attrgetter(
-        "sketch", "sketch_size", "alpha0", "loss", "bound", "curvature", "rate", "projection", "domain",
-        "buffer_size", "beta", "shrink_first", "huber_delta", "random_state",
+        "sketch", "sketch_size", "alpha0", "loss", "bound", "curvature", "rate", "projection", "buffer_size", "beta",
+        "shrink_first", "huber_delta", "random_state",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +148,6 @@ class OnlineNewton(OnlineLearner):
         curvature: float | None = None,
         rate: str | float = "1/t",
         projection: Literal["current", "next"] | None = "current",
-        domain: Literal["slab", "ball"] = "slab",
         buffer_size: int | None = None,
         beta: float = 0.2,
         shrink_first: bool = False,
@@ -129,7 +162,6 @@ class OnlineNewton(OnlineLearner):
         self.curvature = curvature
         self.rate = rate
         self.projection = projection
-        self.domain = domain
         self.buffer_size = buffer_size
         self.beta = beta
         self.shrink_first = shrink_first
@@ -140,21 +172,14 @@ class OnlineNewton(OnlineLearner):
         check_choice("sketch", self.sketch, SKETCHES)
         m = check_integer("sketch_size", self.sketch_size, 2)
         check_real("alpha0", self.alpha0, 0.0)
-        check_real("bound", self.bound, 0.0, open_low=True)
-        self._check_loss()
+        super()._check_parameters()
         if self.curvature is not None:
             check_real("curvature", self.curvature, 0.0)
         check_rate(self.rate)
-        check_choice("projection", self.projection, tuple(PROJECTIONS))
-        check_choice("domain", self.domain, tuple(DOMAINS))
         check_real("beta", self.beta, 0.0, 1.0, open_low=True)
         check_choice("shrink_first", self.shrink_first, (True, False))
         if self.random_state is not None:
             check_integer("random_state", self.random_state, 0)
-        if self.domain == "ball" and self.projection is not None and self.sketch in ("rp", "oja"):
-            raise ValueError(
-                f"domain='ball' is not possible with sketch={self.sketch!r}; use 'slab', or another sketch."
-            )
         if self.buffer_size is not None and check_integer("buffer_size", self.buffer_size, 1) < m:
             raise ValueError(f"buffer_size must be at least sketch_size={m}, got {self.buffer_size}.")
 
@@ -163,24 +188,14 @@ class OnlineNewton(OnlineLearner):
 
     def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
         m = d + 1 if self.sketch == "full" else int(self.sketch_size)
-        settings = self._settings(m)
-        if self.sketch in ("rp", "oja"):
-            kind = ProjectionState if self.sketch == "rp" else OjaState
-            return kind, (settings, d, m, np.random.default_rng(self.random_state))
-        rows = self.buffer_size if self.buffer_size is not None and self.sketch != "full" else 2 * m
-        return NewtonState, (settings, d, m, rows)
-
-    def _settings(self, m: int) -> Settings:
-        """Return the settings of the compiled core."""
-        loss, mu = self._check_loss(), self.curvature
+        mu = (
+            LOSSES[self.loss].curvature(self.bound, delta=self.huber_delta)
+            if self.curvature is None
+            else self.curvature
+        )
         rate, power = rate_and_power(self.rate)
-        return Settings(
-            loss=loss.code,
-            delta=float(self.huber_delta),
-            bound=float(self.bound),
-            domain=domain_of(self.domain, self.projection),
-            projection=PROJECTIONS[self.projection],
-            mu=float(loss.curvature(self.bound, delta=self.huber_delta) if mu is None else mu),
+        settings = self._settings(
+            mu=float(mu),
             rate=rate,
             power=power,
             alpha0=float(self.alpha0),
@@ -188,6 +203,12 @@ class OnlineNewton(OnlineLearner):
             shrunk=shrunk_count(m, float(self.beta)) if self.sketch == "pfd" else m,
             added=0.5 if self.sketch == "rfd" else 0.0,
         )
+        if self.sketch == "rp":
+            return ProjectionState, (settings, d, m, np.random.default_rng(self.random_state))
+        if self.sketch == "oja":
+            return OjaState, (settings, d, min(m, d), np.random.default_rng(self.random_state))
+        rows = self.buffer_size if self.buffer_size is not None and self.sketch != "full" else 2 * m
+        return NewtonState, (settings, d, m, rows)
 
     @property
     def alpha_(self) -> float:
@@ -195,3 +216,122 @@ class OnlineNewton(OnlineLearner):
         self._require_rows()
         state: Any = self._state
         return float(state.alpha)
+
+
+class AdaGrad(PaperLearner):
+    r"""ADAGRAD with a diagonal matrix (Duchi et al. 2011), as run by Luo et al. 2019, Section 6.
+
+    .. math:: S_i \leftarrow S_i + g_i^2, \quad h_i = \sqrt{\alpha_0 + S_i}, \quad w_i \leftarrow w_i - g_i / h_i
+
+    Each step ends with the projection onto \|w'x\| <= C in the norm of diag(h). The cost of a row is proportional to
+    its number of non-zeros.
+
+    Parameters
+    ----------
+    alpha0 : float, default=1.0
+        Initial value of every diagonal entry, at least 0.
+    loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
+        Loss of a margin and a label.
+    bound : float, default=1.0
+        C, the largest absolute margin.
+    projection : {"current", "next", None}, default="current"
+        Row whose margin the projection bounds. See `OnlineNewton`.
+    huber_delta : float, default=1.0
+        Margin error at which the Huber loss becomes linear.
+
+    See Also
+    --------
+    OnlineGradientDescent : Gradient descent with one learning rate for all features.
+    OnlineNewton : Newton steps with a sketched Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> learner = AdaGrad(alpha0=1.0)
+    >>> learner.learn(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 1.0])).round(3)
+    array([0.   , 0.894])
+    """
+
+    _names = attrgetter("alpha0", "loss", "bound", "projection", "huber_delta")
+
+    def __init__(
+        self,
+        alpha0: float = 1.0,
+        *,
+        loss: str = "squared",
+        bound: float = 1.0,
+        projection: Literal["current", "next"] | None = "current",
+        huber_delta: float = 1.0,
+    ):
+        self.alpha0 = alpha0
+        self.loss = loss
+        self.bound = bound
+        self.projection = projection
+        self.huber_delta = huber_delta
+
+    def _check_parameters(self) -> None:
+        check_real("alpha0", self.alpha0, 0.0)
+        super()._check_parameters()
+
+    def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
+        return AdaGradState, (self._settings(alpha0=float(self.alpha0)), d)
+
+
+class OnlineGradientDescent(PaperLearner):
+    r"""Online gradient descent (Zinkevich 2003): w <- w - eta_t g, then the nearest point with \|w'x\| <= C.
+
+    Parameters
+    ----------
+    rate : {"1/t", "1/sqrt(t)"} or float, default="1/sqrt(t)"
+        Learning rate eta_t before `scale` is applied. A float is a constant rate.
+    scale : float, default=1.0
+        Factor of the learning rate.
+    loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
+        Loss of a margin and a label.
+    bound : float, default=1.0
+        C, the largest absolute margin.
+    projection : {"current", "next", None}, default="current"
+        When to project. See `OnlineNewton`.
+    huber_delta : float, default=1.0
+        Margin error at which the Huber loss becomes linear.
+
+    See Also
+    --------
+    AdaGrad : Gradient steps with one learning rate for each feature.
+    OnlineNewton : Newton steps with a sketched Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> learner = OnlineGradientDescent(0.25)
+    >>> learner.learn(np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1.0, 1.0]))
+    array([0.  , 0.5 , 0.75])
+    """
+
+    _names = attrgetter("rate", "scale", "loss", "bound", "projection", "huber_delta")
+
+    def __init__(
+        self,
+        rate: str | float = "1/sqrt(t)",
+        *,
+        scale: float = 1.0,
+        loss: str = "squared",
+        bound: float = 1.0,
+        projection: Literal["current", "next"] | None = "current",
+        huber_delta: float = 1.0,
+    ):
+        self.rate = rate
+        self.scale = scale
+        self.loss = loss
+        self.bound = bound
+        self.projection = projection
+        self.huber_delta = huber_delta
+
+    def _check_parameters(self) -> None:
+        check_rate(self.rate)
+        check_real("scale", self.scale, 0.0, open_low=True)
+        super()._check_parameters()
+
+    def _plan(self, d: int) -> tuple[type[Any], tuple[Any, ...]]:
+        rate, power = rate_and_power(self.rate)
+        return DescentState, (self._settings(rate=float(self.scale) * rate, power=power), d)

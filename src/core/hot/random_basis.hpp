@@ -1,27 +1,22 @@
-#include "lanes.hpp"
-#include "progress.hpp"
-#include "row_loops.hpp"
+// RP-SON and Oja-SON, as steps of the loop of row_loops.cpp. The weights are w = v + B'c.
+#pragma once
+
+#include "first_order.hpp"
 #include "tridiagonal.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
 namespace {
 
-constexpr double WORST = 1e-3;  // Y is orthonormalized again when a diagonal entry of F is below this,
-constexpr double LONG = 100.0;  // and before a step whose squared length is above this
+constexpr Index REFRESH = 1024;  // updated sums are recomputed after this many rows, or after d rows if that is more
+constexpr double WORST = 1e-3;   // Y is orthonormalized again when a diagonal entry of F is below this,
+constexpr double LONG = 100.0;   // and before a step whose squared length is above this
 
 // ------------------------------------------------------------------------------------------------- both methods
 
-// w = v + B'c.
-struct Weights {
-    double* v;
-    Matrix<double> bt;
-    double* c;
-};
-
 // Fill b with B x and return v'x; set `square` to x'x.
-template <class Row> double find_products(const Row& row, const Weights& w, double* b, double& square) {
-    const Index m = w.bt.cols;
+template <class Row> double find_products(const Row& row, const RowArrays& w, double* b, double& square) {
+    const Index m = w.basis.cols;
     double p = 0.0;
     square = 0.0;
     for (Index j = 0; j < m; ++j) b[j] = 0.0;
@@ -29,37 +24,36 @@ template <class Row> double find_products(const Row& row, const Weights& w, doub
         const double x = row.values[k];
         p += w.v[row.column(k)] * x;
         square += x * x;
-        add_multiple(b, static_cast<const double*>(w.bt[row.column(k)]), x, m);
+        add_multiple(b, static_cast<const double*>(w.basis[row.column(k)]), x, m);
     }
     return p;
 }
 
 // Replace B by B + q x' and keep w the same.
-template <class Row> void change_basis(const Row& row, const Weights& w, const double* q) {
-    const Index m = w.bt.cols;
+template <class Row> void change_basis(const Row& row, const RowArrays& w, const double* q) {
+    const Index m = w.basis.cols;
     const double along_c = dot(q, w.c, m);
     for (Index k = 0; k < row.size; ++k) {
         const double x = row.values[k];
         w.v[row.column(k)] -= along_c * x;
-        add_multiple(w.bt[row.column(k)], q, x, m);
+        add_multiple(w.basis[row.column(k)], q, x, m);
     }
 }
 
 // Move w by -step (coef_x x + B' coef_b).
-template <class Row> void move(const Row& row, const Weights& w, double step, double coef_x, const double* coef_b) {
+template <class Row> void move(const Row& row, const RowArrays& w, double step, double coef_x, const double* coef_b) {
     if (coef_x != 0.0 && step != 0.0)
         for (Index k = 0; k < row.size; ++k) w.v[row.column(k)] -= step * coef_x * row.values[k];
-    for (Index j = 0; j < w.bt.cols; ++j) w.c[j] -= step * coef_b[j];
+    for (Index j = 0; j < w.basis.cols; ++j) w.c[j] -= step * coef_b[j];
 }
 
 // Project w onto |w'x| <= bound in the norm of H, given p = w'x; return the margin after the projection.
-template <class Row>
-double project(const PaperSettings& settings, const Row& row, const Weights& w, double p, const Direction& direction) {
-    const double n0 = direction.n0, kappa = direction.kappa;
-    if (!(fabs(p) > settings.bound) || (n0 == 0.0 && !(kappa > 0.0))) return p;
-    const double clipped = copysign(settings.bound, p);
+template <class Row> double project(const Row& row, const RowArrays& w, double p, const Direction& direction) {
+    const double n0 = direction.n0, kappa = direction.kappa, bound = w.settings.bound;
+    if (!(fabs(p) > bound) || (n0 == 0.0 && !(kappa > 0.0))) return p;
+    const double clipped = copysign(bound, p);
     if (n0 > 0.0) {
-        for (Index j = 0; j < w.bt.cols; ++j) direction.outside_b[j] = -direction.outside_b[j];
+        for (Index j = 0; j < w.basis.cols; ++j) direction.outside_b[j] = -direction.outside_b[j];
         move(row, w, (p - clipped) / n0, 1.0, direction.outside_b);
     } else {
         move(row, w, (p - clipped) / kappa, direction.coef_x, direction.coef_b);
@@ -67,18 +61,22 @@ double project(const PaperSettings& settings, const Row& row, const Weights& w, 
     return clipped;
 }
 
-// Move w by -step H^-1 x, and project it if the settings ask for it; p is w'x before the step.
-template <class Row>
-void take_step(const PaperSettings& settings, const Row& row, const Weights& w, double p, double step,
-               const Direction& direction) {
+// Move w by -weight slope H^-1 x, and project it if the settings ask for it; return whether H^-1 x is finite.
+template <class Steps, class Row> bool take_newton_step(const Steps& steps, const Row& row, const RowNow& now) {
+    const RowArrays& w = steps.w;
+    const double step = now.weight * now.slope;
+    if (step == 0.0 && !(fabs(now.p) > w.settings.bound)) return true;
+    const Direction direction = steps.solve(now);
+    if (!is_finite(direction.kappa)) return false;
     move(row, w, step, direction.coef_x, direction.coef_b);
-    if (settings.projects(Projection::CURRENT)) project(settings, row, w, p - step * direction.kappa, direction);
+    if (w.settings.projection == Projection::CURRENT) project(row, w, now.p - step * direction.kappa, direction);
+    return true;
 }
 
 // Add B'c to v and reset c to 0.
-void add_basis(const Weights& w) {
-    const Index m = w.bt.cols;
-    for (Index i = 0; i < w.bt.rows; ++i) w.v[i] += dot(w.bt[i], w.c, m);
+void add_basis(const RowArrays& w) {
+    const Index m = w.basis.cols;
+    for (Index i = 0; i < w.basis.rows; ++i) w.v[i] += dot(w.basis[i], w.c, m);
     for (Index j = 0; j < m; ++j) w.c[j] = 0.0;
 }
 
@@ -119,29 +117,14 @@ void backward(Matrix<const double> factor, Index rank, double* x) {
     }
 }
 
-// What a row of both methods begins with: its squared length, margin and slope.
-struct RowNow {
-    double square, p, slope;
-};
-
-// Record the margin of a row before its step, and set its slope; return false if the margin overflows.
-bool record(const PaperSettings& settings, Index& seen, const Batch& batch, Index i, RowNow& now, bool& extreme) {
-    const double y = batch.y[i], weight = batch.weight[i];
-    batch.margins[i] = now.p;
-    if (!is_finite(now.p)) return false;
-    tally(batch.progress, settings.loss, now.p, y, weight);
-    seen += 1;
-    now.slope = slope_at(settings, now.p, y);
-    extreme = extreme || !is_safe(now.p, now.slope, weight, now.square);
-    return true;
-}
-
 // The factor of x in the row a that enters the sketch.
-double scale_at(const PaperSettings& settings, Index seen, double weight, double slope) {
-    return sqrt(weight * (settings.mu + rate_at(settings, seen))) * slope;
+double scale_of(const RowArrays& w, const RowNow& now) {
+    return sqrt(now.weight * (w.settings.mu + rate_at(w.settings, w.seen))) * now.slope;
 }
 
-bool is_time_to_refresh(Index seen, Index d) { return seen % (d > REFRESH ? d : REFRESH) == 0; }
+bool is_time_to_refresh(const RowArrays& w) {
+    return w.seen % (w.basis.rows > REFRESH ? w.basis.rows : REFRESH) == 0;
+}
 
 // ------------------------------------------------------------------------------------------------- RP-SON
 
@@ -222,12 +205,12 @@ Direction solve_projection(double alpha, Matrix<const double> gram, const double
     for (Index i = 0; i < rank; ++i) {
         n0 -= s.u[i] * s.u[i];
         s.z[i] = s.u[i];
-        smallest = s.lower(i, i) < smallest ? s.lower(i, i) : smallest;
-        largest = s.lower(i, i) > largest ? s.lower(i, i) : largest;
+        smallest = smaller(s.lower(i, i), smallest);
+        largest = larger(s.lower(i, i), largest);
     }
     if (alpha > 0.0) {
         coef_x = 1.0 / alpha;
-        kappa = (n0 > 0.0 ? n0 : 0.0) / alpha;
+        kappa = larger(n0, 0.0) / alpha;
         n0 = 0.0;
         if (rank < m) kappa = static_cast<double>(NAN);  // alpha is below the rounding error of BB': no solution
     } else {
@@ -235,7 +218,7 @@ Direction solve_projection(double alpha, Matrix<const double> gram, const double
         // the relative error of u'u is eps times the condition number
         const double ratio = largest / smallest;
         const double error = rank > 0 ? 16.0 * static_cast<double>(m) * EPS * (ratio * ratio) : 0.0;
-        if (!(n0 > square * (error > OUTSIDE ? error : OUTSIDE))) n0 = 0.0;
+        if (!(n0 > square * larger(error, OUTSIDE))) n0 = 0.0;
     }
     backward(s.lower, rank, s.z);
     backward(s.lower, rank, s.u);
@@ -246,54 +229,43 @@ Direction solve_projection(double alpha, Matrix<const double> gram, const double
     return {coef_x, s.coef_b, kappa, s.outside_b, n0};
 }
 
-// Add the row a = scale x to the sketch, with random numbers r; b is B x before and after.
-template <class Row>
-void add_to_sketch(const ProjectionModel& model, const Row& row, double square, double scale, const double* r,
-                   double* b, double* q) {
-    const Index m = model.gram.rows;
-    for (Index j = 0; j < m; ++j) q[j] = scale * r[j] / sqrt(static_cast<double>(m));
-    change_basis(row, {model.v, model.bt, model.c}, q);
-    for (Index j = 0; j < m; ++j)
-        for (Index l = 0; l < m; ++l) model.gram(j, l) += (b[j] * q[l] + q[j] * b[l]) + square * (q[j] * q[l]);
-    add_multiple(b, static_cast<const double*>(q), square, m);
-}
+struct ProjectionSteps {
+    const RowArrays& w;
+    const double* normal;
+    const Index m = w.square.rows;
+    double *b = w.scratch + 6 * m, *q = w.scratch + 7 * m;  // b = B x
 
-template <class TheRows>
-Learned projection_loop(const ProjectionModel& model, const TheRows& all, const Batch& batch, const double* normal) {
-    const PaperSettings& settings = model.settings;
-    const Index m = model.gram.rows, d = model.bt.rows;
-    const Weights w{model.v, model.bt, model.c};
-    double *b = model.scratch + 6 * m, *q = model.scratch + 7 * m;
-    bool extreme = false;
-    for (Index i = 0; i < all.rows.count; ++i) {
-        const auto row = all[i];
-        RowNow now{};
-        now.p = find_products(row, w, b, now.square) + dot(w.c, b, m);
-        if (settings.projects(Projection::NEXT) && fabs(now.p) > settings.bound)
-            now.p = project(settings, row, w, now.p,
-                            solve_projection(settings.alpha0, model.gram, b, now.square, model.scratch));
-        if (!record(settings, model.seen, batch, i, now, extreme)) return {i, true};
-        const double weight = batch.weight[i], scale = scale_at(settings, model.seen, weight, now.slope);
-        if (scale != 0.0) add_to_sketch(model, row, now.square, scale, normal + i * m, b, q);
-        const double step = weight * now.slope;
-        if (step != 0.0 || fabs(now.p) > settings.bound) {
-            const Direction direction = solve_projection(settings.alpha0, model.gram, b, now.square, model.scratch);
-            if (!is_finite(direction.kappa)) return {i, true};
-            take_step(settings, row, w, now.p, step, direction);
-        }
-        if (is_time_to_refresh(model.seen, d)) {
-            store_all(model.owner);
-            add_basis(w);
-            form_gram(model.bt, model.gram);
-        }
+    Direction solve(const RowNow& now) const {
+        return solve_projection(w.settings.alpha0, w.square, b, now.square, w.scratch);
     }
-    return {all.rows.count, extreme};
-}
+    template <class Row> void predict(const Row& row, RowNow& now) {
+        now.p = find_products(row, w, b, now.square) + dot(w.c, b, m);
+    }
+    template <class Row> void project_next(const Row& row, RowNow& now) { now.p = project(row, w, now.p, solve(now)); }
 
-Learned projection(const ProjectionModel& model, const Rows& rows, const Batch& batch, const double* normal) {
-    return rows.sparse() ? projection_loop(model, SparseRows{rows}, batch, normal)
-                         : projection_loop(model, DenseRows{rows}, batch, normal);
-}
+    template <class Row> bool take_step(const Row& row, const RowNow& now) {
+        w.seen += 1;
+        const double scale = scale_of(w, now);
+        if (scale != 0.0) add_to_sketch(row, now, scale);
+        if (!take_newton_step(*this, row, now)) return false;
+        if (is_time_to_refresh(w)) {
+            store_all(w.owner);
+            add_basis(w);
+            form_gram(w.basis, w.square);
+        }
+        return true;
+    }
+
+    // Add the row a = scale x to the sketch, with random numbers r; b is B x before and after.
+    template <class Row> void add_to_sketch(const Row& row, const RowNow& now, double scale) {
+        const double* r = normal + now.number * m;
+        for (Index j = 0; j < m; ++j) q[j] = scale * r[j] / sqrt(static_cast<double>(m));
+        change_basis(row, w, q);
+        for (Index j = 0; j < m; ++j)
+            for (Index l = 0; l < m; ++l) w.square(j, l) += (b[j] * q[l] + q[j] * b[l]) + now.square * (q[j] * q[l]);
+        add_multiple(b, static_cast<const double*>(q), now.square, m);
+    }
+};
 
 // ------------------------------------------------------------------------------------------------- Oja-SON
 
@@ -318,21 +290,21 @@ void multiply(Matrix<double> yt, Matrix<const double> transposed, double* line) 
 }
 
 // Set v to w, Y to F Y (orthonormalized to remove rounding error) and F to I; return whether it succeeded.
-bool fold(const OjaModel& model, const OjaScratch& s) {
-    const Index m = model.f.rows;
-    const Matrix<double> f = model.f;
-    store_all(model.owner);
-    add_basis({model.v, model.yt, model.c});
+bool fold(const RowArrays& w, const OjaScratch& s) {
+    const Matrix<double> f = w.square;
+    const Index m = f.rows;
+    store_all(w.owner);
+    add_basis(w);
     for (Index j = 0; j < m; ++j)
         for (Index l = 0; l < m; ++l) s.transposed(l, j) = l <= j ? f(j, l) : 0.0;
-    multiply(model.yt, s.transposed, s.two);
-    form_gram(model.yt, f);
+    multiply(w.basis, s.transposed, s.two);
+    form_gram(w.basis, f);
     if (!cholesky(f, m)) return false;
     for (Index j = 0; j < m; ++j) {  // row j becomes column j of L^-1
         for (Index l = 0; l < m; ++l) s.transposed(j, l) = l == j ? 1.0 : 0.0;
         forward(f, m, s.transposed[j]);
     }
-    multiply(model.yt, s.transposed, s.two);
+    multiply(w.basis, s.transposed, s.two);
     for (Index i = 0; i < m; ++i)
         for (Index j = 0; j < m; ++j) f(i, j) = i == j ? 1.0 : 0.0;
     return true;
@@ -358,34 +330,36 @@ void orthonormal_step(Matrix<double> f, const OjaScratch& s, double gamma, doubl
     }
 }
 
-// Update V and Lambda with a = scale x at time t, and z to the new V x; return whether it succeeded.
+// Update V and Lambda with a = scale x, and z to the new V x; return whether it succeeded.
 template <class Row>
-bool update_basis(const OjaModel& model, const Row& row, double square, double scale, const OjaScratch& s) {
-    const Index m = model.f.rows;
-    const double t = static_cast<double>(model.seen);
+bool update_basis(const RowArrays& w, const Row& row, double square, double scale, const OjaScratch& s) {
+    const Matrix<double> f = w.square;
+    const Index m = f.rows;
+    const double t = static_cast<double>(w.seen);
     const double gamma = (2.0 + scale * scale * square / t) / t;
     double step2 = 0.0;
     for (Index j = 0; j < m; ++j) {
         s.h[j] = scale * s.z[j];
         step2 += gamma * s.h[j] * s.h[j];
     }
-    if (step2 > LONG && !fold(model, s)) return false;
+    if (step2 > LONG && !fold(w, s)) return false;
     for (Index j = 0; j < m; ++j) {
-        model.energy[j] += s.h[j] * s.h[j];
-        s.q[j] = (s.h[j] - dot(model.f[j], s.q, j)) / model.f(j, j);
+        w.sums[j] += s.h[j] * s.h[j];
+        s.q[j] = (s.h[j] - dot(f[j], s.q, j)) / f(j, j);
     }
     for (Index j = 0; j < m; ++j) s.q[j] *= scale / t;
-    change_basis(row, {model.v, model.yt, model.c}, s.q);
-    orthonormal_step(model.f, s, gamma, (1.0 + scale * scale * square / t) / scale);
+    change_basis(row, w, s.q);
+    orthonormal_step(f, s, gamma, (1.0 + scale * scale * square / t) / scale);
     return true;
 }
 
 // Return H^-1 x for a row with V x = z and x'x = square, in terms of Y.
-Direction solve_oja(const OjaModel& model, double square, const OjaScratch& s) {
-    const double alpha = model.settings.alpha0, *energy = model.energy;
-    const Index m = model.f.rows;
+Direction solve_oja(const RowArrays& w, double square, const OjaScratch& s) {
+    const double alpha = w.settings.alpha0, *energy = w.sums;
+    const Matrix<const double> f = w.square;
+    const Index m = f.rows;
     double kappa = 0.0, n0 = square, largest = 0.0, *coef_v = s.one, *outside_v = s.two;
-    for (Index j = 0; j < m; ++j) largest = energy[j] > largest ? energy[j] : largest;
+    for (Index j = 0; j < m; ++j) largest = larger(energy[j], largest);
     for (Index j = 0; j < m; ++j) {
         const double z = s.z[j];
         coef_v[j] = outside_v[j] = 0.0;
@@ -402,48 +376,36 @@ Direction solve_oja(const OjaModel& model, double square, const OjaScratch& s) {
     }
     for (Index l = 0; l < m; ++l) s.coef_b[l] = s.outside_b[l] = 0.0;
     for (Index j = 0; j < m; ++j) {
-        add_multiple(s.coef_b, static_cast<const double*>(model.f[j]), coef_v[j], j + 1);
-        add_multiple(s.outside_b, static_cast<const double*>(model.f[j]), outside_v[j], j + 1);
+        add_multiple(s.coef_b, f[j], coef_v[j], j + 1);
+        add_multiple(s.outside_b, f[j], outside_v[j], j + 1);
     }
-    if (alpha > 0.0) return {1.0 / alpha, s.coef_b, kappa + (n0 > 0.0 ? n0 : 0.0) / alpha, s.outside_b, 0.0};
+    if (alpha > 0.0) return {1.0 / alpha, s.coef_b, kappa + larger(n0, 0.0) / alpha, s.outside_b, 0.0};
     return {0.0, s.coef_b, kappa, s.outside_b, n0 > OUTSIDE * square ? n0 : 0.0};
 }
 
-template <class TheRows> Learned oja_loop(const OjaModel& model, const TheRows& all, const Batch& batch) {
-    const PaperSettings& settings = model.settings;
-    const Index m = model.f.rows, d = model.yt.rows;
-    const Weights w{model.v, model.yt, model.c};
-    const OjaScratch s(model.scratch, m);
-    bool extreme = false;
-    for (Index i = 0; i < all.rows.count; ++i) {
-        const auto row = all[i];
-        RowNow now{};
-        now.p = find_products(row, w, s.b, now.square) + dot(w.c, s.b, m);
-        for (Index j = 0; j < m; ++j) s.z[j] = dot(model.f[j], s.b, j + 1);
-        if (settings.projects(Projection::NEXT) && fabs(now.p) > settings.bound)
-            now.p = project(settings, row, w, now.p, solve_oja(model, now.square, s));
-        if (!record(settings, model.seen, batch, i, now, extreme)) return {i, true};
-        const double weight = batch.weight[i], scale = scale_at(settings, model.seen, weight, now.slope);
-        if (scale != 0.0 && !update_basis(model, row, now.square, scale, s)) return {i, true};
-        const double step = weight * now.slope;
-        if (step != 0.0 || fabs(now.p) > settings.bound) {
-            const Direction direction = solve_oja(model, now.square, s);
-            if (!is_finite(direction.kappa)) return {i, true};
-            take_step(settings, row, w, now.p, step, direction);
-        }
-        double smallest = 1.0;
-        for (Index j = 0; j < m; ++j) smallest = model.f(j, j) < smallest ? model.f(j, j) : smallest;
-        if ((smallest < WORST || is_time_to_refresh(model.seen, d)) && !fold(model, s)) return {i, true};
-    }
-    return {all.rows.count, extreme};
-}
+struct OjaSteps {
+    const RowArrays& w;
+    const OjaScratch s{w.scratch, w.square.rows};
 
-Learned oja(const OjaModel& model, const Rows& rows, const Batch& batch) {
-    return rows.sparse() ? oja_loop(model, SparseRows{rows}, batch) : oja_loop(model, DenseRows{rows}, batch);
-}
+    Direction solve(const RowNow& now) const { return solve_oja(w, now.square, s); }
+    template <class Row> void predict(const Row& row, RowNow& now) {
+        const Index m = w.square.rows;
+        now.p = find_products(row, w, s.b, now.square) + dot(w.c, s.b, m);
+        for (Index j = 0; j < m; ++j) s.z[j] = dot(w.square[j], s.b, j + 1);
+    }
+    template <class Row> void project_next(const Row& row, RowNow& now) { now.p = project(row, w, now.p, solve(now)); }
+
+    template <class Row> bool take_step(const Row& row, const RowNow& now) {
+        w.seen += 1;
+        const double scale = scale_of(w, now);
+        if (scale != 0.0 && !update_basis(w, row, now.square, scale, s)) return false;
+        if (!take_newton_step(*this, row, now)) return false;
+        double smallest = 1.0;
+        for (Index j = 0; j < w.square.rows; ++j) smallest = smaller(w.square(j, j), smallest);
+        return !(smallest < WORST || is_time_to_refresh(w)) || fold(w, s);
+    }
+};
 
 }  // namespace
-
-extern const RandomBasis random_basis{projection, oja, solve_projection};
 
 }  // namespace robustfd::RFD_LEVEL
