@@ -3,7 +3,6 @@
 
 #include "convert.hpp"
 #include "learner.hpp"
-#include "rows.hpp"
 
 namespace robustfd {
 

@@ -1,7 +1,7 @@
 #include "lanes.hpp"
 #include "progress.hpp"
 #include "row_loops.hpp"
-#include "tridiagonal.hpp"
+#include "eigen.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
