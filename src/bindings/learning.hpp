@@ -2,7 +2,7 @@
 #pragma once
 
 #include "convert.hpp"
-#include "rows.hpp"
+#include "learner.hpp"
 
 namespace robustfd {
 

@@ -1,43 +1,45 @@
 // Bindings of the parsers of text, and of the hashing of names.
+#include "text.hpp"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "categories.hpp"
 #include "convert.hpp"
-#include "crossing.hpp"
-#include "csv.hpp"
-#include "libsvm.hpp"
-#include "vw.hpp"
+
+namespace nanobind::detail {
+
+// Text is the buffer of any object that has one.
+template <> struct type_caster<robustfd::Text> {
+    NB_TYPE_CASTER(robustfd::Text, const_name("object"))
+    type_caster() = default;
+    type_caster(const type_caster&) = delete;
+    ~type_caster() {
+        if (buffer.obj) PyBuffer_Release(&buffer);
+    }
+    bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
+        if (PyObject_GetBuffer(source.ptr(), &buffer, PyBUF_SIMPLE) != 0) return PyErr_Clear(), false;
+        value = {static_cast<const robustfd::Letter*>(buffer.buf), static_cast<std::size_t>(buffer.len)};
+        return true;
+    }
+    Py_buffer buffer{};
+};
+
+}  // namespace nanobind::detail
 
 namespace robustfd {
 
 namespace {
 
+using namespace nb::literals;
 using Results = nb::typed<nb::tuple, nb::any, nb::ellipsis>;
 
-// The bytes of a Python object. It must outlive every use of the bytes, and needs the interpreter's lock at its end.
-class Bytes {
-  public:
-    explicit Bytes(nb::handle source) {
-        if (PyObject_GetBuffer(source.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-    }
-    Bytes(const Bytes&) = delete;
-    Bytes& operator=(const Bytes&) = delete;
-    ~Bytes() { PyBuffer_Release(&view_); }
-    Text text() const { return {static_cast<const Letter*>(view_.buf), static_cast<std::size_t>(view_.len)}; }
-
-  private:
-    Py_buffer view_;
-};
-
 // The arguments of a CSR matrix of scipy: values, columns and row pointers.
-nb::tuple csr_arrays(CsrMatrix& rows) {
+nb::tuple csr_arrays(CsrMatrix rows) {
     double* values = rows.values();
     std::int32_t* columns = rows.columns();
     nb::capsule owner(rows.release(), give_memory);
@@ -45,69 +47,37 @@ nb::tuple csr_arrays(CsrMatrix& rows) {
                           Result<std::int32_t>(columns, {rows.entries()}, owner), numpy_array(std::move(rows.starts)));
 }
 
-Letter letter_of(int code) {
-    require(0 <= code && code < 256, "a letter must be a byte");
-    return static_cast<Letter>(code);
-}
-
-std::size_t count_of(nb::handle source, int letter) {
-    const Bytes bytes(source);
-    const Letter wanted = letter_of(letter);
-    nb::gil_scoped_release unlocked;
-    return count_letter(bytes.text(), wanted);
-}
-
-nb::list bad_lines(const std::vector<BadLine>& bad) {
-    nb::list found;
-    for (const BadLine& line : bad) found.append(nb::make_tuple(line.begin, line.line, line.problem));
-    return found;
-}
+// ---------------------------------------------------------------------------------------------------- hashing
 
 void require_bits(int bits) { require(0 <= bits && bits <= 30, "bits must be from 0 to 30"); }
 
-std::uint32_t hash_of(nb::handle source, std::uint32_t seed) {
-    const Bytes bytes(source);
-    return murmur3(bytes.text().data(), bytes.text().data() + bytes.text().size(), seed);
-}
-
-std::pair<Index, int> column_of(nb::handle source, int bits, std::uint32_t seed) {
+std::pair<Index, int> column_of(Text name, int bits, std::uint32_t seed) {
     require_bits(bits);
-    const Bytes bytes(source);
-    const HashedName hashed = hash_name(bytes.text().data(), bytes.text().data() + bytes.text().size(), bits, seed);
+    const HashedName hashed = hash_name(name, bits, seed);
     return {hashed.column, static_cast<int>(hashed.sign)};
 }
 
-Results columns_of_values(nb::handle prefix, nb::handle source, const In1<Index>& ends, int bits) {
+Results columns_of_values(Text prefix, Text text, Span<const Index> ends, int bits) {
     require_bits(bits);
-    const Bytes name(prefix), bytes(source);
-    const Span<const Index> places(ends.data(), ends.size());
-    require(!places.empty() && places.front() >= 0 && std::is_sorted(places.begin(), places.end()) &&
-            static_cast<std::size_t>(places.back()) <= bytes.text().size(), "ends must ascend within the text");
-    std::vector<Index> columns(places.size() - 1);
-    std::vector<double> signs(places.size() - 1);
-    {
-        nb::gil_scoped_release unlocked;
-        hash_values(name.text(), bytes.text().data(), places, bits, columns.data(), signs.data());
-    }
+    require(!ends.empty() && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&
+            static_cast<std::size_t>(ends.back()) <= text.size(), "ends must ascend within the text");
+    std::vector<Index> columns(ends.size() - 1);
+    std::vector<double> signs(ends.size() - 1);
+    unlocked([&] { hash_values(prefix, text, ends, bits, columns.data(), signs.data()); });
     return nb::make_tuple(numpy_array(std::move(columns)), numpy_array(std::move(signs)));
 }
 
-Results rows_of_table(const In2<double>& numbers, const In2<Index>& codes, const In1<Index>& bases,
-                      const In1<Index>& columns, const In1<double>& signs) {
-    const Matrix<const Index> chosen = matrix(codes);
-    require(numbers.shape(0) == codes.shape(1) && bases.shape(0) == codes.shape(0) + 1 &&
-            columns.shape(0) == signs.shape(0), "the shapes do not match");
-    for (Index t = 0; t < chosen.rows; ++t) {
-        const Index first = bases.data()[t], size = bases.data()[t + 1] - first;
+Results rows_of_table(Matrix<const double> numbers, Matrix<const Index> codes, Span<const Index> bases,
+                      Span<const Index> columns, Span<const double> signs) {
+    require(numbers.rows == codes.cols && length(bases) == codes.rows + 1 && columns.size() == signs.size(),
+            "the shapes do not match");
+    for (Index t = 0; t < codes.rows; ++t) {
+        const Index first = bases[t], size = bases[t + 1] - first;
         require(first >= 0 && first + size <= length(columns), "bases must be places in columns");
-        for (Index i = 0; i < chosen.cols; ++i) require(chosen(t, i) < size, "a code is too large");
+        for (Index i = 0; i < codes.cols; ++i) require(codes(t, i) < size, "a code is too large");
     }
-    CsrMatrix rows(0);
-    {
-        nb::gil_scoped_release unlocked;
-        rows = table_rows(matrix(numbers), {chosen, bases.data(), columns.data(), signs.data()});
-    }
-    return csr_arrays(rows);
+    return csr_arrays(
+        unlocked([&] { return table_rows(numbers, {codes, bases.data(), columns.data(), signs.data()}); }));
 }
 
 // Add a feature to a row: a number under a name, or the feature "name=value" with the value 1.
@@ -132,8 +102,8 @@ void add_feature(nb::handle name, nb::handle value, int bits, CsrMatrix& rows) {
         letters = nb::borrow<nb::bytes>(held).c_str();
         size = static_cast<Py_ssize_t>(nb::borrow<nb::bytes>(held).size());
     }
-    const Letter* begin = reinterpret_cast<const Letter*>(letters);
-    const HashedName hashed = hash_name(begin, begin + size, bits);
+    const Text text(reinterpret_cast<const Letter*>(letters), static_cast<std::size_t>(size));
+    const HashedName hashed = hash_name(text, bits);
     rows.add(hashed.column, hashed.sign * number);
 }
 
@@ -163,94 +133,98 @@ Results rows_of_dicts(const nb::typed<nb::list, nb::any>& dicts, int bits) {
     Index k = 0;
     for (nb::handle row : dicts) {
         if (const std::string problem = add_features(row, bits, rows); !problem.empty()) {
-            bad.append(nb::make_tuple(k, problem));
+            bad.append(nb::make_tuple(k, nb::str(problem.c_str(), problem.size())));
             rows.drop_row();
         }
-        rows.settle();
         rows.end_row();
         ++k;
     }
-    return nb::make_tuple(csr_arrays(rows), bad);
+    return nb::make_tuple(csr_arrays(std::move(rows)), bad);
 }
+
+void bind_hashing(nb::module_& m) {
+    m.def("murmur3", murmur3, "text"_a, "seed"_a = 0, "Return MurmurHash3 of bytes, from 0 to 2^32 - 1.");
+    m.def("hash_name", column_of, "name"_a, "bits"_a, "seed"_a = 0,
+          "Return the column, below 2^bits, and the sign that FeatureHasher gives to a name.");
+    m.def("hash_values", columns_of_values, "prefix"_a, "text"_a, "ends"_a, "bits"_a,
+          "Return the columns and signs of the names prefix + text[ends[k]:ends[k + 1]].");
+    m.def("hash_rows", rows_of_dicts, "rows"_a, "bits"_a,
+          "Return CSR arrays of dicts, as FeatureHasher makes them, and the numbers and problems of bad ones.");
+    m.def("table_rows", rows_of_table, "numbers"_a, "codes"_a, "bases"_a, "columns"_a, "signs"_a,
+          "Return CSR arrays of numbers and of values codes[t, i], whose columns and signs start at bases[t].");
+}
+
+// ------------------------------------------------------------------------------------------------------ lines
 
 ParseOptions options_of(bool labelled, Index first, Index width, int bits, bool drop) {
     require(first >= 0 && bits <= 30, "first must be at least 0 and bits at most 30");
     return {labelled, first, width < 0 ? std::numeric_limits<Index>::max() : width, bits, drop};
 }
 
-Results libsvm_rows(nb::handle source, bool labelled, Index first, Index width, int bits, bool drop) {
-    const Bytes bytes(source);
-    const ParseOptions options = options_of(labelled, first, width, bits, drop);
-    Parsed parsed(0);
-    {
-        nb::gil_scoped_release unlocked;
-        parsed = parse_libsvm(bytes.text(), options);
-    }
-    return nb::make_tuple(csr_arrays(parsed.rows), numpy_array(std::move(parsed.labels)), bad_lines(parsed.bad),
+// What both parsers return.
+nb::tuple parsed_arrays(Parsed& parsed) {
+    nb::list bad;
+    for (const BadLine& line : parsed.bad) bad.append(nb::make_tuple(line.begin, line.line, line.problem));
+    return nb::make_tuple(csr_arrays(std::move(parsed.rows)), numpy_array(std::move(parsed.labels)), bad,
                           parsed.dropped);
 }
 
-nb::object libsvm_scan(nb::handle source, bool labelled, bool named, std::size_t most) {
-    const Bytes bytes(source);
-    std::optional<Scan> scan;
-    {
-        nb::gil_scoped_release unlocked;
-        scan = scan_libsvm(bytes.text(), labelled, named, most);
-    }
-    if (!scan) return nb::none();
-    return nb::make_tuple(scan->rows, scan->labels, scan->least, scan->largest);
+Results libsvm_rows(Text text, bool labelled, Index first, Index width, int bits, bool drop) {
+    const ParseOptions options = options_of(labelled, first, width, bits, drop);
+    Parsed parsed = unlocked([&] { return parse_libsvm(text, options); });
+    return parsed_arrays(parsed);
 }
 
-Results vw_rows(nb::handle source, bool labelled, Index first, Index width, int bits, bool drop,
-                  const std::vector<std::pair<Letter, Index>>& groups) {
-    const Bytes bytes(source);
+std::optional<std::tuple<Index, std::vector<double>, Index, Index>> libsvm_scan(Text text, bool labelled, bool named,
+                                                                                std::size_t most) {
+    std::optional<Scan> scan = scan_libsvm(text, labelled, named, most);
+    if (!scan) return std::nullopt;
+    return std::tuple(scan->rows, scan->labels, scan->least, scan->largest);
+}
+
+Results vw_rows(Text text, bool labelled, Index first, Index width, int bits, bool drop,
+                const std::vector<std::pair<Letter, Index>>& groups) {
     const ParseOptions options = options_of(labelled, first, width, bits, drop);
     std::vector<Group> chosen;
     for (const auto& [letter, hash] : groups) chosen.push_back({letter, hash});
-    ParsedVw parsed(0);
-    {
-        nb::gil_scoped_release unlocked;
-        parsed = parse_vw(bytes.text(), options, chosen);
-    }
+    Parsed parsed = unlocked([&] { return parse_vw(text, options, chosen); });
     nb::object weights = nb::none();
     if (!std::all_of(parsed.weights.begin(), parsed.weights.end(), [](double x) { return x == 1.0; }))
         weights = nb::cast(numpy_array(std::move(parsed.weights)));
-    nb::list parts;
-    for (CsrMatrix& part : parsed.parts) parts.append(csr_arrays(part));
+    nb::list of_groups;
+    for (CsrMatrix& group : parsed.groups) of_groups.append(csr_arrays(std::move(group)));
     const std::size_t rows = parsed.labels.size();
-    return nb::make_tuple(csr_arrays(parsed.rows), numpy_array(std::move(parsed.labels)), bad_lines(parsed.bad),
-                          parsed.dropped, weights, numpy_array(std::move(parsed.tags), {rows, 2}), parts);
+    const nb::object tags = nb::cast(numpy_array(std::move(parsed.tags), {rows, 2}));
+    return nb::borrow<nb::tuple>(parsed_arrays(parsed) + nb::make_tuple(weights, tags, of_groups));
 }
+
+void bind_lines(nb::module_& m) {
+    nb::enum_<Problem> problems(m, "Problem", "Why a line is not a row.");
+    auto problem = static_cast<int>(Problem::no_label);
+    for (const char* name : {"NO_LABEL", "NO_INDEX", "BELOW_FIRST", "BEYOND_LAST", "NO_VALUE", "NOT_FINITE",
+                             "TOO_LARGE", "NO_BAR", "BAD_WEIGHT", "HAS_BASE", "NO_SPACE", "UNLABELLED"})
+        problems.value(name, static_cast<Problem>(problem++));
+    m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
+          "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");
+    m.def("scan_libsvm", libsvm_scan, "text"_a, "labelled"_a, "named"_a, "most"_a, Unlocked(),
+          "Return the rows, distinct labels, least and largest index of plain text, None if it is not plain.");
+    m.def("parse_vw", vw_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "groups"_a,
+          "Return what parse_libsvm returns, weights (None if all are 1), places of tags, and CSR arrays of groups.");
+}
+
+// -------------------------------------------------------------------------------------------- CSV and products
 
 // An array with a row for each record: its start, its end, the lines before it and the number of its fields.
-Result<Index> records_of(nb::handle source, int delimiter, std::size_t most) {
-    const Bytes bytes(source);
-    const Letter separator = letter_of(delimiter);
+Result<Index> records_of(Text text, Letter delimiter, std::size_t most) {
+    const std::vector<Record> records = unlocked([&] { return find_records(text, delimiter, most); });
     std::vector<Index> numbers;
-    {
-        nb::gil_scoped_release unlocked;
-        for (const Record& record : find_records(bytes.text(), separator, most))
-            numbers.insert(numbers.end(), {record.begin, record.end, record.line, record.fields});
-    }
-    const std::size_t count = numbers.size() / 4;
-    return numpy_array(std::move(numbers), {count, 4});
+    for (const Record& record : records)
+        numbers.insert(numbers.end(), {record.begin, record.end, record.line, record.fields});
+    return numpy_array(std::move(numbers), {records.size(), 4});
 }
 
-Index end_of_records(nb::handle source, int delimiter) {
-    const Bytes bytes(source);
-    const Letter separator = letter_of(delimiter);
-    nb::gil_scoped_release unlocked;
-    return last_record_end(bytes.text(), separator);
-}
-
-std::optional<nb::bytes> some_fields(nb::handle source, int delimiter, const In1<bool>& keep, int between) {
-    const Bytes bytes(source);
-    const Letter separator = letter_of(delimiter), other = letter_of(between);
-    std::optional<std::vector<Letter>> copy;
-    {
-        nb::gil_scoped_release unlocked;
-        copy = copy_fields(bytes.text(), separator, {keep.data(), keep.size()}, other);
-    }
+std::optional<nb::bytes> some_fields(Text text, Letter delimiter, Span<const bool> keep, Letter between) {
+    const auto copy = unlocked([&] { return copy_fields(text, delimiter, keep, between); });
     if (!copy) return std::nullopt;
     return nb::bytes(copy->data(), copy->size());
 }
@@ -285,72 +259,27 @@ Results rows_with_products(const CsrArrays& x, Index columns, const std::vector<
         products.push_back({factors_of(left, rows, columns), factors_of(right, rows, columns), same, rank[0], rank[1],
                             many, first, bits});
     }
-    CsrMatrix result(0);
-    {
-        nb::gil_scoped_release unlocked;
-        result = cross(features, static_cast<Index>(rows), products);
-    }
-    return csr_arrays(result);
-}
-
-void bind_records(nb::module_& m) {
-    using namespace nb::literals;
-    m.def("find_records", records_of, "text"_a, "delimiter"_a, "most"_a,
-          "Return start, end, line and number of fields of the first records of CSV text.");
-    m.def("last_record_end", end_of_records, "text"_a, "delimiter"_a,
-          "Return the end of the last record that ends with a line feed, 0 if there is none.");
-    m.def("copy_fields", some_fields, "text"_a, "delimiter"_a, "keep"_a.noconvert(), "between"_a,
-          "Return some fields of all records; None if a record has too few or too many.");
-    m.def("cross", rows_with_products, "x"_a, "columns"_a, "pairs"_a, "bits"_a,
-          "Return CSR arrays of x with the products of pairs of groups as further columns.");
-}
-
-void bind_hashing(nb::module_& m) {
-    using namespace nb::literals;
-    m.def("murmur3", hash_of, "text"_a, "seed"_a = 0, "Return MurmurHash3 of bytes, from 0 to 2^32 - 1.");
-    m.def("hash_name", column_of, "name"_a, "bits"_a, "seed"_a = 0,
-          "Return the column, below 2^bits, and the sign that FeatureHasher gives to a name.");
-    m.def("hash_values", columns_of_values, "prefix"_a, "text"_a, "ends"_a.noconvert(), "bits"_a,
-          "Return the columns and signs of the names prefix + text[ends[k]:ends[k + 1]].");
-    m.def("hash_rows", rows_of_dicts, "rows"_a, "bits"_a,
-          "Return CSR arrays of dicts, as FeatureHasher makes them, and the numbers and problems of bad ones.");
-    m.def("table_rows", rows_of_table, "numbers"_a.noconvert(), "codes"_a.noconvert(), "bases"_a.noconvert(),
-          "columns"_a.noconvert(), "signs"_a.noconvert(),
-          "Return CSR arrays of numbers and of values codes[t, i], whose columns and signs start at bases[t].");
-}
-
-void bind_problems(nb::module_& m) {
-    nb::enum_<Problem>(m, "Problem", "Why a line is not a row.")
-        .value("NO_LABEL", Problem::no_label)
-        .value("NO_INDEX", Problem::no_index)
-        .value("BELOW_FIRST", Problem::below_first)
-        .value("BEYOND_LAST", Problem::beyond_last)
-        .value("NO_VALUE", Problem::no_value)
-        .value("NOT_FINITE", Problem::not_finite)
-        .value("TOO_LARGE", Problem::too_large)
-        .value("NO_BAR", Problem::no_bar)
-        .value("BAD_WEIGHT", Problem::bad_weight)
-        .value("HAS_BASE", Problem::has_base)
-        .value("NO_SPACE", Problem::no_space)
-        .value("UNLABELLED", Problem::unlabelled);
+    return csr_arrays(unlocked([&] { return cross(features, static_cast<Index>(rows), products); }));
 }
 
 }  // namespace
 
 void bind_text(nb::module_& m) {
-    using namespace nb::literals;
-    bind_problems(m);
     bind_hashing(m);
-    bind_records(m);
-    m.def("count_letter", count_of, "text"_a, "letter"_a, "Return how often a byte occurs, faster than bytes.count.");
-    m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
-          "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");
-    m.def("scan_libsvm", libsvm_scan, "text"_a, "labelled"_a, "named"_a, "most"_a,
-          "Return the rows, distinct labels, least and largest index of plain text, None if it is not plain.",
-          nb::sig("def scan_libsvm(text: object, labelled: bool, named: bool, most: int)"
-                  " -> tuple[int, list[float], int, int] | None"));
-    m.def("parse_vw", vw_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "groups"_a,
-          "Return what parse_libsvm returns, weights (None if all are 1), places of tags, and CSR arrays of groups.");
+    bind_lines(m);
+    const auto count_letter = [](Text text, Letter letter) {
+        return count_if(text, [letter](Letter c) { return c == letter; });
+    };
+    m.def("count_letter", count_letter, "text"_a, "letter"_a, Unlocked(),
+          "Return how often a byte occurs, faster than bytes.count.");
+    m.def("find_records", records_of, "text"_a, "delimiter"_a, "most"_a,
+          "Return start, end, line and number of fields of the first records of CSV text.");
+    m.def("last_record_end", last_record_end, "text"_a, "delimiter"_a, Unlocked(),
+          "Return the end of the last record that ends with a line feed, 0 if there is none.");
+    m.def("copy_fields", some_fields, "text"_a, "delimiter"_a, "keep"_a, "between"_a,
+          "Return some fields of all records; None if a record has too few or too many.");
+    m.def("cross", rows_with_products, "x"_a, "columns"_a, "pairs"_a, "bits"_a,
+          "Return CSR arrays of x with the products of pairs of groups as further columns.");
 }
 
 }  // namespace robustfd

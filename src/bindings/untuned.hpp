@@ -6,7 +6,8 @@
 #include <string>
 #include <type_traits>
 
-#include "rows.hpp"
+#include "convert.hpp"
+#include "experts.hpp"
 
 namespace robustfd {
 
@@ -54,11 +55,13 @@ template <class T> void assign(Array<T>& array, nb::handle value, const char* na
 class Untuned {
   public:
     Experts experts;
-    Index seen = 0;  // rows so far
+    Index seen;  // rows so far
+
+    explicit Untuned(Experts experts = {}, Index seen = 0) : experts(std::move(experts)), seen(seen) {}
 
     nb::dict arrays() {
         nb::dict result;
-        experts.visit([&](const char* name, auto& array) { result[name] = view_of(array); });
+        Experts::visit([&](const char* name, auto& array) { result[name] = view_of(array); }, experts);
         return result;
     }
 
@@ -67,9 +70,9 @@ class Untuned {
         Experts before = experts.shared();
         std::size_t used = 0;
         try {
-            experts.visit([&](const char* name, auto& array) {
+            Experts::visit([&](const char* name, auto& array) {
                 if (given.contains(name)) assign(array, given[name], name), ++used;
-            });
+            }, experts);
             if (used != given.size()) throw std::invalid_argument("unknown arrays");
             experts.check();
         } catch (...) {
@@ -78,7 +81,7 @@ class Untuned {
         }
     }
 
-    Index learn(nb::handle x, const In1<double>& y, const In1<double>& weight, const Out2<double>& margins, Index first,
+    Index learn(nb::handle x, Span<const double> y, Span<const double> weight, Matrix<double> margins, Index first,
                 Index last, bool update_stats) {
         const RowsFromPython given = rows_from(x);
         const Rows& rows = given.rows;
@@ -86,90 +89,81 @@ class Untuned {
         require(0 <= first && first <= last && last <= rows.count, "the rows are out of range");
         require(length(y) == rows.count && length(weight) == rows.count,
                 "y or weight has another length than the rows");
-        nb::gil_scoped_release unlocked;
-        rows.check(experts.features(), first, last);
-        if (!experts.targets[0].numbers) check_classes(y.data(), first, last);
-        reserve(rows.longest(first, last));
-        return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(), margins.data(),
-                                     update_stats);
+        return unlocked([&] {
+            rows.check(experts.features(), first, last);
+            if (!experts.targets[0].numbers) check_classes(y.subspan(first, last - first));
+            scratch_.fit(experts, rows.longest(first, last));
+            return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(),
+                                         margins.data, update_stats);
+        });
     }
 
-    void read(nb::handle x, const Out2<double>& margins) const {
+    void read(nb::handle x, Matrix<double> margins) const {
         const RowsFromPython given = rows_from(x);
         check(given.rows, margins);
-        nb::gil_scoped_release unlocked;
-        given.rows.check(experts.features(), 0, given.rows.count);
-        const Scratch own(experts, given.rows.longest(0, given.rows.count));
-        untuned_loops().read(experts, own.work, given.rows, margins.data());
+        const nb::gil_scoped_release unlocked;
+        untuned_loops().read(experts, scratch_for(given.rows).work, given.rows, margins.data);
     }
 
     void explain(nb::handle x, const nb::ndarray<const double, nb::ndim<3>, nb::c_contig>& effects,
-                 const Out1<Index>& indptr, const Out1<Index>& which, const Out2<double>& parts) const {
+                 Span<Index> indptr, Span<Index> which, Matrix<double> parts) const {
         const RowsFromPython given = rows_from(x);
         const Rows& rows = given.rows;
-        const Index entries = rows.indptr ? rows.indptr[rows.count] - rows.indptr[0] : rows.count * rows.width;
-        const Index most = entries + rows.count * experts.centred.size();
-        require(length(indptr) == rows.count + 1 && length(which) >= most && length(parts) >= most,
+        const Index most = rows.entries(0, rows.count) + rows.count * experts.centred.size();
+        require(length(indptr) == rows.count + 1 && length(which) >= most && parts.rows >= most,
                 "results are too short");
         require(static_cast<Index>(effects.shape(0)) == 3 &&
                     static_cast<Index>(effects.shape(1)) == experts.table.size() &&
-                    static_cast<Index>(effects.shape(2)) == experts.outputs() && parts.shape(1) == effects.shape(2),
+                    static_cast<Index>(effects.shape(2)) == experts.outputs() && parts.cols == experts.outputs(),
                 "effects has another shape");
-        nb::gil_scoped_release unlocked;
-        rows.check(experts.features(), 0, rows.count);
-        const Scratch own(experts, rows.longest(0, rows.count));
-        untuned_loops().explain(experts, own.work, rows, effects.data(), indptr.data(), which.data(), parts.data());
+        const nb::gil_scoped_release unlocked;
+        untuned_loops().explain(experts, scratch_for(rows).work, rows, effects.data(), indptr.data(), which.data(),
+                                parts.data);
     }
 
-    void first_scales(const In1<Index>& which) {
-        for (Index k = 0; k < length(which); ++k)
-            require(0 <= which.data()[k] && which.data()[k] < experts.table.size(), "which is out of range");
+    void first_scales(Span<const Index> which) {
+        for (Index j : which) require(0 <= j && j < experts.table.size(), "which is out of range");
         untuned_loops().first_scales(experts, which.data(), length(which));
     }
 
-    void renew_exact(double faded) {
-        nb::gil_scoped_release unlocked;
-        experts.renew_exact(faded);
-    }
-
-    // Learn one row of ascending columns, all of which the model has; return the predictions before the step.
-    const double* learn_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values, double y,
-                            double weight) {
+    // Learn one row of ascending columns, all of which the model has; return the prediction before the step. The model
+    // has one output.
+    double learn_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values, double y,
+                     double weight) {
         const Index indptr[2] = {0, static_cast<Index>(columns.size())};
-        const Rows row{values.data(), columns.data(), indptr, 1, 0};
-        reserve(indptr[1]);
-        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, prediction(), true);
+        double prediction = 0.0;
+        scratch_.fit(experts, indptr[1]);
+        untuned_loops().learn(experts, scratch_.work, {values.data(), columns.data(), indptr, 1, 0}, 0, 1, &y, &weight,
+                              &prediction, true);
         ++seen;
-        return prediction();
+        return prediction;
     }
 
-    // Return the predictions of such a row.
-    void read_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values, double* out) const {
+    // Return the prediction of such a row.
+    double read_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values) const {
         const Index indptr[2] = {0, static_cast<Index>(columns.size())};
+        double prediction = 0.0;
         static thread_local Scratch scratch;  // allocating it takes longer than reading a row
-        if (!scratch.fits(experts, indptr[1])) scratch = Scratch(experts, indptr[1]);
-        untuned_loops().read(experts, scratch.work, {values.data(), columns.data(), indptr, 1, 0}, out);
+        scratch.fit(experts, indptr[1]);
+        untuned_loops().read(experts, scratch.work, {values.data(), columns.data(), indptr, 1, 0}, &prediction);
+        return prediction;
     }
 
   private:
     Scratch scratch_;
-    std::vector<double> prediction_;
 
-    double* prediction() {
-        prediction_.resize(static_cast<std::size_t>(experts.outputs()));
-        return prediction_.data();
-    }
-
-    void check(const Rows& rows, const Out2<double>& margins) const {
-        require(length(margins) == rows.count && static_cast<Index>(margins.shape(1)) == experts.outputs(),
+    void check(const Rows& rows, Matrix<double> margins) const {
+        require(margins.rows == rows.count && margins.cols == experts.outputs(),
                 "margins has another shape than the rows and outputs");
     }
-    void check_classes(const double* y, Index first, Index last) const {
+    void check_classes(Span<const double> y) const {
         const double classes = static_cast<double>(std::max<Index>(experts.outputs(), 2));
-        for (Index i = first; i < last; ++i) require(0.0 <= y[i] && y[i] < classes, "y is not a class");
+        for (double each : y) require(0.0 <= each && each < classes, "y is not a class");
     }
-    void reserve(Index entries) {
-        if (!scratch_.fits(experts, entries)) scratch_ = Scratch(experts, entries);
+    // Scratch memory of its own for every thread that reads, after all indices of the rows are checked.
+    Scratch scratch_for(const Rows& rows) const {
+        rows.check(experts.features(), 0, rows.count);
+        return Scratch(experts, rows.longest(0, rows.count));
     }
 };
 

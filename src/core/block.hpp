@@ -23,7 +23,7 @@
 //
 // The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends
 // with a shrink: its steps and its rows become one change of w and B. The eigenvectors of the small Gram matrix of [B;
-// c X] are the coefficients of the new rows of B, and rules.hpp reduces the eigenvalues.
+// c X] are the coefficients of the new rows of B, and eigen.hpp reduces the eigenvalues.
 #pragma once
 
 #include "level.hpp"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "blas.hpp"
-#include "tridiagonal.hpp"
 
 namespace robustfd {
 
@@ -18,9 +17,6 @@ constexpr double MAX_SHARE_OF_VECTORS = 0.7;  // if more of the eigenvectors are
 constexpr double LARGEST_DEFECT = 1e-5;       // of orthogonality, that Newton-Schulz iteration may remove
 constexpr int REFINEMENTS = 3;
 constexpr Index BLOCK = 32;  // of LAPACK's reduction and back-transformation
-
-// The number of numbers in whole vectors.
-Index in_vectors(Index n) { return (n + VALUE_LANES - 1) / VALUE_LANES * VALUE_LANES; }
 
 // Orthonormalise the columns of z by Newton-Schulz iteration, of which each step squares the defect (Higham 2008, ch.
 // 8). Return false if the defect is too large.
@@ -51,10 +47,10 @@ bool orthonormalise(Array<double>& z, Index n, Index k, Index stride) {
 bool by_inverse_iteration(Matrix<double> a, Index k, double* values, Matrix<double> vectors) {
     const Index n = a.rows, most = std::min(k + 1, n);
     const bool by_lapack = n >= MIN_ROWS_FOR_SYTRD;
-    const Index numbers = std::max({(3 * n + 4) * k, n + 9 * (most + VALUE_LANES), by_lapack ? BLOCK * n : 0});
+    const Index numbers = std::max({(3 * n + 4) * k, n + 9 * (most + LANES), by_lapack ? BLOCK * n : 0});
     const auto memory = std::make_unique_for_overwrite<double[]>(numbers);
     double* scratch = memory.get();
-    const Index line = in_vectors(n), stride = in_vectors(k);
+    const Index line = padded(n), stride = padded(k);
     Array<double> form_data(6 * line), z(n * stride);
     const Matrix<double> form(form_data.data(), 6, n, line), columns(z.data(), n, k, stride);
     const int size = static_cast<int>(n), width = static_cast<int>(k), length = static_cast<int>(BLOCK * n);
@@ -97,6 +93,28 @@ void copy_scaled(Matrix<const double> a, double scale, Matrix<double> out) {
 
 }  // namespace
 
+Blas& blas() {
+    static Blas table;
+    return table;
+}
+
+void gemm(bool transpose_a, bool transpose_b, double scale, Matrix<const double> a, Matrix<const double> b, double keep,
+          Matrix<double> c) {
+    const int rows = static_cast<int>(c.rows), cols = static_cast<int>(c.cols);
+    if (rows == 0 || cols == 0) return;
+    const int inner = static_cast<int>(transpose_a ? a.rows : a.cols);
+    const int lda = static_cast<int>(a.stride), ldb = static_cast<int>(b.stride), ldc = static_cast<int>(c.stride);
+    // Fortran reads row-major matrices as transposes, so this computes c' = op(b)' op(a)'.
+    blas().dgemm(transpose_b ? "T" : "N", transpose_a ? "T" : "N", &cols, &rows, &inner, &scale, b.data, &ldb, a.data,
+                 &lda, &keep, c.data, &ldc);
+}
+
+void gram_of_columns(const double* a, Index rows, Index cols, Matrix<double> out) {
+    const int n = static_cast<int>(rows), k = static_cast<int>(cols), ldc = static_cast<int>(out.stride);
+    const double one = 1.0, zero = 0.0;
+    blas().dsyrk("U", "N", &n, &k, &one, a, &n, &zero, out.data, &ldc);  // upper in Fortran order is lower here
+}
+
 bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<double> vectors) {
     const Index n = a.rows;
     double scale = 0.0;
@@ -107,8 +125,8 @@ bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<
             for (Index i = 0; i < n; ++i) vectors(j, i) = i == j ? 1.0 : 0.0;
         return scale == 0.0;
     }
-    const Array<double> data(n * in_vectors(n));
-    const Matrix<double> scaled(data.data(), n, n, in_vectors(n));
+    const Array<double> data(n * padded(n));
+    const Matrix<double> scaled(data.data(), n, n, padded(n));
     copy_scaled(a, 1.0 / scale, scaled);
     std::fill_n(values, n, 0.0);
     bool found = n >= 3 && static_cast<double>(k) < MAX_SHARE_OF_VECTORS * static_cast<double>(n) &&

@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "cholesky.hpp"
+#include "matrices.hpp"
 
 namespace robustfd {
 
@@ -25,6 +25,8 @@ template <class T> bool has_shape(const Array<T>& a, std::initializer_list<Index
         if (a.shape(axis++) != size) return false;
     return true;
 }
+
+Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.block.shape(1) : 0), e.lam.size()) + 8; }
 
 // Copy the lower triangle of a matrix to the upper one.
 void mirror(Matrix<double> a) {
@@ -91,15 +93,15 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        if (!cholesky().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
+        if (!matrix_loops().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);
 }
 
-Experts Experts::shared() {
+Experts Experts::shared() const {
     Experts same;
-    visit_both(same, [](auto& array, auto& place) { place = array.shared(); });
+    visit([](const char*, auto& array, auto& place) { place = array.shared(); }, *this, same);
     return same;
 }
 
@@ -131,10 +133,10 @@ Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every
 }
 
 void Kept::restore(Experts& e) const {
-    e = const_cast<Experts&>(same_).shared();
-    const_cast<Experts&>(copies_).visit_both(e, [](auto& copy, auto& array) {
+    e = same_.shared();
+    Experts::visit([](const char*, const auto& copy, auto& array) {
         if (copy.size() == array.size()) std::copy(copy.begin(), copy.end(), array.begin());
-    });
+    }, copies_, e);
     const Index width = e.weights.shape(1);
     for (std::size_t k = 0; k < table_.size(); ++k) {
         e.table[features_[k]] = table_[k];
@@ -142,50 +144,37 @@ void Kept::restore(Experts& e) const {
     }
 }
 
-namespace {
-
-Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.block.shape(1) : 0), e.lam.size()) + 8; }
-
-}  // namespace
-
-Scratch::Scratch(const Experts& e, Index entries)
-    : entries_(entries + e.centred.size()),
-      outputs_(e.outputs()),
-      experts_(e.experts()),
-      direction_(direction_size(e)) {
+// Divide memory among the arrays of a row, or only return how many numbers they need if there is none yet. Every array
+// has whole vectors.
+Index Scratch::divide(const Experts& e, double* memory) {
     const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts());
     Index size = 0;
-    const auto reserve = [&size](Index numbers) {  // in whole vectors
-        const Index at = size;
+    const auto take = [&](auto*& array, Index numbers) {
+        array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;
         size += padded(numbers);
-        return at;
     };
-    const Index feature = reserve(entries_), raw = reserve(entries_), value = reserve(entries_);
-    const Index slow = reserve(entries_), fast = reserve(entries_), sums = reserve(e.weights.shape(1));
-    const Index kappa = reserve(n), chance = reserve(n), total = reserve(n), lanes = reserve(4 * padded(n));
-    const Index margin = reserve(many), step = reserve(many), softmax = reserve(many), output = reserve(outputs_);
-    const Index plain = reserve(outputs_), first = reserve(3 * padded(better)),
-                direction = reserve(3 * padded(direction_));
-    memory_ = Array<double>(size);
-    double* at = memory_.data();
-    work.feature = reinterpret_cast<Index*>(at + feature);
-    work.raw = at + raw, work.value = at + value, work.step_slow = at + slow, work.step_fast = at + fast;
-    work.sums = reinterpret_cast<float*>(at + sums);
-    work.kappa = at + kappa, work.chance = at + chance, work.total = at + total;
-    const Index lane = padded(n);
-    work.z = reinterpret_cast<float*>(at + lanes), work.length = work.z + lane;
-    work.chance32 = work.length + lane, work.step32 = work.chance32 + lane;
-    work.margin = at + margin, work.step = at + step, work.softmax = reinterpret_cast<float*>(at + softmax);
-    work.output = at + output, work.plain = at + plain;
-    for (Index i = 0; i < 3; ++i) {
-        work.better[i] = at + first + i * padded(better);
-        work.direction[i] = at + direction + i * padded(direction_);
-    }
+    take(work.feature, entries_), take(work.raw, entries_), take(work.value, entries_);
+    take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
+    take(work.kappa, n), take(work.chance, n), take(work.total, n);
+    take(work.z, n), take(work.length, n), take(work.chance32, n), take(work.step32, n);
+    take(work.margin, many), take(work.step, many), take(work.softmax, many);
+    take(work.output, outputs_), take(work.plain, outputs_);
+    for (double*& each : work.better) take(each, better);
+    for (double*& each : work.direction) take(each, direction_);
+    return size;
 }
 
-bool Scratch::fits(const Experts& e, Index entries) const {
-    return entries + e.centred.size() <= entries_ && outputs_ == e.outputs() && experts_ == e.experts() &&
-           direction_ == direction_size(e);
+Scratch::Scratch(const Experts& e, Index entries)
+    : entries_(entries + e.centred.size()), outputs_(e.outputs()), experts_(e.experts()),
+      direction_(direction_size(e)) {
+    memory_ = Array<double>(divide(e, nullptr));
+    divide(e, memory_.data());
+}
+
+void Scratch::fit(const Experts& e, Index entries) {
+    if (entries + e.centred.size() > entries_ || outputs_ != e.outputs() || experts_ != e.experts() ||
+        direction_ != direction_size(e))
+        *this = Scratch(e, entries);
 }
 
 }  // namespace robustfd

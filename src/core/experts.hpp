@@ -12,8 +12,6 @@
 // depend on the batch size. docs/online-mathematics.md has the formulas.
 #pragma once
 
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "array.hpp"
@@ -65,12 +63,6 @@ struct Targets {
     Index counts;
 };
 
-template <class A> struct Named {
-    const char* name;
-    A& array;
-};
-template <class A> Named(const char*, A&) -> Named<A>;
-
 // The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of
 // experts of a memory, and W is D rounded up to a whole number of vectors.
 struct Experts {
@@ -104,27 +96,17 @@ struct Experts {
     Array<double> buffer;       // (2 m, D): rows since the last shrink
     Array<Index> filled;        // (1,): the number of these rows
 
-    // All arrays with their names. Copies, snapshots and memory accounting use this list.
-    auto list() {
-        return std::tuple{
-            Named{"table", table}, Named{"totals", totals}, Named{"centred", centred}, Named{"centre", centre},
-            Named{"rate", rate}, Named{"linear", linear}, Named{"fast", fast}, Named{"share", share},
-            Named{"plain", plain}, Named{"follow", follow}, Named{"trace", trace}, Named{"targets", targets},
-            Named{"weights", weights}, Named{"inverse", inverse}, Named{"past", past}, Named{"block", block},
-            Named{"exact_weights", exact_weights}, Named{"u", u}, Named{"diagonal", diagonal},
-            Named{"low_weights", low_weights}, Named{"along", along}, Named{"sketch", sketch}, Named{"lam", lam},
-            Named{"buffer", buffer}, Named{"filled", filled}};
-    }
-    // Call see(name, array) for every array.
-    template <class See> void visit(See&& see) {
-        std::apply([&](auto... each) { (see(each.name, each.array), ...); }, list());
-    }
-    // Call see(array, other) for every array and the same one of other experts.
-    template <class See> void visit_both(Experts& others, See&& see) {
-        auto mine = list(), theirs = others.list();
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (see(std::get<I>(mine).array, std::get<I>(theirs).array), ...);
-        }(std::make_index_sequence<std::tuple_size_v<decltype(mine)>>());
+    // Call see(name, array of each of `all`) for every array. Copies, snapshots and memory accounting use this list.
+    template <class See, class... E> static void visit(See&& see, E&... all) {
+        see("table", all.table...), see("totals", all.totals...), see("centred", all.centred...);
+        see("centre", all.centre...), see("rate", all.rate...), see("linear", all.linear...);
+        see("fast", all.fast...), see("share", all.share...), see("plain", all.plain...);
+        see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
+        see("weights", all.weights...), see("inverse", all.inverse...), see("past", all.past...);
+        see("block", all.block...), see("exact_weights", all.exact_weights...), see("u", all.u...);
+        see("diagonal", all.diagonal...), see("low_weights", all.low_weights...), see("along", all.along...);
+        see("sketch", all.sketch...), see("lam", all.lam...), see("buffer", all.buffer...);
+        see("filled", all.filled...);
     }
 
     Index features() const { return table.size() - 1; }
@@ -134,11 +116,9 @@ struct Experts {
     Index count() const { return plain.shape(1) / 2; }  // L
     bool has_exact() const { return block.size() > 0; }
     bool has_sketch() const { return diagonal.size() > 0; }
-    bool is_full() const {
-        return has_sketch() && filled[0] == buffer.shape(0);
-    }  // the sketch must shrink before a row
+    bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // it must shrink before a row
 
-    Experts shared();    // the same arrays, not copies
+    Experts shared() const;  // the same arrays, not copies
     void check() const;  // throws std::invalid_argument unless all shapes fit each other and all indices are in range
     void renew_exact(double faded);  // see experts.cpp
 };
@@ -176,11 +156,12 @@ struct Work {
 class Scratch {
   public:
     Scratch() = default;
-    Scratch(const Experts& experts, Index entries);
-    bool fits(const Experts& experts, Index entries) const;
+    Scratch(const Experts& experts, Index entries);   // for rows of so many entries
+    void fit(const Experts& experts, Index entries);  // the same, if there is no room for them
     Work work{};
 
   private:
+    Index divide(const Experts& experts, double* memory);
     Array<double> memory_;
     Index entries_ = -1, outputs_ = 0, experts_ = 0, direction_ = 0;
 };
@@ -200,7 +181,7 @@ struct UntunedLoops {
                     Index* which, double* parts);
     // Set S and P of features from their statistics.
     void (*first_scales)(Experts& experts, const Index* which, Index count);
-    // The steps of experts with the logistic loss (hot/sigmoid.hpp), for tests; n is a multiple of eight.
+    // The steps of experts with the logistic loss (hot/steps.hpp), for tests; n is a multiple of eight.
     void (*implicit_steps)(const float* z, const float* length, float* chance, float* step, Index n);
 };
 

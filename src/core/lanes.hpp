@@ -55,23 +55,18 @@ template <class R, class F> RFD_INLINE R by_lane(F f) {
     for (int k = 0; k < 8; ++k) result.v[k] = f(k);
     return result;
 }
-template <class T> Lanes<T> operator+(const Lanes<T>& x, const Lanes<T>& y) {
-    return by_lane<Lanes<T>>([&](int k) { return x.v[k] + y.v[k]; });
-}
-template <class T> Lanes<T> operator-(const Lanes<T>& x, const Lanes<T>& y) {
-    return by_lane<Lanes<T>>([&](int k) { return x.v[k] - y.v[k]; });
-}
-template <class T> Lanes<T> operator*(const Lanes<T>& x, const Lanes<T>& y) {
-    return by_lane<Lanes<T>>([&](int k) { return x.v[k] * y.v[k]; });
-}
-template <class T> Lanes<T> operator/(const Lanes<T>& x, const Lanes<T>& y) {
-    return by_lane<Lanes<T>>([&](int k) { return x.v[k] / y.v[k]; });
-}
+#define RFD_OPERATOR(R, op)                                                        \
+    template <class T> Lanes<R> operator op(const Lanes<T>& x, const Lanes<T>& y) { \
+        return by_lane<Lanes<R>>([&](int k) { return x.v[k] op y.v[k]; });          \
+    }
+RFD_OPERATOR(T, +)
+RFD_OPERATOR(T, -)
+RFD_OPERATOR(T, *)
+RFD_OPERATOR(T, /)
+RFD_OPERATOR(bool, >)
+#undef RFD_OPERATOR
 template <class T> Lanes<T> operator-(const Lanes<T>& x) {
     return by_lane<Lanes<T>>([&](int k) { return -x.v[k]; });
-}
-template <class T> Lanes<bool> operator>(const Lanes<T>& x, const Lanes<T>& y) {
-    return by_lane<Lanes<bool>>([&](int k) { return x.v[k] > y.v[k]; });
 }
 template <class T> RFD_INLINE Lanes<T> load(const T* from) {
     return by_lane<Lanes<T>>([&](int k) { return from[k]; });

@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <initializer_list>
-#include <stdexcept>
-#include <string>
 
 #ifdef RFD_SEVERAL_LEVELS
 #include <cpuid.h>
@@ -53,18 +51,6 @@ Level best_level() {
 
 Level level() { return current().load(std::memory_order_relaxed); }
 
-void use_level(Level level) {
-    if (level > best_level())
-        throw std::invalid_argument("this processor does not have " + std::string(name_of(level)));
-    current().store(level);
-}
-
-std::string_view name_of(Level level) {
-    switch (level) {
-        case Level::x86_64_v4: return "x86-64-v4";
-        case Level::x86_64_v3: return "x86-64-v3";
-        default: return "x86-64";
-    }
-}
+void use_level(Level level) { current().store(level); }
 
 }  // namespace robustfd

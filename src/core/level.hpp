@@ -5,8 +5,6 @@
 // one with instructions that the processor lacks. tests/core/test_levels.py checks the object files.
 #pragma once
 
-#include <string_view>
-
 #ifndef RFD_LEVEL
 #define RFD_LEVEL x86_64
 #endif
@@ -15,10 +13,11 @@ namespace robustfd {
 
 enum class Level { x86_64, x86_64_v3, x86_64_v4 };
 
-Level best_level();                  // of this processor and this build
-Level level();                       // in use
-void use_level(Level level);         // for tests; throws if the level is better than the best
-std::string_view name_of(Level level);
+constexpr const char* LEVEL_NAMES[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+
+Level best_level();           // of this processor and this build
+Level level();                // in use
+void use_level(Level level);  // for tests; the level must not be better than the best
 
 }  // namespace robustfd
 

@@ -3,6 +3,7 @@
 // others that would enter alone.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -51,12 +52,11 @@ class Lock {
 
     void leave() {
         const std::scoped_lock inside(mutex_);
-        const auto me = std::this_thread::get_id();
-        if (writer_ == me && writes_ > 0) {
-            if (--writes_ == 0) writer_ = {};
-        } else {
-            leave_as_reader(me);
-        }
+        const auto mine = find_mine();
+        if (mine == holders_.end()) throw std::logic_error("released a lock that this thread does not hold");
+        if (--mine->times > 0) return;
+        holders_.erase(mine);
+        writing_ = false;
         if (!queue_.empty()) changed_.notify_all();
     }
 
@@ -66,47 +66,36 @@ class Lock {
         new (&changed_) std::condition_variable;
         queue_.clear();
         const auto me = std::this_thread::get_id();
-        std::erase_if(readers_, [&](const Reader& reader) { return reader.thread != me; });
-        if (writer_ != me) writer_ = {}, writes_ = 0;
+        std::erase_if(holders_, [&](const Holder& holder) { return holder.thread != me; });
+        writing_ = writing_ && !holders_.empty();
     }
 
   private:
-    struct Reader {
+    struct Holder {
         std::thread::id thread;
         int times;
     };
 
+    std::vector<Holder>::iterator find_mine() {
+        return std::ranges::find(holders_, std::this_thread::get_id(), &Holder::thread);
+    }
     bool enter_again() {
-        const auto me = std::this_thread::get_id();
-        if (writes_ > 0 && writer_ == me) return ++writes_;
-        for (Reader& reader : readers_)
-            if (reader.thread == me) return ++reader.times;
-        return false;
+        const auto mine = find_mine();
+        return mine != holders_.end() && ++mine->times;
     }
     bool enter(Use use) {
-        if (writes_ > 0 || (use == Use::write && !readers_.empty())) return false;
-        if (use == Use::write)
-            writer_ = std::this_thread::get_id(), writes_ = 1;
-        else
-            readers_.push_back({std::this_thread::get_id(), 1});
+        if (writing_ || (use == Use::write && !holders_.empty())) return false;
+        writing_ = use == Use::write;
+        holders_.push_back({std::this_thread::get_id(), 1});
         return true;
-    }
-    void leave_as_reader(std::thread::id me) {
-        for (std::size_t i = 0; i < readers_.size(); ++i)
-            if (readers_[i].thread == me) {
-                if (--readers_[i].times == 0) readers_.erase(readers_.begin() + static_cast<std::ptrdiff_t>(i));
-                return;
-            }
-        throw std::logic_error("released a lock that this thread does not hold");
     }
 
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<unsigned long> queue_;
     unsigned long next_ = 0;
-    std::thread::id writer_;
-    int writes_ = 0;
-    std::vector<Reader> readers_;
+    std::vector<Holder> holders_;  // many readers, or one writer
+    bool writing_ = false;
 };
 
 }  // namespace robustfd

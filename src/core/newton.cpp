@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "eigen.hpp"
-#include "rules.hpp"
 
 namespace robustfd {
 

@@ -1,7 +1,9 @@
 // Rows of a batch, dense or sparse, with their labels, weights and margins.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
 #include "array.hpp"
 
@@ -32,9 +34,27 @@ struct Rows {
     Index entries(Index first, Index last) const {
         return indptr ? indptr[last] - indptr[first] : (last - first) * width;
     }
-    Index longest(Index first, Index last) const;  // the largest number of entries of rows first to last - 1
+    // The largest number of entries of rows first to last - 1.
+    Index longest(Index first, Index last) const {
+        if (!indptr) return width;
+        Index most = 0;
+        for (Index i = first; i < last; ++i) most = std::max(most, indptr[i + 1] - indptr[i]);
+        return most;
+    }
     // Throw std::invalid_argument unless the indices of rows first to last - 1 are in range.
-    void check(Index features, Index first, Index last) const;
+    void check(Index features, Index first, Index last) const {
+        const auto require = [](bool holds, const char* message) {
+            if (!holds) throw std::invalid_argument(message);
+        };
+        if (!indptr) return require(width <= features, "the rows have more features than the model");
+        Index descents = 0;
+        for (Index i = first; i < last; ++i) descents |= indptr[i + 1] - indptr[i];
+        require(descents >= 0, "indptr does not ascend");
+        const std::int32_t most = static_cast<std::int32_t>(std::min<Index>(features, INT32_MAX) - 1);
+        std::int32_t outside = 0;  // negative if an index is negative or above `most`
+        for (Index k = indptr[first]; k < indptr[last]; ++k) outside |= indices[k] | (most - (indices[k] & INT32_MAX));
+        require(outside >= 0, "an index is out of range");
+    }
 };
 
 // The two forms of rows as types, for loops that are compiled once for each.

@@ -17,12 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "csv.hpp"
 #include "experts.hpp"
-#include "hash.hpp"
-#include "libsvm.hpp"
 #include "lock.hpp"
-#include "vw.hpp"
+#include "text.hpp"
 
 namespace {
 
@@ -167,10 +164,10 @@ void learn(Experts& e, const Made& made) {
 // Bytes of all arrays, to compare states.
 std::string bytes_of(Experts& e) {
     std::string bytes;
-    e.visit([&](const char*, auto& array) {
+    Experts::visit([&](const char*, auto& array) {
         bytes.append(reinterpret_cast<const char*>(array.data()),
                      static_cast<std::size_t>(array.size()) * sizeof(array[0]));
-    });
+    }, e);
     return bytes;
 }
 
@@ -201,7 +198,7 @@ void learn_damaged(Random& random) {
     learn(e, make_rows(random, 10, d, 1, false));
     const Index which = below(random, 25);
     Index place = 0;
-    e.visit([&](const char*, auto& array) {
+    Experts::visit([&](const char*, auto& array) {
         if (place++ != which) return;
         using Element = std::remove_reference_t<decltype(array[0])>;
         if (below(random, 2) && array.size()) {
@@ -213,7 +210,7 @@ void learn_damaged(Random& random) {
             array = below(random, 2) ? Array<Element>(below(random, 9))
                                      : Array<Element>(below(random, 4), below(random, 9));
         }
-    });
+    }, e);
     try {
         e.check();
     } catch (const std::invalid_argument&) {

@@ -4,7 +4,7 @@
 #include "eigen.hpp"
 #include "lanes.hpp"
 #include "progress.hpp"
-#include "tridiagonal.hpp"
+#include "eigen.hpp"
 
 namespace robustfd::RFD_LEVEL {
 

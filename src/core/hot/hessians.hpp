@@ -16,13 +16,22 @@ struct Row {
     double curve;       // factor of the row in the Hessians
     double slow, fast;  // x'H^-1 x for the diagonal Hessians
 
-    double factor(double linear) const { return linear > 0.0 ? length : norm; }
+    double factor(bool linear) const { return linear ? length : norm; }
 };
 
 // Set the kappa of experts first to last - 1: `length` for linear experts and `norm` for the others.
 inline void set_kappa(const Experts& e, const Work& work, Index first, Index last, double norm, double length) {
     const double* linear = e.linear.data();
     for (Index k = first; k < last; ++k) work.kappa[k] = larger(linear[k] > 0.0 ? length : norm, 1e-300);
+}
+
+// Call see(place, number, linear) for the experts first to first + L - 1 of each output: `place` counts them, and
+// `number` is the place of the expert in arrays (outputs, experts).
+template <class See> RFD_INLINE void for_experts(const Experts& e, Index first, See see) {
+    const Index count = e.count(), n = e.experts(), outputs = e.outputs();
+    const double* linear = e.linear.data() + first;
+    for (Index c = 0; c < outputs; ++c)
+        for (Index k = 0; k < count; ++k) see(c * count + k, c * n + first + k, linear[k] > 0.0);
 }
 
 // Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors that
@@ -69,9 +78,8 @@ inline double past_of_intercept(const Experts& e, int memory) {
 }
 
 template <bool learn> void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
-    const Index width = e.weights.shape(1), count = e.count(), n = e.experts();
-    const float* own = e.weights.data();
-    sum_rows(work.sums, own, width, work.feature, work.value, row.size, width);
+    const Index width = e.weights.shape(1), count = e.count();
+    sum_rows(work.sums, e.weights.data(), width, work.feature, work.value, row.size, width);
     for (int memory = 0; memory < 2; ++memory) {
         const Index first = memory * count;
         if constexpr (learn) {
@@ -80,33 +88,26 @@ template <bool learn> void diagonal_margins(const Experts& e, const Row& row, co
             set_kappa(e, work, first, first + count, row.norm * row.norm * kappa + intercept,
                       row.length * row.length * kappa + intercept);
         }
-        for (Index c = 0; c < e.outputs(); ++c) {
-            const Index start = memory * (width / 2) + c * count;
-            const double* linear = e.linear.data() + first;
-            double* margin = work.margin + c * n + first;
-            for (Index k = 0; k < count; ++k)
-                margin[k] = row.factor(linear[k]) * static_cast<double>(work.sums[start + k]) +
-                            INTERCEPT * static_cast<double>(own[start + k]);
-        }
+        const float *sums = work.sums + memory * (width / 2), *own = e.weights.data() + memory * (width / 2);
+        double* margin = work.margin;
+        for_experts(e, first, [=](Index i, Index at, bool linear) {
+            margin[at] = row.factor(linear) * static_cast<double>(sums[i]) + INTERCEPT * static_cast<double>(own[i]);
+        });
     }
 }
 
 // Take the steps, and add the curvature c2 of the row to the Hessians.
 inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double c2) {
-    const Index width = e.weights.shape(1), half = width / 2, count = e.count(), n = e.experts();
+    const Index width = e.weights.shape(1), half = width / 2;
     const double fade = e.totals[0].fade;
     float* weights = e.weights.data();
     for (int memory = 0; memory < 2; ++memory) {
-        const Index first = memory * count;
-        const double inverse = INTERCEPT / past_of_intercept(e, memory), *linear = e.linear.data() + first;
-        for (Index c = 0; c < e.outputs(); ++c) {
-            const Index start = memory * half + c * count;
-            const double* step = work.step + c * n + first;
-            for (Index k = 0; k < count; ++k) {
-                work.sums[start + k] = static_cast<float>(row.factor(linear[k]) * step[k]);
-                weights[start + k] += static_cast<float>(inverse * step[k]);
-            }
-        }
+        const double inverse = INTERCEPT / past_of_intercept(e, memory), *step = work.step;
+        float *sums = work.sums + memory * half, *own = weights + memory * half;
+        for_experts(e, memory * e.count(), [=](Index i, Index at, bool linear) {
+            sums[i] = static_cast<float>(row.factor(linear) * step[at]);
+            own[i] += static_cast<float>(inverse * step[at]);
+        });
     }
     Feature& own = e.table[0];
     own.slow += c2 * INTERCEPT * INTERCEPT;
@@ -125,13 +126,13 @@ inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double 
 }
 
 inline void diagonal_move_centre(Experts& e, Index j, double norm, double length) {
-    const Index width = e.weights.shape(1), half = width / 2, count = e.count();
-    float *own = e.weights.data(), *mine = own + j * width;
-    for (Index memory = 0; memory < 2; ++memory)
-        for (Index i = 0; i < e.outputs() * count; ++i) {
-            const double factor = e.linear[memory * count + i % count] > 0.0 ? length : norm;
-            own[memory * half + i] += static_cast<float>(factor * static_cast<double>(mine[memory * half + i]));
-        }
+    const Index width = e.weights.shape(1);
+    for (Index memory = 0; memory < 2; ++memory) {
+        float *own = e.weights.data() + memory * (width / 2), *mine = own + j * width;
+        for_experts(e, memory * e.count(), [=](Index i, Index, bool linear) {
+            own[i] += static_cast<float>((linear ? length : norm) * static_cast<double>(mine[i]));
+        });
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------- exact
@@ -152,19 +153,16 @@ inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Inde
 }
 
 template <bool learn> void exact_margins(const Experts& e, const Row& row, const Work& work) {
-    const Index width = e.exact_weights.shape(1), count = e.count(), n = e.experts();
+    const Index width = e.exact_weights.shape(1), count = e.count();
     const double* weights = e.exact_weights.data();
-    double* sums = work.better[0];
+    double *sums = work.better[0], *margin = work.margin;
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width);
     for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        const Index first = e.plain_experts() + memory * count;
+        const Index first = e.plain_experts() + memory * count, start = memory * e.outputs() * count;
         if constexpr (learn) exact_kappa(e, row, work, memory, first);
-        for (Index c = 0; c < e.outputs(); ++c) {
-            const Index start = (memory * e.outputs() + c) * count;
-            for (Index k = 0; k < count; ++k)
-                work.margin[c * n + first + k] =
-                    row.factor(e.linear[first + k]) * sums[start + k] + INTERCEPT * weights[start + k];
-        }
+        for_experts(e, first, [=](Index i, Index at, bool linear) {
+            margin[at] = row.factor(linear) * sums[start + i] + INTERCEPT * weights[start + i];
+        });
     }
 }
 
@@ -219,18 +217,15 @@ inline void add_sparse_square(double* y, Index width, double scale, const Row& r
 
 inline void exact_steps(Experts& e, const Row& row, const Work& work, double c2) {
     const Index width = e.exact_weights.shape(1), size = e.block.shape(0), wide = e.block.shape(1);
-    const Index count = e.count(), outputs = e.outputs(), n = e.experts();
-    double *steps = work.better[1], *scaled = work.better[2];
+    const Index count = e.count(), outputs = e.outputs();
+    double *steps = work.better[1], *scaled = work.better[2], *step = work.step;
     for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        const Index first = e.plain_experts() + memory * count, start = memory * outputs * count;
-        for (Index c = 0; c < outputs; ++c)
-            for (Index k = 0; k < count; ++k) {
-                const double step = work.step[c * n + first + k];
-                steps[start + c * count + k] = INTERCEPT * step;
-                scaled[start + c * count + k] = row.factor(e.linear[first + k]) * step;
-            }
-        add_outers(e.exact_weights.data() + start, width, work.direction[memory], scaled + start,
-                   e.inverse.plane(memory).data, steps + start, size, outputs * count);
+        for_experts(e, e.plain_experts() + memory * count, [=](Index i, Index at, bool linear) {
+            steps[i] = INTERCEPT * step[at];
+            scaled[i] = row.factor(linear) * step[at];
+        });
+        add_outers(e.exact_weights.data() + memory * outputs * count, width, work.direction[memory], scaled,
+                   e.inverse.plane(memory).data, steps, size, outputs * count);
     }
     if (4 * row.size < size)
         add_sparse_square(e.block.data(), wide, c2, row, work);
@@ -257,19 +252,19 @@ inline void exact_rescale(Experts& e, Index j, double change) {
 }
 
 inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
-    const Index count = e.count(), group = e.outputs() * count;
-    const Matrix<double> weights = e.exact_weights.matrix();
-    for (Index i = 0; i < weights.cols; ++i) {
-        const bool linear = e.linear[e.plain_experts() + i / group * count + i % count] > 0.0;
-        weights(0, i) += (linear ? length : norm) * weights(j, i);
+    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
+        double* own = e.exact_weights.data() + memory * e.outputs() * e.count();
+        const double* mine = own + j * e.exact_weights.shape(1);
+        for_experts(e, e.plain_experts() + memory * e.count(),
+                    [=](Index i, Index, bool linear) { own[i] += (linear ? length : norm) * mine[i]; });
     }
 }
 
 // ------------------------------------------------------------------------------------------ diagonal plus sketch
 //
 // H = D + B'B, for many features that are correlated. B is a Frequent Directions sketch of the rows c x. D holds the
-// prior plus the part of the exact diagonal that B misses. H stays fixed between updates (learners/low_rank.py). With U =
-// (I + B D^-1 B')^-1/2 B D^-1
+// prior plus the part of the exact diagonal that B misses. H stays fixed between updates (learners/hessian.py). With
+// U = (I + B D^-1 B')^-1/2 B D^-1
 //
 //     H^-1 = D^-1 - U'U,   x'H^-1 x = x'D^-1 x - |U x|^2
 //
@@ -277,8 +272,7 @@ inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
 // coefficients of the rows of U: w = a + U'b. So a row costs O(m) for each of its non-zeros. On a long stream only a
 // random sample of the rows is added to the sketch, weighted to stand for the skipped rows, so the sketch costs little.
 
-constexpr Index ALL =
-    256;  // all of the first rows up to this number are sketched, and as many of each doubling after them
+constexpr Index ALL = 256;  // so many of the first rows are all sketched, and as many of each doubling after them
 
 // The weight with which row number `row` (from 0) is sketched, or 0 if it is skipped.
 inline Index times_sketched(Index row) {
@@ -308,7 +302,7 @@ inline void sketch_kappa(const Experts& e, const Row& row, const Work& work, Ind
 }
 
 template <bool learn> void sketch_margins(const Experts& e, const Row& row, const Work& work) {
-    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
+    const Index rows = e.lam.size(), width = e.low_weights.shape(1), first = e.plain_experts();
     double *along = work.direction[2], *sums = work.better[0];
     sum_rows(along, e.u.data(), rows, work.feature, work.value, row.size, rows);
     sum_rows(sums, e.low_weights.data(), width, work.feature, work.value, row.size, width);
@@ -324,28 +318,23 @@ template <bool learn> void sketch_margins(const Experts& e, const Row& row, cons
         for (Index i = 0; i < rows; ++i)
             add_multiple(more[kind], e.along.data() + i * width, direction[kind][i], width);
     }
-    for (Index i = 0; i < width; ++i) {
-        const Index expert = first + i % count;
-        const bool linear = e.linear[expert] > 0.0;
-        work.margin[i / count * e.experts() + expert] = (linear ? row.length : row.norm) * sums[i] +
-                                                        INTERCEPT * e.low_weights[i] + more[linear ? 1 : 0][i];
-    }
+    for_experts(e, first, [&](Index i, Index at, bool linear) {
+        work.margin[at] = row.factor(linear) * sums[i] + INTERCEPT * e.low_weights[i] + more[linear ? 1 : 0][i];
+    });
 }
 
 // Take the steps, and add row `number` of curvature c2 to the buffer if it is sampled.
 inline void sketch_steps(Experts& e, const Row& row, const Work& work, double c2, Index number) {
-    const Index rows = e.lam.size(), width = e.low_weights.shape(1), count = e.count(), first = e.plain_experts();
+    const Index rows = e.lam.size(), width = e.low_weights.shape(1);
     const double own = e.diagonal[0] > 0.0 ? INTERCEPT / e.diagonal[0] : 0.0;
     double *scaled = work.better[0], *steps[2] = {work.better[1], work.better[2]};
-    for (Index i = 0; i < width; ++i) {
-        const Index expert = first + i % count;
-        const bool linear = e.linear[expert] > 0.0;
-        const double step = work.step[i / count * e.experts() + expert];
-        scaled[i] = step * (linear ? row.length : row.norm);
+    for_experts(e, e.plain_experts(), [&](Index i, Index at, bool linear) {
+        const double step = work.step[at];
+        scaled[i] = step * row.factor(linear);
         e.low_weights[i] += own * step;
         steps[0][i] = linear ? 0.0 : step;
         steps[1][i] = linear ? step : 0.0;
-    }
+    });
     for (Index i = 0; i < rows; ++i)
         for (int kind = 0; kind < 2; ++kind)
             add_multiple(e.along.data() + i * width, steps[kind], -work.direction[kind][i], width);
@@ -379,13 +368,12 @@ inline void sketch_rescale(Experts& e, Index j, double change) {
 }
 
 inline void sketch_move_centre(Experts& e, Index j, double norm, double length) {
-    const Index count = e.count();
     const Matrix<double> weights = e.low_weights.matrix(), u = e.u.matrix(), along = e.along.matrix();
-    for (Index i = 0; i < weights.cols; ++i) {
+    for_experts(e, e.plain_experts(), [&](Index i, Index, bool linear) {
         double w = weights(j, i);
         for (Index r = 0; r < e.lam.size(); ++r) w += u(j, r) * along(r, i);
-        weights(0, i) += (e.linear[e.plain_experts() + i % count] > 0.0 ? length : norm) * w;
-    }
+        weights(0, i) += (linear ? length : norm) * w;
+    });
 }
 
 }  // namespace

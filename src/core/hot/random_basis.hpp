@@ -1,8 +1,8 @@
 // RP-SON and Oja-SON, as steps of the loop of row_loops.cpp. The weights are w = v + B'c.
 #pragma once
 
+#include "eigen.hpp"
 #include "first_order.hpp"
-#include "tridiagonal.hpp"
 
 namespace robustfd::RFD_LEVEL {
 

@@ -1,7 +1,6 @@
 // The loops of the untuned learner over rows.
-#include "class_steps.hpp"
 #include "hessians.hpp"
-#include "number_steps.hpp"
+#include "steps.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
@@ -31,28 +30,24 @@ inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& w
     const Index centred = e.centred.size();
     const Index* which = e.centred.data();
     const Feature* table = e.table.data();
+    const double* x = rows.indptr ? nullptr : rows.data + i * rows.width;
     Index n = centred;
+    for (Index k = 0; k < centred; ++k) {
+        work.feature[k] = which[k];
+        work.raw[k] = x ? x[which[k] - 1] : 0.0;
+    }
     if (rows.indptr) {
-        for (Index k = 0; k < centred; ++k) {
-            work.feature[k] = which[k];
-            work.raw[k] = 0.0;
-        }
         for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
             const Index j = static_cast<Index>(rows.indices[k]) + 1;
-            const double x = rows.data[k];
+            const double value = rows.data[k];
             if (const Index number = table[j].number; number > 0) {
-                work.raw[number - 1] += x;
-            } else if (x != 0.0) {
+                work.raw[number - 1] += value;
+            } else if (value != 0.0) {
                 work.feature[n] = j;
-                work.raw[n++] = x;
+                work.raw[n++] = value;
             }
         }
         return n;
-    }
-    const double* x = rows.data + i * rows.width;
-    for (Index k = 0; k < centred; ++k) {
-        work.feature[k] = which[k];
-        work.raw[k] = x[which[k] - 1];
     }
     if (centred == rows.width) return n;
     for (Index j = 0; j < rows.width; ++j)
@@ -155,8 +150,7 @@ template <bool learn> Row predict_row(Experts& e, const Work& work, Index n) {
 // entries in the Hessians accordingly.
 void rescale(Experts& e, Index j, double change) {
     float* mine = e.weights.matrix()[j];
-    const auto factor = change;
-    for (Index k = 0; k < e.weights.shape(1); ++k) mine[k] = static_cast<float>(static_cast<double>(mine[k]) * factor);
+    for (Index k = 0; k < e.weights.shape(1); ++k) mine[k] = static_cast<float>(static_cast<double>(mine[k]) * change);
     if (e.has_exact()) exact_rescale(e, j, change);
     if (e.has_sketch()) sketch_rescale(e, j, change);
 }

@@ -1,4 +1,5 @@
-// Products of a sparse matrix, stored by columns, for which a library would allocate a dense temporary array.
+// Loops over matrices: products of sparse matrices, for which a library would allocate a dense temporary array, running
+// means, and the inverse of a small positive definite matrix.
 #pragma once
 
 #include "array.hpp"
@@ -11,17 +12,18 @@ namespace robustfd {
 // The loops read and write whole rows of dense matrices. In this order each row of the matrix with one row per column
 // of x is needed once, so it is read from memory once.
 struct Columns {
-    const Index *starts, *stops, *rows;
+    const Index* starts;
+    Span<const Index> stops;
+    const Index* rows;
     const double* data;
-    Index count;
 };
 
-// The coefficients by which `Centring` (sketch/_centring.py) subtracts running means from rows.
+// The coefficients by which `Centring` of sketch/ subtracts running means from rows.
 struct RowCentring {
     const double *scale, *share, *rows_coef, *mean_coef;
 };
 
-struct SparseProducts {
+struct MatrixLoops {
     void (*add_gram)(const Columns& x, Matrix<double> out);                                // lower triangle of x x'
     void (*add_product)(const Columns& x, Matrix<const double> y, Matrix<double> out);     // x y
     void (*add_transposed)(const Columns& x, Matrix<const double> c, Matrix<double> out);  // x' c
@@ -30,8 +32,12 @@ struct SparseProducts {
     // Centre both sides of x x' in place; only the lower triangle is read and written. `sums` is scratch as above.
     void (*centre_gram)(const RowCentring& c, const double* row_products, const double* mean_products,
                         Matrix<double> gram, double* sums);
+    // Replace the symmetric matrix `a` by its inverse; return false if it is not positive definite. Only the lower
+    // triangle is read, and both are written. `scratch` holds as many numbers as `a`. LAPACK's inverse is no faster up
+    // to a hundred rows, and needs scipy.
+    bool (*invert)(Matrix<double> a, double* scratch);
 };
 
-RFD_LEVELS(SparseProducts, sparse_products)
+RFD_LEVELS(MatrixLoops, matrix_loops)
 
 }  // namespace robustfd

@@ -1,4 +1,4 @@
-#include "tridiagonal.hpp"
+#include "eigen.hpp"
 
 #include "lanes.hpp"
 
@@ -11,7 +11,6 @@ constexpr int ISOLATING = 16, REFINING = 24; // maximum numbers of bisection swe
 constexpr double GRID = 12.0;                // the first shifts are a geometric sequence over this many factors of two
 
 using Vector = Lanes<double>;
-static_assert(VALUE_LANES == LANES);
 
 // ------------------------------------------------------------------------------------------------- reduction
 
@@ -35,33 +34,18 @@ struct Reflection {
     double* p;
 };
 
-// Subtract v[j] w + w[j] v from four rows j of `a`, and add now[j] times the results to p.
-RFD_INLINE void update_four_rows(Matrix<double> a, Index j, const Reflection& r, Index begin, Index end) {
-    double *one = a[j], *two = a[j + 1], *three = a[j + 2], *four = a[j + 3];
-    const double *x = r.v + j, *y = r.w + j, *u = r.now + j;
-    const double x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], y0 = y[0], y1 = y[1], y2 = y[2], y3 = y[3];
-    const double u0 = u[0], u1 = u[1], u2 = u[2], u3 = u[3];
+// Subtract v[j] w + w[j] v from R rows j of `a`, one or four, and add now[j] times the results to p.
+template <int R> RFD_INLINE void update_rows(Matrix<double> a, Index j, const Reflection& r, Index begin, Index end) {
+    double x[R], y[R], u[R], *row[R];
+    for (int k = 0; k < R; ++k) x[k] = r.v[j + k], y[k] = r.w[j + k], u[k] = r.now[j + k], row[k] = a[j + k];
     for (Index i = begin; i < end; i += LANES) {
         const Vector v = load(r.v + i), w = load(r.w + i);
-        const Vector s0 = load(one + i) - (Vector(x0) * w + Vector(y0) * v);
-        const Vector s1 = load(two + i) - (Vector(x1) * w + Vector(y1) * v);
-        const Vector s2 = load(three + i) - (Vector(x2) * w + Vector(y2) * v);
-        const Vector s3 = load(four + i) - (Vector(x3) * w + Vector(y3) * v);
-        store(s0, one + i);
-        store(s1, two + i);
-        store(s2, three + i);
-        store(s3, four + i);
-        store(load(r.p + i) + ((Vector(u0) * s0 + Vector(u1) * s1) + (Vector(u2) * s2 + Vector(u3) * s3)), r.p + i);
-    }
-}
-
-// Do the same for one row.
-RFD_INLINE void update_row(Matrix<double> a, Index j, const Reflection& r, Index begin, Index end) {
-    const Vector x(r.v[j]), y(r.w[j]), u(r.now[j]);
-    for (Index i = begin; i < end; i += LANES) {
-        const Vector s = load(a[j] + i) - (x * load(r.w + i) + y * load(r.v + i));
-        store(s, a[j] + i);
-        store(load(r.p + i) + u * s, r.p + i);
+        Vector s[R];
+        for (int k = 0; k < R; ++k) s[k] = load(row[k] + i) - (Vector(x[k]) * w + Vector(y[k]) * v);
+        for (int k = 0; k < R; ++k) store(s[k], row[k] + i);
+        for (int k = 0; k < R; ++k) s[k] = Vector(u[k]) * s[k];
+        if constexpr (R == 4) s[0] = (s[0] + s[1]) + (s[2] + s[3]);
+        store(load(r.p + i) + s[0], r.p + i);
     }
 }
 
@@ -81,8 +65,8 @@ void reduce(Matrix<double> a, Matrix<double> form) {
         for (Index i = begin; i < end; ++i) p[i] = 0.0;
         const Reflection reflection{v, w, a[k], p};
         Index j = k + 1;
-        for (; j + 4 <= n; j += 4) update_four_rows(a, j, reflection, begin, end);
-        for (; j < n; ++j) update_row(a, j, reflection, begin, end);
+        for (; j + 4 <= n; j += 4) update_rows<4>(a, j, reflection, begin, end);
+        for (; j < n; ++j) update_rows<1>(a, j, reflection, begin, end);
         const double t = tau[k], correction = -0.5 * t * t * dot(p + k + 1, row, size);
         for (Index i = k + 1; i < n; ++i) {
             v[i] = a(k, i);
@@ -109,7 +93,6 @@ struct Shifts {
     Index count, lanes;
 };
 
-
 // The pivot, or -tiny if it is smaller than that.
 RFD_INLINE Vector away_from_zero(const Vector& pivot, const Vector& tiny) {
     return choose(larger(pivot, -pivot) > tiny, pivot, Vector(-tiny));
@@ -118,39 +101,30 @@ RFD_INLINE Vector away_from_zero(const Vector& pivot, const Vector& tiny) {
 // Fill `above` with the number of eigenvalues above each shift: the number of positive pivots of T - shift (Sylvester's
 // law of inertia). The counts are exact for a matrix that differs from T by O(eps ||T||) in each entry (Demmel, Dhillon
 // and Ren 1995).
-void count_above(const Form& t, const Shifts& s) {
-    const Vector none(0.0), one(1.0), tiny(t.tiny);
-    for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.above[j] = 0.0;
-    for (Index i = 0; i < t.n; ++i) {
-        const Vector a(t.diagonal[i]), b(t.squares[i]);
-        for (Index j = 0; j < s.lanes; j += LANES) {
-            const Vector pivot = away_from_zero((a - load(s.shift + j)) - b * load(s.inverse + j), tiny);
-            store(one / pivot, s.inverse + j);
-            store(load(s.above + j) + choose(pivot > none, one, none), s.above + j);
-        }
-    }
-}
-
-// Do the same; fill s1 and s2 with the sums of 1/(shift - lambda) and of its square. Up to sign, these are (log p)' and
-// (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second derivatives of
-// each pivot along.
-void sums_of_powers(const Form& t, const Shifts& s) {
+//
+// With `powers`, also fill s1 and s2 with the sums of 1/(shift - lambda) and of its square. Up to sign, these are
+// (log p)' and (log p)'', where p(shift) is the product of the pivots. The recurrence carries the first and second
+// derivatives of each pivot along.
+template <bool powers> void count_above(const Form& t, const Shifts& s) {
     const Vector none(0.0), one(1.0), two(2.0), tiny(t.tiny);
-    for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.first[j] = s.second[j] = s.s1[j] = s.s2[j] = s.above[j] = 0.0;
+    for (Index j = 0; j < s.lanes; ++j) s.inverse[j] = s.above[j] = 0.0;
+    if (powers)
+        for (Index j = 0; j < s.lanes; ++j) s.first[j] = s.second[j] = s.s1[j] = s.s2[j] = 0.0;
     for (Index i = 0; i < t.n; ++i) {
         const Vector a(t.diagonal[i]), b(t.squares[i]);
         for (Index j = 0; j < s.lanes; j += LANES) {
             const Vector old = load(s.inverse + j);
-            const Vector pivot = away_from_zero((a - load(s.shift + j)) - b * old, tiny);
-            const Vector now = one / pivot, ratio = load(s.first + j) * old, share = b * old;
+            const Vector pivot = away_from_zero((a - load(s.shift + j)) - b * old, tiny), now = one / pivot;
+            store(now, s.inverse + j);
+            store(load(s.above + j) + choose(pivot > none, one, none), s.above + j);
+            if constexpr (!powers) continue;
+            const Vector ratio = load(s.first + j) * old, share = b * old;
             const Vector second = share * (load(s.second + j) * old - two * ratio * ratio);
             const Vector first = share * ratio - one, next = first * now;
-            store(now, s.inverse + j);
             store(second, s.second + j);
             store(first, s.first + j);
             store(load(s.s1 + j) + next, s.s1 + j);
             store(load(s.s2 + j) + (next * next - second * now), s.s2 + j);
-            store(load(s.above + j) + choose(pivot > none, one, none), s.above + j);
         }
     }
 }
@@ -204,7 +178,7 @@ double laguerre_step(const Form& t, const Shifts& s) {
 // Bisection with many shifts at once isolates every eigenvalue in its own interval. Laguerre's iteration then converges
 // with third order (Li and Zeng 1994). The error is O(n eps ||T||). Costs O(n k) flops per sweep for k eigenvalues.
 bool largest_values(Matrix<const double> form, double* values, Index count, double* scratch) {
-    const Index n = form.cols, lanes = (count + VALUE_LANES - 1) / VALUE_LANES * VALUE_LANES;
+    const Index n = form.cols, lanes = padded(count);
     const double *diagonal = form[0], *off = form[1];
     double *squares = scratch, *w = scratch + n, top = 0.0;
     const Shifts s{w, w + lanes, w + 2 * lanes, w + 3 * lanes, w + 4 * lanes, w + 5 * lanes, w + 6 * lanes,
@@ -230,12 +204,12 @@ bool largest_values(Matrix<const double> form, double* values, Index count, doub
     bool isolated = false;
     Index above_last = n;
     for (int sweep = 0; sweep < ISOLATING && !isolated; ++sweep) {
-        count_above(t, s);
+        count_above<false>(t, s);
         above_last = narrow(s, above_last);
         isolated = place_shifts(s, above_last);
     }
     for (int sweep = 0; isolated && sweep < REFINING; ++sweep) {
-        sums_of_powers(t, s);
+        count_above<true>(t, s);
         if (laguerre_step(t, s) <= 4.0 * t.tiny) {
             for (Index j = 0; j < count; ++j) values[j] = s.shift[j];
             return true;

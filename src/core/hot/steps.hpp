@@ -1,0 +1,399 @@
+// The steps of the experts, and updates of their shares: classification with the logistic or softmax loss, regression
+// with squared, Huber, pinball or Poisson loss.
+#pragma once
+
+#include "mixture.hpp"
+
+namespace robustfd::RFD_LEVEL {
+
+namespace {
+
+// --------------------------------------------------------------------------------------------- exponentials
+//
+// Exponentials and logistic functions in single precision, without branches, for eight experts at a time.
+
+using Floats = Lanes<float>;
+
+constexpr float LOG_TWO = 0.69314718055994531f, BITS_OF_E = 1.4426950408889634f;
+// The coefficients of the series of 2^f: log(2)^k / k!.
+constexpr float C1 = 0.6931471805599453f, C2 = 0.2402265069591007f, C3 = 0.05550410866482158f;
+constexpr float C4 = 0.009618129107628477f, C5 = 0.0013333558146428443f;
+constexpr std::int32_t POWER = 1 << 23, EXPONENT_OF_ONE = 127;  // of a float
+constexpr float LOG_OF_BIT = 0.69314718055994531f / 8388608.0f, LOG_OF_ZERO = 127.0f * 0.69314718055994531f;
+
+// exp(x) for x <= 0; x below -60 and NaN count as -60, x above 0 as 0. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
+// by its series, times 2^n, made from bits. The relative error is below 1e-5.
+RFD_INLINE Floats exp_of_negative(const Floats& x) {
+    const Floats t = smaller(larger(x, Floats(-60.0f)), Floats(0.0f)) * Floats(BITS_OF_E);
+    const Lanes<std::int32_t> n = truncated(t - Floats(0.5f));  // the nearest integer, since t <= 0
+    const Floats f = t - as_floats(n);
+    const Floats size =
+        larger(absolute(f), Floats(1e-8f));  // squares of smaller numbers may be subnormal, which is slow
+    const Floats square = size * size, one(1.0f);
+    const Floats series = (one + f * Floats(C1)) +
+                          square * ((Floats(C2) + f * Floats(C3)) + square * (Floats(C4) + f * Floats(C5)));
+    return series * float_of_bits((n + Lanes<std::int32_t>(EXPONENT_OF_ONE)) * Lanes<std::int32_t>(POWER));
+}
+
+// Replace x[k] <= 0 by its exponential for all k < n, and some after that up to a multiple of eight.
+inline void exp_all(float* x, Index n) {
+    for (Index k = 0; k < n; k += LANES) store<float>(exp_of_negative(load(x + k)), x + k);
+}
+
+RFD_INLINE Floats sigmoid(const Floats& x) {
+    const Floats e = exp_of_negative(-absolute(x)), one(1.0f);
+    return choose(Floats(0.0f) > x, e, one) / (one + e);
+}
+
+RFD_INLINE double sigmoid(double x) {
+    const double e = exp(-fabs(x));
+    return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+}
+
+// A lower bound of log(x) for x >= 0, at most 0.06 too low if x is a normal number: the bits of a number, as an
+// integer, are linear in its logarithm between two powers of two.
+RFD_INLINE Floats log_below(const Floats& x) {
+    return as_floats(bits_of(x)) * Floats(LOG_OF_BIT) - Floats(LOG_OF_ZERO);
+}
+
+// Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)). n is a multiple of eight.
+//
+// With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive
+// and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long
+// step, at a lower bound of Lambert's W. Otherwise h is convex, and the iteration starts on the right. After two
+// iterations the error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
+inline void implicit_steps(const float* z, const float* length, float* chance, float* step, Index n) {
+    const Floats zero(0.0f), half(0.5f), one(1.0f), four(4.0f);
+    for (Index k = 0; k < n; k += LANES) {
+        const Floats y = load(z + k), a = load(length + k);
+        store<float>(sigmoid(y), chance + k);
+        const Floats far = larger(log_below(a) - Floats(LOG_TWO) - y, one);
+        const Floats low = choose(far > one, y + far - four * (root(root(far)) - one), y);
+        Floats u = choose(y + half * a > zero, larger(larger(y, zero), low), smaller(y + a, zero));
+        Floats s = sigmoid(-u);
+        u -= (u - y - a * s) / (one + a * s * (one - s));
+        s = sigmoid(-u);
+        const Floats move = (u - y - a * s) / (one + a * s * (one - s)), first = s + s * (one - s) * move;
+        store<float>(choose(a > Floats(0.01f), smaller((u - move - y) / a, first), first), step + k);
+    }
+}
+
+// ------------------------------------------------------------------------------------------- classification
+
+constexpr double LEAST_REST = 1e-6;  // lower bound of the probability of all classes except one
+
+inline double logistic_loss(double z) { return log1p(exp(-fabs(z))) - smaller(z, 0.0); }
+
+// log(1 - q) for a probability q; small q, the usual case with many classes, use a series.
+inline double log_of_rest(double q) {
+    if (q < 0.05) return -q * (1.0 + q * (0.5 + q * (1.0 / 3.0 + 0.25 * q)));
+    return log(larger(1.0 - q, LEAST_REST));
+}
+
+inline double log_sum_exp(const double* margin, Index n) {
+    double top = margin[0], total = 0.0;
+    for (Index c = 1; c < n; ++c) top = larger(top, margin[c]);
+    for (Index c = 0; c < n; ++c) total += exp(margin[c] - top);
+    return top + log(total);
+}
+
+// Fill work.softmax with each expert's class probabilities and work.total with the log-sum-exp of its margins.
+inline void softmax_of_experts(const Work& work, Index outputs, Index n) {
+    double *__restrict top = work.chance, *__restrict total = work.total;
+    for (Index k = 0; k < n; ++k) {
+        top[k] = work.margin[k];
+        total[k] = 0.0;
+    }
+    for (Index c = 1; c < outputs; ++c) {
+        const double* __restrict margin = work.margin + c * n;
+        for (Index k = 0; k < n; ++k) top[k] = larger(top[k], margin[k]);
+    }
+    for (Index c = 0; c < outputs; ++c) {
+        const double* __restrict margin = work.margin + c * n;
+        float *__restrict chance = work.softmax + c * n, *__restrict below = work.z;  // free until the steps
+        for (Index k = 0; k < n; ++k) below[k] = static_cast<float>(margin[k] - top[k]);
+        exp_all(below, n);
+        for (Index k = 0; k < n; ++k) {
+            chance[k] = below[k];
+            total[k] += static_cast<double>(below[k]);
+        }
+    }
+    float* __restrict inverse = work.z;
+    for (Index k = 0; k < n; ++k) inverse[k] = static_cast<float>(1.0 / total[k]);
+    for (Index c = 0; c < outputs; ++c) {
+        float* __restrict chance = work.softmax + c * n;
+        for (Index k = 0; k < n; ++k) chance[k] *= inverse[k];
+    }
+    for (Index k = 0; k < n; ++k) total[k] = top[k] + log(total[k]);
+}
+
+// Add the log loss of the row, for all experts and for diagonal ones alone, to the sums that compare Hessians.
+inline void compare_forms(Experts& e, const Work& work, Index y, double power) {
+    const Index outputs = e.outputs(), n = e.experts(), count = e.plain_experts();
+    if (n == count) return;  // all experts are diagonal
+    Targets& t = e.targets[0];
+    for (Index c = 0; c < outputs; ++c)
+        work.plain[c] = dot(e.plain.data() + c * count, work.margin + c * n, count) + follow_of(e, c).sum();
+    if (outputs == 1) {
+        const double sign = y == 1 ? 1.0 : -1.0;
+        t.loss += power * logistic_loss(sign * work.output[0]);
+        t.plain_loss += power * logistic_loss(sign * work.plain[0]);
+    } else {
+        t.loss += power * (log_sum_exp(work.output, outputs) - work.output[y]);
+        t.plain_loss += power * (log_sum_exp(work.plain, outputs) - work.plain[y]);
+    }
+}
+
+// Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest.
+inline void follow_class(const Follow& follow, double p, double others, double sign, double power) {
+    const double base = p - follow.sum() - others;
+    float chance[LANES] = {};
+    for (Index e = 0; e < FOLLOWERS; ++e) chance[e] = static_cast<float>(sign * (base + follow.intercept[e]));
+    store<float>(sigmoid(load(chance)), chance);
+    double total = 0.0;
+    for (Index e = 0; e < FOLLOWERS; ++e) {
+        const double good = static_cast<double>(chance[e]);
+        follow.intercept[e] += FOLLOW[e] * sign * smaller(power, 1.0) * (1.0 - good);
+        follow.share[e] *= power == 1.0 ? good : pow(good, power);
+        total += follow.share[e];
+    }
+    follow.redistribute(total);
+}
+
+// A row of class y; `power` is the weight of the row relative to the mean weight: the shares change as if the row
+// occurred that many times.
+struct ClassRow {
+    Index y;
+    double weight, power;
+};
+
+// Fill the steps of output c and update its shares; return the probability of the class. `whole` is the log-sum-exp of
+// the predictions with several outputs.
+inline double learn_output(Experts& e, const Work& work, const ClassRow& row, Index c, double whole) {
+    const Index n = e.experts(), count = e.plain_experts();
+    const bool several = e.outputs() > 1;
+    const double sign = row.y == (several ? c : 1) ? 1.0 : -1.0, output = work.output[c];
+    const double *__restrict margin = work.margin + c * n, *__restrict rate = e.rate.data();
+    double *__restrict step = work.step + c * n, *__restrict chance = work.chance;
+    float* __restrict z = work.z;
+    double others = 0.0, q = 0.0;
+    if (several) {
+        const float* __restrict softmax = work.softmax + c * n;
+        const double* __restrict total = work.total;
+        for (Index k = 0; k < n; ++k)
+            z[k] = static_cast<float>(sign * (margin[k] - total[k] - log_of_rest(static_cast<double>(softmax[k]))));
+        q = exp(output - whole);
+        others = whole + log_of_rest(q);
+    } else {
+        for (Index k = 0; k < n; ++k) z[k] = static_cast<float>(sign * margin[k]);
+        q = sigmoid(output);
+    }
+    implicit_steps(z, work.length, work.chance32, work.step32, padded(n));
+    const double times = sign * row.weight;
+    for (Index k = 0; k < n; ++k) step[k] = static_cast<double>(work.step32[k]) * times * rate[k];
+    follow_class(follow_of(e, c), output, others, sign, row.power);
+    const float* given = several ? work.softmax + row.y * n : work.chance32;
+    for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(given[k]);
+    if (row.power != 1.0)
+        for (Index k = 0; k < n; ++k) chance[k] = pow(chance[k], row.power);
+    if (n > count) update_shares(e.plain.data() + c * count, chance, count, count);
+    update_shares(e.share.data() + c * n, chance, n, count);
+    return q;
+}
+
+// Fill the steps of all experts for a row of class y, update their shares, and return the curvature of the row.
+//
+// With one output, y is 0 or 1 and the output is the margin of class 1. Otherwise there is one margin for each class,
+// and the probabilities are their softmax. The probability of class c is then that of a two-class problem with margin
+// m_c minus the log-sum-exp of the other margins. The other margins move as well, so kappa counts twice.
+inline double learn_classes(Experts& e, const Work& work, double y, double weight, double power) {
+    const Index outputs = e.outputs(), n = e.experts();
+    const bool several = outputs > 1;
+    const double times = several ? 2.0 * weight : weight;
+    for (Index k = 0; k < n; ++k) work.length[k] = static_cast<float>(times * e.rate[k] * work.kappa[k]);
+    double whole = 0.0, squares = 0.0, total = 0.0;
+    if (several) {
+        softmax_of_experts(work, outputs, n);
+        whole = log_sum_exp(work.output, outputs);
+    }
+    const ClassRow row{static_cast<Index>(y), weight, power};
+    compare_forms(e, work, row.y, power);
+    for (Index c = 0; c < outputs; ++c) {
+        const double q = learn_output(e, work, row, c, whole), spread = q * (1.0 - q);
+        squares += spread * spread;
+        total += spread;
+    }
+    return total > 0.0 ? weight * squares / total : 0.0;
+}
+
+// ----------------------------------------------------------------------------------------------- regression
+
+constexpr double FORGET_SPREAD = 0.99;  // decay of squared residuals per row
+constexpr double SLOWER = 0.2;          // learning rate of forgetting intercepts, relative to classification
+constexpr double SMALL_LENGTH = 1e-9;   // Poisson: steps below this length are explicit
+constexpr int ITERATIONS = 40;          // Poisson: Newton's iterations at most
+constexpr double FEWEST = 0.01;         // replaces a count of 0 in logarithms, in units of the mean
+
+// The Huber loss of a residual, in units of the spread.
+inline double huber_loss(double off, double spread, double huber) {
+    const double u = off * off / spread, far = huber * (2.0 * sqrt(u) - huber);
+    return 0.5 * (u > huber * huber ? far : u);
+}
+
+// The root s of s = -l'(p + length s) for the Huber loss, whose slope is at most `largest`.
+inline double huber_slope(double off, double length, double largest) {
+    return clipped(off / (1.0 + length), -largest, largest);
+}
+
+// The loss of a prediction p for the target y, in units of the spread.
+inline double number_loss(const Targets& t, double y, double p, double spread) {
+    if (t.counts) return (exp(p) - y * p) / spread;
+    if (t.level > 0.0) return 2.0 * (y - p) * (t.level - (y < p ? 1.0 : 0.0)) / sqrt(spread);
+    return huber_loss(y - p, spread, t.huber);
+}
+
+// The root s of s = y - exp(p + length s). With u = p + length s, the root of h(u) = u - p - length (y - exp(u)) is
+// needed. h is convex, so Newton's iteration from the right does not overshoot. The root is between p and log y.
+inline double step_of_counts(double y, double p, double length) {
+    if (length <= SMALL_LENGTH) return y - exp(p);
+    double u = y > 0.0 ? larger(p, log(y)) : p;
+    for (int i = 0; i < ITERATIONS; ++i) {
+        const double e = exp(u), move = (u - p - length * (y - e)) / (1.0 + length * e);
+        u -= move;
+        if (move < 1e-9) break;
+    }
+    return (u - p) / length;
+}
+
+// The root s of s = -l'(p + length s), where l' is the slope of the loss; for length 0, -l'(p). `largest` bounds the
+// slope of the Huber loss and scales the slopes of the pinball loss.
+inline double number_slope(const Targets& t, double y, double p, double length, double largest) {
+    if (t.counts) return step_of_counts(y, p, length);
+    if (t.level > 0.0) {
+        const double off = y - p, low = (t.level - 1.0) * largest, high = t.level * largest;
+        if (length > 0.0) return clipped(off / length, low, high);
+        return off > 0.0 ? high : low;
+    }
+    return huber_slope(y - p, length, largest);
+}
+
+// The largest absolute slope of the loss.
+inline double largest_slope(const Targets& t, double spread) {
+    if (spread <= 0.0) return t.level > 0.0 ? 1.0 : INFINITY;
+    return sqrt(spread) * (t.level > 0.0 ? 1.0 : t.huber);
+}
+
+// The loss of the best prediction.
+inline double least_loss(const Targets& t, double y, double spread) {
+    return t.counts && y > 0.0 ? (y - y * log(y)) / spread : 0.0;
+}
+
+// A row with a numeric target, and what its steps need.
+struct NumberRow {
+    double y, weight, power, spread, largest;
+    Bounds range;
+};
+
+// Fill the steps of all experts and their losses with the Huber loss, and clip their margins. Unlike `other_steps`,
+// this loop has no branches, so the compiler vectorises it.
+inline void huber_steps(const Experts& e, const Work& work, const NumberRow& row) {
+    double *__restrict margin = work.margin, *__restrict step = work.step, *__restrict chance = work.chance;
+    const double *__restrict kappa = work.kappa, *__restrict rate = e.rate.data();
+    const double huber = e.targets[0].huber, unit = row.spread > 0.0 ? row.spread : 1.0;
+    const Index n = e.experts();
+    for (Index k = 0; k < n; ++k) {
+        const double a = row.weight * rate[k], p = margin[k];
+        step[k] = a * huber_slope(row.y - p, a * kappa[k], row.largest);
+        margin[k] = row.range.clip(p);
+        chance[k] = huber_loss(row.y - margin[k], unit, huber);
+    }
+}
+
+// Do the same for the pinball and the Poisson loss.
+inline void other_steps(const Experts& e, const Work& work, const NumberRow& row) {
+    const Targets& t = e.targets[0];
+    double* margin = work.margin;
+    for (Index k = 0; k < e.experts(); ++k) {
+        const double a = row.weight * e.rate[k];
+        if (t.counts) margin[k] = row.range.clip(margin[k]);
+        work.step[k] = a * number_slope(t, row.y, margin[k], a * work.kappa[k], row.largest);
+        margin[k] = row.range.clip(margin[k]);
+        work.chance[k] = row.spread > 0.0 ? number_loss(t, row.y, margin[k], row.spread) : 0.0;
+    }
+}
+
+// Update the forgetting intercepts and their shares.
+inline void follow_number(const Follow& follow, const Targets& t, const NumberRow& row, double p) {
+    const double base = p - follow.sum();
+    double total = 0.0, least = INFINITY;
+    for (Index e = 0; e < FOLLOWERS; ++e)
+        least = smaller(least, number_loss(t, row.y, base + follow.intercept[e], row.spread));
+    for (Index e = 0; e < FOLLOWERS; ++e) {
+        const double at = base + follow.intercept[e];
+        follow.share[e] *= exp(row.power * (least - number_loss(t, row.y, at, row.spread)));
+        total += follow.share[e];
+        double slope = number_slope(t, row.y, at, 0.0, row.largest);
+        if (t.counts) slope = clipped(slope / larger(exp(at), 1.0), -1.0, 1.0);
+        follow.intercept[e] += SLOWER * FOLLOW[e] * smaller(row.power, 1.0) * slope;
+    }
+    follow.redistribute(total);
+}
+
+// Update the shares after the steps, whose losses are in work.chance.
+inline void share_numbers(Experts& e, const Work& work, const NumberRow& row) {
+    Targets& t = e.targets[0];
+    const Index n = e.experts(), count = e.plain_experts();
+    double *chance = work.chance, least = INFINITY;
+    for (Index k = 0; k < n; ++k) least = smaller(least, chance[k]);
+    for (Index k = 0; k < n; ++k) work.z[k] = static_cast<float>(row.power * (least - chance[k]));
+    exp_all(work.z, n);
+    for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(work.z[k]);
+    const double p = work.output[0];
+    if (n > count) {
+        const double plain = row.range.clip(dot(e.plain.data(), work.margin, count) + follow_of(e, 0).sum());
+        const double best = least_loss(t, row.y, row.spread);
+        t.loss += row.power * (number_loss(t, row.y, p, row.spread) - best);
+        t.plain_loss += row.power * (number_loss(t, row.y, plain, row.spread) - best);
+        update_shares(e.plain.data(), chance, count, count);
+    }
+    update_shares(e.share.data(), chance, n, count);
+    follow_number(follow_of(e, 0), t, row, p);
+}
+
+// Update the spread and the range of the targets; return the curvature of the loss at the prediction p.
+inline double record_target(Targets& t, double y, double p) {
+    const double spread = t.spread / larger(t.spread_weight, 1e-300);
+    double curvature = 1.0, square = 0.0, residual = 0.0;
+    if (t.counts) {
+        curvature = exp(p);
+        square = smaller((y - curvature) * (y - curvature) / curvature, spread > 0.0 ? 64.0 * spread : INFINITY);
+        residual = clipped(log(larger(y, FEWEST)) - p, -1.0, 1.0);
+    } else {
+        const double most = spread > 0.0 ? t.huber * sqrt(spread) : INFINITY;
+        residual = clipped(y - p, -most, most);
+        square = residual * residual;
+    }
+    t.spread = FORGET_SPREAD * t.spread + square;
+    t.spread_weight = FORGET_SPREAD * t.spread_weight + 1.0;
+    t.low = smaller(t.low, p + residual);
+    t.high = larger(t.high, p + residual);
+    return curvature;
+}
+
+// Do the same as `learn_classes` for a numeric target y.
+inline double learn_number(Experts& e, const Work& work, double y, double weight, double power) {
+    Targets& t = e.targets[0];
+    const double spread = t.spread_weight > 0.0 ? t.spread / t.spread_weight : 0.0;
+    const double scaled = clipped((y - t.offset) / t.unit, -LARGEST_TARGET, LARGEST_TARGET);
+    const NumberRow row{scaled, weight, power, spread, largest_slope(t, spread), bounds(t)};
+    if (t.counts || t.level > 0.0)
+        other_steps(e, work, row);
+    else
+        huber_steps(e, work, row);
+    if (spread > 0.0) share_numbers(e, work, row);
+    return weight * record_target(t, scaled, work.output[0]);
+}
+
+}  // namespace
+
+}  // namespace robustfd::RFD_LEVEL
