@@ -310,7 +310,9 @@ class Stream(ABC):
         """Read all rows once, and return their number and labels; not for pipes."""
         if self._surveyed is None:
             self._require_rereading()
+            counts, self._counts = self._counts, Counts()  # an iteration may be under way
             self._surveyed = self._survey()
+            self._counts = counts
         self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
 
