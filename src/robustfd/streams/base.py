@@ -10,8 +10,9 @@ from zlib import crc32
 import numpy as np
 
 from robustfd.learners.rows import CsrRows
+from robustfd.streams.crossing import namer
 from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
-from robustfd.streams.layout import SeenNames, namer
+from robustfd.streams.layout import SeenNames
 
 MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _EXAMPLES = 10  # messages about skipped rows that a stream keeps
