@@ -61,22 +61,15 @@ def arrow_stream(x, y, path):
         writer.write_table(rows, max_chunksize=several(x))
 
 
-def libsvm(first):
+def text(suffix, first, *bar):
+    """Return the writer of LIBSVM text, or with a bar of Vowpal Wabbit's, with indices from `first` on."""
+
     def write(x, y, path):
         entries = ([f"{k + first}:{value!r}" for k, value in enumerate(row)] for row in x.tolist())
-        lines = [" ".join([str(label), *row]) for label, row in zip(y.tolist(), entries)]
+        lines = [" ".join([str(label), *bar, *row]) for label, row in zip(y.tolist(), entries)]
         path.write_text("".join(f"{line}\n" for line in lines).replace("inf", "1e999"))
 
-    return written(write, ".svm")
-
-
-def vw(first, space=""):
-    def write(x, y, path):
-        entries = ([f"{k + first}:{value!r}" for k, value in enumerate(row)] for row in x.tolist())
-        lines = [" ".join([str(label), f"|{space}", *row]) for label, row in zip(y.tolist(), entries)]
-        path.write_text("".join(f"{line}\n" for line in lines).replace("inf", "1e999"))
-
-    return written(write, ".vw")
+    return written(write, suffix)
 
 
 def jsonl(x, y, path):
@@ -102,13 +95,13 @@ def dicts(x, y, _):
 
 TARGET, NAMES = {"target": "y"}, "x{}".format
 CASES = {
-    "libsvm": Format(libsvm(1), {"n_features": 3}, names=lambda k: str(k + 1)),
-    "libsvm hashed": Format(libsvm(0), {"hash_bits": 2}),
-    "vw": Format(vw(1), {"n_features": 3}, names=lambda k: str(k + 1)),
-    "vw hashed": Format(vw(0), {"hash_bits": 2}),
-    "vw namespace": Format(vw(0, "a"), {"hash_bits": 5}, names="hash {}".format),
+    "libsvm": Format(text(".svm", 1), {"n_features": 3}, names=lambda k: str(k + 1)),
+    "libsvm hashed": Format(text(".svm", 0), {"hash_bits": 2}),
+    "vw": Format(text(".vw", 1, "|"), {"n_features": 3}, names=lambda k: str(k + 1)),
+    "vw hashed": Format(text(".vw", 0, "|"), {"hash_bits": 2}),
+    "vw namespace": Format(text(".vw", 0, "|a"), {"hash_bits": 5}, names="hash {}".format),
     "jsonl": Format(written(jsonl, ".jsonl"), {"target": "y", "hash_bits": 5}, names="hash {}".format),
-    "vw interactions": Format(vw(0, "a"), {"hash_bits": 5, "interactions": ["aa"]}, names="hash {}".format),
+    "vw interactions": Format(text(".vw", 0, "|a"), {"hash_bits": 5, "interactions": ["aa"]}, names="hash {}".format),
     "csv interactions": Format(written(csv, ".csv"), {**TARGET, "interactions": ["x0:x2"]}, names=NAMES),
     "csv": Format(written(csv, ".csv"), TARGET, names=NAMES),
     "parquet": Format(written(parquet, ".parquet"), TARGET, pipe=False, names=NAMES),

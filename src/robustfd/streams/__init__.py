@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from robustfd._lazy import lazily
 from robustfd.streams.base import Block, Stream, Survey, is_table
+from robustfd.streams.crossing import namer
 from robustfd.streams.inputs import Position, StreamError
-from robustfd.streams.layout import namer
 from robustfd.streams.open import FORMATS, open_stream
 
 if TYPE_CHECKING:

@@ -123,24 +123,20 @@ class NpyStream(Stream):
         """Yield blocks of rows, each with the number of its first row."""
         n, width = items.shape
         size = max(self.block_bytes // (items.dtype.itemsize * width), 1)
-        mapped = _mapped(source) if items.fortran and n > 1 and width > 1 else None
-        for first in range(0, n, size):
-            if mapped is not None:
-                yield first, np.array(mapped[first : first + size])
-            else:
+        if not items.fortran or n <= 1 or width <= 1:
+            for first in range(0, n, size):
                 yield first, items.take(min(size, n - first) * width).reshape(-1, width)
-
-
-def _mapped(source: Input) -> Any:
-    """Return a memory map of an array in column-major order."""
-    if not source.is_plain:
-        raise StreamError(
-            f"{source.name} is compressed and in column-major order. Store it by rows (numpy.ascontiguousarray)."
-        )
-    try:
-        return np.load(str(source.path), mmap_mode="r", allow_pickle=False)
-    except ValueError as error:  # shorter than its header states
-        raise StreamError(f"{source.name} is truncated: {error}") from error
+            return
+        if not source.is_plain:
+            raise StreamError(
+                f"{source.name} is compressed and in column-major order. Store it by rows (numpy.ascontiguousarray)."
+            )
+        try:
+            mapped = np.load(str(source.path), mmap_mode="r", allow_pickle=False)
+        except ValueError as error:  # shorter than its header states
+            raise StreamError(f"{source.name} is truncated: {error}") from error
+        for first in range(0, n, size):
+            yield first, np.array(mapped[first : first + size])
 
 
 def _read_columns(layout: dict[str, Any]) -> tuple[list[int], int | None, int]:

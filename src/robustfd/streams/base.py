@@ -10,8 +10,9 @@ from zlib import crc32
 import numpy as np
 
 from robustfd.learners.rows import CsrRows
+from robustfd.streams.crossing import namer
 from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
-from robustfd.streams.layout import SeenNames, namer
+from robustfd.streams.layout import SeenNames
 
 MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _EXAMPLES = 10  # messages about skipped rows that a stream keeps
@@ -310,7 +311,9 @@ class Stream(ABC):
         """Read all rows once, and return their number and labels; not for pipes."""
         if self._surveyed is None:
             self._require_rereading()
+            counts, self._counts = self._counts, Counts()  # an iteration may be under way
             self._surveyed = self._survey()
+            self._counts = counts
         self._require_rows(self._surveyed.rows, 0)
         return self._surveyed
 

@@ -85,11 +85,6 @@ def classify_fields(values: Any) -> tuple[Any, Any, Any]:
     return missing, whole, number
 
 
-def is_single(array: Any) -> bool:
-    """Return whether a column is float32."""
-    return not isinstance(array, np.ndarray) and array.type == pa.float32()
-
-
 def as_floats(array: Any) -> tuple[Any, Any]:
     """Return a column as float64 (or float32) with NaN for missing values, and a mask of values that are no numbers."""
     if isinstance(array, np.ndarray):

@@ -1,16 +1,25 @@
-"""Products of features as additional columns: the meaning of `interactions` and of Vowpal Wabbit's -q."""
+"""Columns of products of features, which `interactions` and Vowpal Wabbit's -q mean, and names of all columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from robustfd._core import cross
-from robustfd.streams.base import Block, Stream, Survey
-from robustfd.streams.inputs import Position, StreamError
-from robustfd.streams.layout import DEFAULT_BITS, MOST_COLUMNS, TEXT, is_bits, namer, read_layout
+from robustfd.streams.inputs import StreamError
+from robustfd.streams.layout import (
+    DEFAULT_BITS,
+    MOST_COLUMNS,
+    TEXT,
+    Layout,
+    hashed_name,
+    is_bits,
+    is_width,
+    names_in,
+    read_layout,
+    with_names,
+)
 
 _BY_PARTS = ("vw", "jsonl", "python")  # formats with hashed names: blocks carry the entries of each group
 
@@ -103,33 +112,23 @@ class Crossing:
                 return f"{name(int(pair.columns[0][i]))}^{name(int(pair.columns[1][j]))}"
         return f"interaction {column - self._hashed}"
 
-    def crossed(self, block: Block) -> Block:
-        """Return the rows with their products."""
-        x = block.X
-        with np.errstate(over="ignore"):
-            if isinstance(x, np.ndarray):
-                single = ((pair.columns[0][0], pair.columns[1][0]) for pair in self.pairs if pair.columns)
-                x = np.hstack([x, *(x[:, [a]] * x[:, [b]] for a, b in single)])
-            else:
-                factors = {group: _arrays(entries) for group, entries in self._entries(block)}
-                pairs = [
-                    (factors[pair.left], factors[pair.right], pair.left == pair.right, *self._ranks(pair))
-                    for pair in self.pairs
-                ]
-                x = sp.csr_matrix(cross(_arrays(x), self.n_features, pairs, self.bits), shape=(x.shape[0], self.width))
-                x.has_canonical_format = True
-        return Block(x, block.y, block.weight, block.id)
-
-    def _entries(self, block: Block) -> Iterator[tuple[str, Any]]:
-        """Yield each group with its entries as rows."""
-        yield from zip(self.hidden, block.parts)
+    def crossed(self, x: Any, parts: Sequence[Any]) -> Any:
+        """Return rows with their products: an array, or the arrays of a CSR matrix. `parts` has the hidden groups."""
+        if isinstance(x, np.ndarray):
+            single = ((pair.columns[0][0], pair.columns[1][0]) for pair in self.pairs if pair.columns)
+            return np.hstack([x, *(x[:, [a]] * x[:, [b]] for a, b in single)])
+        factors = {group: _arrays(part.indptr, part.indices, part.data) for group, part in zip(self.hidden, parts)}
         for group, columns in self.places.items():
-            wanted = np.zeros(block.X.shape[1], bool)
+            wanted = np.zeros(x.shape[1], bool)
             wanted[columns] = True
-            chosen = wanted[block.X.indices]
+            chosen = wanted[x.indices]
             before = np.concatenate((np.zeros(1, np.int64), np.cumsum(chosen)))
-            entries = (block.X.data[chosen], block.X.indices[chosen], before[block.X.indptr])
-            yield group, sp.csr_matrix(entries, shape=block.X.shape)
+            factors[group] = _arrays(before[x.indptr], x.indices[chosen], x.data[chosen])
+        pairs = [
+            (factors[pair.left], factors[pair.right], pair.left == pair.right, *self._ranks(pair))
+            for pair in self.pairs
+        ]
+        return cross(_arrays(x.indptr, x.indices, x.data), self.n_features, pairs, self.bits)
 
     def _ranks(self, pair: Pair) -> tuple[Any, int, int]:
         """Return the rank of each column in its group, the size of the second group, and the first product column."""
@@ -164,59 +163,24 @@ def _columns_of(groups: list[str], n_features: int, name: Callable[[int], str]) 
     return {group: np.array(columns) for group, columns in found.items()}
 
 
-def _arrays(x: Any) -> tuple[Any, Any, Any]:
+def _arrays(*arrays: Any) -> tuple[Any, ...]:
     """Return the arrays of a CSR matrix, in the types that the core reads."""
-    types = zip((x.indptr, x.indices, x.data), (np.int32, np.int32, np.float64))
-    starts, columns, values = (np.ascontiguousarray(each, type_) for each, type_ in types)
-    return starts, columns, values
+    return tuple(map(np.ascontiguousarray, arrays, (np.int32, np.int32, np.float64)))
 
 
-class InteractionStream(Stream):
-    """The rows of another stream, each with the products of every feature of one group with every one of another.
-
-    A group is a column of the input, with all its features, or a namespace. The product of single columns a and b is
-    named a^b. Products of hashed features are hashed too.
-    """
-
-    def __init__(self, base: Stream, pairs: Sequence[tuple[str, str]], bits: int | None = None):
-        super().__init__(base.inputs, start=base._start, on_error=base.on_error, block_bytes=base.block_bytes)
-        self._base = base
-        self._crossing = Crossing(pairs, base.layout, base.n_features, namer(base.layout), bits)
-        base.groups = self._crossing.hidden
-        self.n_features = self._crossing.width
-
-    @property
-    def layout(self) -> dict[str, Any]:
-        """The layout of the features, and the pairs of groups."""
-        return {
-            "kind": "interactions",
-            "of": self._base.layout,
-            "n_features": self._base.n_features,
-            "pairs": self._crossing.pairs_as_json(),
-            "hash_bits": self._crossing.bits,
-        }
-
-    def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        for name in ("skipped", "_counts", "wants_ids", "seen_names"):
-            setattr(self._base, name, getattr(self, name))
-        rows = 0
-        for features, end in self._base._blocks():
-            crossed = self._crossing.crossed(features)
-            reason = "a product of features is not finite"
-            block = self._good_rows(crossed, self._names(), rows, missing=True, reason=reason)
-            rows += block.X.shape[0]
-            yield block, end
-
-    def _survey(self) -> Survey:
-        return self._base.survey()
-
-    @property
-    def can_be_reread(self) -> bool:
-        """Whether the features can be read more than once."""
-        return self._base.can_be_reread
-
-    def _require_rereading(self) -> None:
-        self._base._require_rereading()
-
-    def _names(self) -> str:
-        return self._base._names()
+def namer(layout: dict[str, Any]) -> Callable[[int], str]:
+    """Return a function from column numbers to names, for an untrusted layout."""
+    seen = names_in(layout)
+    if layout.get("kind") == "table":
+        table = Layout.from_json(layout)
+        return lambda column: table.feature_name(column, seen)
+    if layout.get("kind") == "interactions":
+        base, pairs, bits = read_products(layout)
+        width = read_layout(layout, "interactions", n_features=is_width)["n_features"]
+        return Crossing(pairs, base, width, namer(with_names(base, seen)), bits).feature_name
+    if layout.get("hash_bits") is not None:
+        return lambda column: hashed_name(column, seen)
+    if isinstance(columns := layout.get("columns"), list):  # the selected columns of an array
+        return lambda column: str(columns[column])
+    first = int(layout.get("zero_based") is False)
+    return lambda column: str(column + first)

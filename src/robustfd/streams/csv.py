@@ -93,7 +93,7 @@ class CsvStream(TableStream):
         how = Fields(self._delimiter, fields, {})
         found = _records(rest, self._delimiter, _SAMPLE)
         below = how.whole(rest[: found[-1, END]])[0] if len(found) else b""
-        header = _is_header(fields, how.matrix(below) if below else [])
+        header = _looks_like_header(fields, how.matrix(below) if below else [])
         if any(map(_is_number, fields)):
             what, other = ("column names", "no-header") if header else ("a row, not column names", "header")
             self.remarks.append(
@@ -192,7 +192,7 @@ def _blank(text: bytes) -> bool:
     return not text[:64].strip(b"\r\n") and not text.strip(b"\r\n")
 
 
-def _is_header(fields: list[str], below: Any) -> bool:
+def _looks_like_header(fields: list[str], below: Any) -> bool:
     """Return whether the first record holds column names. `below` are the fields of the next records, in order.
 
     It does if none of its fields is a number. pandas also writes numbers as names. So a record with numbers holds names

@@ -373,23 +373,3 @@ def signer(layout: dict[str, Any]) -> Callable[[int], int]:
     base = layout["of"] if layout.get("kind") == "interactions" else layout
     first = len(Layout.from_json(base).numbers) if base.get("kind") == "table" else 0
     return lambda column: seen[column - first].sign if column - first in seen else 1
-
-
-def namer(layout: dict[str, Any]) -> Callable[[int], str]:
-    """Return a function from column numbers to names, for an untrusted layout."""
-    seen = names_in(layout)
-    if layout.get("kind") == "table":
-        table = Layout.from_json(layout)
-        return lambda column: table.feature_name(column, seen)
-    if layout.get("kind") == "interactions":
-        from robustfd.streams.crossing import Crossing, read_products  # imports scipy
-
-        base, pairs, bits = read_products(layout)
-        width = read_layout(layout, "interactions", n_features=is_width)["n_features"]
-        return Crossing(pairs, base, width, namer(with_names(base, seen)), bits).feature_name
-    if layout.get("hash_bits") is not None:
-        return lambda column: hashed_name(column, seen)
-    if isinstance(columns := layout.get("columns"), list):  # the selected columns of an array
-        return lambda column: str(columns[column])
-    first = int(layout.get("zero_based") is False)
-    return lambda column: str(column + first)

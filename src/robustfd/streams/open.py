@@ -1,14 +1,17 @@
-"""`open_stream`: detect the format of a source and open the right stream."""
+"""`open_stream`: detect the format of a source, open the right stream, and add products of features to its rows."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from robustfd._validation import check_choice, check_integer
-from robustfd.streams.base import Options, Stream
+from robustfd.streams.base import Block, Options, Stream, Survey
+from robustfd.streams.crossing import Crossing, namer, pair_of, read_products
 from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
 from robustfd.streams.layout import MOST_BITS, not_a_layout
 
@@ -185,11 +188,7 @@ def open_stream(
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
         raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")
-    if not pairs:
-        return result
-    from robustfd.streams.crossing import InteractionStream  # imports scipy
-
-    return InteractionStream(result, pairs, bits)
+    return InteractionStream(result, pairs, bits) if pairs else result
 
 
 def _interactions(
@@ -199,8 +198,6 @@ def _interactions(
     within = layout is not None and layout.get("kind") == "interactions"
     if interactions is None and not within:
         return layout, [], None
-    from robustfd.streams.crossing import pair_of, read_products
-
     if layout is None or not within:
         return layout, [pair_of(each) for each in interactions or ()], hash_bits
     if interactions is not None:
@@ -250,3 +247,61 @@ def _format_of(inputs: list[Input]) -> str:
     if any(b":" in token for token in tokens[:2]) or not any(mark in head for mark in b",;\t"):
         return "libsvm"
     return "csv"
+
+
+class InteractionStream(Stream):
+    """The rows of another stream, each with the products of every feature of one group with every one of another.
+
+    A group is a column of the input, with all its features, or a namespace. The product of single columns a and b is
+    named a^b. Products of hashed features are hashed too.
+    """
+
+    def __init__(self, base: Stream, pairs: Sequence[tuple[str, str]], bits: int | None = None):
+        super().__init__(base.inputs, start=base._start, on_error=base.on_error, block_bytes=base.block_bytes)
+        self._base = base
+        self._crossing = Crossing(pairs, base.layout, base.n_features, namer(base.layout), bits)
+        base.groups = self._crossing.hidden
+        self.n_features = self._crossing.width
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The layout of the features, and the pairs of groups."""
+        return {
+            "kind": "interactions",
+            "of": self._base.layout,
+            "n_features": self._base.n_features,
+            "pairs": self._crossing.pairs_as_json(),
+            "hash_bits": self._crossing.bits,
+        }
+
+    def _blocks(self) -> Iterator[tuple[Block, Position]]:
+        for name in ("skipped", "_counts", "wants_ids", "seen_names"):
+            setattr(self._base, name, getattr(self, name))
+        from scipy.sparse import csr_matrix
+
+        rows = 0
+        for features, end in self._base._blocks():
+            with np.errstate(over="ignore"):
+                x = self._crossing.crossed(features.X, features.parts)
+            if isinstance(x, tuple):
+                x = csr_matrix(x, shape=(features.X.shape[0], self.n_features))
+                x.has_canonical_format = True
+            crossed = Block(x, features.y, features.weight, features.id)
+            reason = "a product of features is not finite"
+            block = self._good_rows(crossed, self._names(), rows, missing=True, reason=reason)
+            rows += block.X.shape[0]
+            yield block, end
+
+    def _survey(self) -> Survey:
+        return self._base.survey()
+
+    @property
+    def can_be_reread(self) -> bool:
+        """Whether the features can be read more than once."""
+        return self._base.can_be_reread
+
+    def _require_rereading(self) -> None:
+        self._base._require_rereading()
+
+    def _names(self) -> str:
+        return self._base._names()

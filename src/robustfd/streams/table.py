@@ -20,7 +20,6 @@ from robustfd.streams.columns import (
     can_be,
     distinct_values,
     hashed,
-    is_single,
     kind_of,
     named_errors,
     pa,
@@ -93,7 +92,7 @@ class Converter:
     def _numbers(self, piece: Piece, n: int, wrong: "_Problems") -> Any:
         """Return the columns of numbers, dates and times as an array of rows."""
         pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if not column.text]
-        single = not self._layout.texts and all(is_single(array) for array, _ in pairs)
+        single = not self._layout.texts and all(getattr(array, "type", None) == pa.float32() for array, _ in pairs)
         x = np.empty((n, len(self._layout.numbers)), np.float32 if single else np.float64)
         j = 0
         for array, column in pairs:
