@@ -10,10 +10,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.cli.warm import Warm
+from robustfd._container import load_with_notes
+from robustfd.streams import open_stream
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60  # seconds
+BLOCK = 2000  # bytes: small, so that a small file has many blocks
+SMALL_BLOCKS = f"""
+from robustfd import cli
+from robustfd.streams import open_stream
+open_stream.__kwdefaults__["block_bytes"] = {BLOCK}
+cli.script()
+"""
 
 
 def libsvm_text(X, y):
@@ -32,6 +40,11 @@ def until(holds):
         time.sleep(0.001)
 
 
+def rows_kept(path):
+    """Return the rows of a checkpoint."""
+    return load_with_notes(path)[1]["checkpoint"]["position"]["rows"]
+
+
 class Done(NamedTuple):
     status: int
     out: str
@@ -47,9 +60,9 @@ def run(monkeypatch, capfd):
     """The command in this process: arguments in, exit status and both outputs back."""
     from robustfd.cli import main
 
-    def call(*arguments, stdin: bytes = b""):
+    def call(*arguments, stdin: bytes | None = b""):
         monkeypatch.setattr(sys, "argv", ["robustfd", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
         try:
             main()
             status = 0
@@ -60,21 +73,27 @@ def run(monkeypatch, capfd):
     return call
 
 
+def execute(*arguments, stdin=None, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environment):
+    """Run the command as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "robustfd", *map(str, arguments)],
+        cwd=ROOT, env={**os.environ, **environment}, input=stdin, stdout=stdout, stderr=stderr, timeout=300,
+    )  # fmt: skip
+    return Done(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
+
+
+def start(folder, *arguments, **more):
+    """Start the command in a folder, with small blocks. Its messages are in `stderr`."""
+    command = [sys.executable, "-c", SMALL_BLOCKS, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more)
+
+
 @pytest.fixture
-def execute():
-    """The command as a process of its own."""
-
-    def call(*arguments, stdin: bytes | None = None, **environment):
-        done = subprocess.run(
-            [sys.executable, "-m", "robustfd", *map(str, arguments)],
-            cwd=ROOT, env={**os.environ, **environment}, input=stdin, capture_output=True, timeout=300,
-        )  # fmt: skip
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    return call
+def small_blocks(monkeypatch):
+    monkeypatch.setitem(open_stream.__kwdefaults__, "block_bytes", BLOCK)
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def rows():
     """400 rows of 12 features, a third of them zero, and labels -1 and 1."""
     rng = np.random.default_rng(0)
@@ -88,13 +107,3 @@ def svm(tmp_path, rows):
     path = tmp_path / "rows.svm"
     path.write_text(libsvm_text(*rows))
     return path
-
-
-@pytest.fixture(scope="package")
-def warm():
-    """Where commands are started without waiting for their imports."""
-    if not hasattr(os, "fork"):
-        pytest.skip("processes cannot be forked here")
-    server = Warm()
-    yield server
-    server.close()

@@ -265,19 +265,17 @@ def test_three_classes_from_a_pipe_another_seed_and_fewer_settings():
         ("1 1:1\n-1 1:2\n", ("--test", "0.99"), 1, "too few"),
         ("1 1:1\n1 1:2\n", (), 2, "only one label"),
         ("1 1:1\n-1 1:2\n", ("--classes", "1,2"), 1, "label -1"),
-        ("1 1:1\n-1 1:2\n", ("--plot", "x.txt"), 2, ".png, "),
-        ("1 1:1\n-1 1:2\n", ("--plot", "nowhere/x.png"), 1, "no directory"),
         ("1 1:1\n-1 1:2\n", ("--test", "2"), 2, "--test"),
     ],
 )
-def test_what_cannot_be_compared(text, options, status, message, tmp_path):
+def test_what_cannot_be_compared(run, text, options, status, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "rows.svm"
     if text is not None:
         path.write_text(text)
-    code, out, err = call(path, *options)
-    assert (code, out) == (status, "")
-    assert message in err
-    assert "Traceback" not in err
+    done = run("compare", path, *options)
+    assert (done.status, done.out) == (status, "")
+    assert message in done.err and "Traceback" not in done.err
 
 
 # ------------------------------------------------------------------ parts

@@ -11,11 +11,12 @@ from sklearn.datasets import load_svmlight_file
 
 import robustfd
 from robustfd.streams import open_stream
+from tests.cli.conftest import execute
 
 pytestmark = pytest.mark.slow
 
 
-def test_a9a_from_compressed_files(execute, data_path, a9a, tmp_path):
+def test_a9a_from_compressed_files(data_path, a9a, tmp_path):
     """Trained on a9a, judged on a9a.t, which has one feature less."""
     model, (X, y) = tmp_path / "a9a.rfd", a9a
     trained = execute("train", data_path("a9a"), "-o", model, "--json", "--quiet")
@@ -31,7 +32,7 @@ def test_a9a_from_compressed_files(execute, data_path, a9a, tmp_path):
     assert abs(wrong - 2442) <= 8  # 15.0 %, but for the last digits of other processors
 
 
-def test_farm_ads_with_the_learner_of_the_paper_through_pipes(execute, data_path, farm_ads, tmp_path):
+def test_farm_ads_with_the_learner_of_the_paper_through_pipes(data_path, farm_ads, tmp_path):
     with lzma.open(data_path("farm-ads-vect")) as file:
         text = file.read()
     model, (X, y) = tmp_path / "ads.rfd", farm_ads
@@ -49,7 +50,7 @@ def test_farm_ads_with_the_learner_of_the_paper_through_pipes(execute, data_path
     assert predicted[0] == "prediction" and [int(label) for label in predicted[1:]] == expected.predict(X).tolist()
 
 
-def test_mnist_in_parquet(execute, mnist, tmp_path):
+def test_mnist_in_parquet(mnist, tmp_path):
     """Two files of 784 columns of bytes and one of digits: sketched in parts and merged, learnt, projected."""
     n = 2000
     X, y = mnist[0][:n], mnist[1][:n]

@@ -157,10 +157,3 @@ def test_experiments_that_need_two_classes_are_left_out(tmp_path):
     code, _, err = call(*COMMAND, "accuracy", "--data", "digits", "--out", str(tmp_path), "--jobs", "0")
     assert code == 0, err
     assert "do not have two classes" in (tmp_path / "report.html").read_text("utf-8")
-
-
-def test_help_names_all_experiments():
-    code, out, _ = call(sys.executable, "-m", "robustfd", "reproduce", "--help", COLUMNS="200")
-    assert code == 0
-    for name in ("all", "error", "sensitivity", "online", "accuracy", "cost", "regret"):
-        assert name in out

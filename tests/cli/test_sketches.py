@@ -1,14 +1,16 @@
-"""`robustfd sketch`, `merge`, `info`, `export`, `pca`: what they write is what the library says."""
+"""`robustfd sketch`, `merge`, `info`, `export`, `pca`, `ridge` and `outliers` give what the library gives."""
 
+import csv
 import json
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import Ridge
 
 import robustfd
-from robustfd import SketchedPCA
+from robustfd import MahalanobisDetector, SketchedPCA
 from robustfd.cli.sketch import METHODS
 
 
@@ -54,6 +56,21 @@ def test_sketches_of_other_columns_do_not_merge(run, svm, tmp_path):
     done = run("merge", tmp_path / "a.rfd", tmp_path / "b.rfd", "-o", tmp_path / "c.rfd")
     assert done.status == 2 and "other columns" in done.err
     assert not (tmp_path / "c.rfd").exists()
+
+
+def test_models_of_files_merge(run, svm, rows, tmp_path):
+    lines = svm.read_text().splitlines(keepends=True)
+    for k in range(2):
+        (tmp_path / f"{k}.svm").write_text("".join(lines[k::2]))
+        run("train", tmp_path / f"{k}.svm", "-o", tmp_path / f"{k}.rfd", "--features", 12)
+    done = run("merge", tmp_path / "0.rfd", tmp_path / "1.rfd", "-o", tmp_path / "all.rfd", "--json")
+    assert done.status == 0, done.err
+    assert done.json["rows"] == 400 and done.json["files"] == 2
+    assert robustfd.load(tmp_path / "all.rfd").score(sp.csr_matrix(rows[0]), rows[1]) > 0.9
+    assert run("predict", tmp_path / "all.rfd", svm, "-o", tmp_path / "p.csv").status == 0
+    run("sketch", svm, "-o", tmp_path / "s.rfd")
+    done = run("merge", tmp_path / "0.rfd", tmp_path / "s.rfd", "-o", tmp_path / "x.rfd")
+    assert done.status == 2 and "holds a RobustFrequentDirections" in done.err
 
 
 def test_info_brackets_the_eigenvalues(run, svm, rows, tmp_path):
@@ -188,3 +205,48 @@ def test_files_of_estimators_are_read_as_their_sketches(run, svm, rows, tmp_path
     np.testing.assert_allclose(scores, whole.transform(X)[:, :2], atol=1e-8)
     done = run("inspect", tmp_path / "both.rfd")
     assert done.status == 2 and "holds a SketchedPCA. Give a file that `robustfd train` wrote" in done.err
+
+
+def table(text):
+    lines = list(csv.reader(text.splitlines()))
+    return lines[0], lines[1:]
+
+
+def test_ridge_writes_the_weights_by_name(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = X @ (1, -2, 0.5) + 4 + 0.1 * rng.standard_normal(200)
+    rows = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,y", *rows]) + "\n")
+    head, lines = table(run("ridge", tmp_path / "t.csv", "-r", 3).out)
+    expected = Ridge(alpha=3).fit(X, y)
+    assert head == ["feature", "weight"] and [name for name, _ in lines] == ["(intercept)", "a", "b", "c"]
+    np.testing.assert_allclose([float(v) for _, v in lines], [expected.intercept_, *expected.coef_], rtol=1e-8)
+    done = run("ridge", tmp_path / "t.csv", "-r", 3, "-o", tmp_path / "w.csv", "--json")
+    assert done.json["rows"] == 200 and done.json["intercept"] == pytest.approx(expected.intercept_)
+    assert table((tmp_path / "w.csv").read_text())[1] == lines
+
+
+def test_ridge_needs_labels_that_are_numbers(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,red\n2,blue\n")
+    done = run("ridge", tmp_path / "t.csv")
+    assert done.status == 2 and "needs numbers as labels" in done.err
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n2,3\n")
+    done = run("ridge", tmp_path / "t.csv")
+    assert done.status == 2 and "--target" in done.err
+
+
+def test_outliers_are_those_of_the_detector(run, svm, rows, tmp_path):
+    X = sp.csr_matrix(rows[0])
+    expected = MahalanobisDetector(5, contamination=0.05).partial_fit(X)
+    head, lines = table(run("outliers", svm, "-m", 5, "--contamination", 0.05).out)
+    assert head == ["distance", "outlier"]
+    np.testing.assert_allclose([float(d) for d, _ in lines], expected.mahalanobis(X), rtol=1e-8)
+    assert [o == "1" for _, o in lines] == (expected.predict(X) < 0).tolist()
+    done = run("outliers", svm, "-m", 5, "--contamination", 0.05, "-o", tmp_path / "d.csv", "--json")
+    assert done.json["outliers"] == sum(o == "1" for _, o in lines) > 0
+
+
+def test_outliers_need_a_file_that_can_be_read_twice(run, svm):
+    done = run("outliers", "-", "--features", 12, stdin=svm.read_bytes())
+    assert done.status == 2 and "only once" in done.err

@@ -1,6 +1,5 @@
 """`robustfd train file.vw`: one command for somebody who has files of Vowpal Wabbit."""
 
-import gzip
 import json
 
 import numpy as np
@@ -33,16 +32,6 @@ def test_the_model_is_that_of_the_libsvm_file(run, svm, vw, tmp_path):
     assert one.to_bytes() == other.to_bytes()
     judged = [run("evaluate", tmp_path / f"{k}.rfd", f, "--json").json for k, f in (("svm", svm), ("vw", vw))]
     assert judged[0]["log_loss"] == judged[1]["log_loss"]
-
-
-def test_compressed_and_from_a_pipe(run, vw, tmp_path):
-    (tmp_path / "packed.vw.gz").write_bytes(gzip.compress(vw.read_bytes()))
-    assert run("train", vw, "-o", tmp_path / "a.rfd").status == 0
-    assert run("train", tmp_path / "packed.vw.gz", "-o", tmp_path / "b.rfd").status == 0
-    piped = run("train", "-", "--features", 12, "-o", tmp_path / "c.rfd", stdin=vw.read_bytes())
-    assert piped.status == 0, piped.err
-    models = [robustfd.load(tmp_path / f"{name}.rfd").to_bytes() for name in "abc"]
-    assert models[0] == models[1] == models[2]
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

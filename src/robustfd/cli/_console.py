@@ -1,5 +1,6 @@
 """Printing, and errors as one line and an exit status. Results go to standard output, all else to standard error."""
 
+import io
 import json
 import os
 import re
@@ -157,24 +158,18 @@ class _BestEffortStream:
     """Standard error, where a failed write is ignored: a full or closed stream must not end the command."""
 
     def __init__(self, file: Any):
-        self._file = file
+        self._file = file if file is not None else io.StringIO()
 
     def write(self, text: str) -> int:
         """Write if possible."""
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.write(text)
+        with suppress(OSError):
+            self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush if possible."""
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.flush()
-
-    def isatty(self) -> bool:
-        """Return whether it is a terminal."""
-        return self._file is not None and self._file.isatty()
+        with suppress(OSError):
+            self._file.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -1,5 +1,6 @@
 """A model that learns parts of the rows in parallel (`--jobs`). Commands use it as one model."""
 
+import atexit
 import os
 import signal
 from collections import deque
@@ -242,6 +243,7 @@ def _prepare(module: str) -> None:
     """Import the module of the value, and end with the command even if that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    atexit.register(_replace, None)  # the core complains of objects that outlive the interpreter
     do_without()
     import_module(module)
 

@@ -72,7 +72,7 @@ class ProgressBar:
         self._next, self._started, self._first = 0.0, time.monotonic(), stream.position
         self._console = console
         self._progress: Any = None
-        if not console.quiet and sys.stderr is not None and sys.stderr.isatty():
+        if not console.quiet and sys.stderr.isatty():  # exit_on_error makes sure that there is one
             self._progress = _bar(stream.bytes_total)
             self._task = self._progress.add_task("", total=stream.bytes_total, rows="", speed="", figures="")
 

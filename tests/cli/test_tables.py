@@ -54,14 +54,6 @@ def test_what_was_said_when_training_need_not_be_said_again(run, tmp_path):
     assert run("evaluate", model, table, "--json").json["accuracy"] > 0.8
 
 
-def test_weights_count(run, tmp_path):
-    table = write_table(tmp_path / "orders.csv")
-    for name, more in (("a", ("--drop", "weight")), ("b", ("--weight", "weight"))):
-        assert run("train", table, "--target", "returned", "-o", tmp_path / name, *more).status == 0
-    a, b = (robustfd.load(tmp_path / name) for name in "ab")
-    assert a.n_features_in_ == b.n_features_in_ and not np.allclose(a.coef_, b.coef_)
-
-
 def test_gaps_taken_for_zero_when_training_are_so_ever_after(run, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("x,z,y\n" + "".join(f"{k if k % 4 else ''},{k % 7},{k % 4}\n" for k in range(1, 200)))
@@ -109,20 +101,6 @@ def test_losses_of_a_regression(run, tmp_path, loss, more):
     assert done.status == 0, done.err
     kept = robustfd.load(model)
     assert kept.loss == loss and kept.quantile == (0.9 if more else 0.5)
-
-
-@pytest.mark.parametrize(
-    "more, said",
-    [
-        (("--loss", "quantile"), "--quantile"),
-        (("--quantile", "0.1"), "--loss quantile"),
-        (("--loss", "poisson", "--task", "classification"), "is for regression"),
-        (("--loss", "absolute", "--learner", "rfdson"), "the learner newton"),
-    ],
-)
-def test_losses_that_make_no_sense_are_refused(run, svm, tmp_path, more, said):
-    done = run("train", svm, "--task", "regression", *more, "-o", tmp_path / "m.rfd")
-    assert done.status == 2 and said in done.err
 
 
 @pytest.mark.parametrize(

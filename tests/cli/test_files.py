@@ -1,4 +1,4 @@
-"""No result takes the place of what is read: every command, every file that it reads, every file that it writes."""
+"""Files that commands read and write: no result replaces what is read, links, closed and redirected streams."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ import pytest
 from robustfd.cli import COMMANDS
 from robustfd.cli._command import Commands
 from robustfd.cli._options import READ, WRITE
+from tests.cli.conftest import execute
 
 ALL = Commands(COMMANDS)
 NAMES = ALL.list_commands(None)
@@ -126,3 +127,58 @@ def test_a_device_is_nobodys_place(run, svm, model):
     done = run("train", svm, "-o", os.devnull, "--checkpoint", svm.with_suffix(".kept"), "-q")
     assert done.status == 0
     assert run("predict", model, svm, "-o", "-").status == 0
+
+
+def test_standard_streams_that_are_files_to_read(run, svm, model, monkeypatch):
+    """The shell opens them before the command runs."""
+    text = svm.read_bytes()
+    with open(svm) as stdin:
+        monkeypatch.setattr("io.TextIOWrapper", lambda _: stdin)
+        done = run("train", "-", "--format", "libsvm", "--features", 12, "-o", svm)
+    assert done.status == 2 and "is standard input" in done.err
+    with open(svm, "ab") as stdout:
+        done = execute("predict", model, svm, stdout=stdout)
+    assert done.status == 2 and "standard output goes to it" in done.err
+    assert svm.read_bytes() == text
+
+
+def test_standard_input_is_closed(run, tmp_path):
+    """Python has None for it then."""
+    assert run("train", "-", "-o", tmp_path / "model", stdin=None).status == 1
+
+
+def test_nobody_reads_the_result(model):
+    """As in `robustfd info x | true`: the status is that of a process that a broken pipe ends, and nothing is said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = execute("info", model, stdout=writer)
+    os.close(writer)
+    assert (done.status, done.err) == (141, "")
+
+
+def test_a_checkpoint_that_is_a_link_to_nothing_yet(run, svm, tmp_path, small_blocks):
+    """The file it leads to is written, resumed from and removed; the link stays for the next run."""
+    folder, link = tmp_path / "elsewhere", tmp_path / "kept"
+    folder.mkdir()
+    link.symlink_to(folder / "kept")
+    with open(svm, "a") as file:
+        file.write("1 1:x\n")
+    command = ("sketch", svm, "--features", 12, "-m", 5)
+    kept = ("--checkpoint", link, "--every", 1, "--resume")
+    assert run(*command, "-o", tmp_path / "whole", "--on-error", "skip").status == 0
+    assert run(*command, "-o", tmp_path / "model", *kept).status == 1
+    assert link.is_symlink() and [each.name for each in folder.iterdir()] == ["kept"]
+    done = run(*command, "-o", tmp_path / "model", *kept, "--on-error", "skip")
+    assert done.status == 0 and "Continuing from row" in done.err
+    assert link.is_symlink() and list(folder.iterdir()) == []
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("target, words", [("kept", "link to itself"), ("nowhere/kept", "There is no directory")])
+def test_a_checkpoint_that_is_a_link_to_nowhere(run, svm, tmp_path, target, words):
+    (tmp_path / "kept").symlink_to(tmp_path / target)
+    for option in ("--checkpoint", "-o"):
+        other = ("-o", tmp_path / "model") if option == "--checkpoint" else ()
+        done = run("train", svm, option, tmp_path / "kept", *other)
+        assert done.status == 1 and words in done.err and "Traceback" not in done.err
+    assert not (tmp_path / "model").exists() and (tmp_path / "kept").is_symlink()
