@@ -370,7 +370,7 @@ def test_rows_before_numbers_ceased_to_be_finite_are_counted():
     X, y = rng.standard_normal((400, 3)), rng.standard_normal(400)
     problem = Problem(0, 3, float(np.abs(y).max()))
     (descent,) = (each for each in contenders(problem, quick=False)[0] if each.name == "gradient descent")
-    runner = descent.begin(problem, 100.0)
+    runner = descent.begin(100.0)
     scaling = Scaling()
     scaling.update(X)
     given = scaling.rows(X, y)

@@ -24,8 +24,6 @@ REASONS = {
     "variants of the algorithm did not give the printed values",
 }  # fmt: skip
 
-# ------------------------------------------------------------------ cells
-
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
     """Return all passes in the order of the file and in five random orders (quick: two, for RFD0-SON only)."""
@@ -33,9 +31,6 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
     for order in range(2 if quick else ORDERS):
         out += passes(data, ("rfd0",) if quick else tuple(NAMES), order=order, quick=quick)
     return out
-
-
-# ------------------------------------------------------------------ table
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
@@ -92,8 +87,6 @@ def _cell_verdict(ours: float | None, known: float | None) -> str:
     return "better" if ours > known else "near" if known - ours <= NEAR else "off"
 
 
-# ------------------------------------------------------------------ figures
-
 OURS = Style("ours, order of the file", "rfd", "o", dash="")
 SPREAD = Style("ours, random orders: range and mean", "fd", "s", dash="-", width=1.6)
 PRINTED = Style("the paper", "ink", "D", dash="")
@@ -122,9 +115,6 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
     ax.set_yticks(range(len(rows)), [label(row) for row in rows])
     ax.invert_yaxis()
     ax.set_xlabel("accuracy on the test rows, %")
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 @per_data_set

@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import multiprocessing
 import os
 import re
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from importlib.metadata import version
 from importlib.resources import files
 from math import log10
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import robustfd
+from robustfd.linalg.threads import THREADS, one_blas_thread
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -119,11 +124,9 @@ def run_cells(
 ) -> dict[Cell, Result]:  # fmt: skip
     """Return the result of each cell that succeeds. Cells in the store do not run again.
 
-    `on_end` is called for each cell with "kept" (from the store), "done", or an error message. With more than one job,
-    cells run in processes with one BLAS thread each.
+    `on_end` is called for each cell with "kept" (from the store), "done", or an error message. Cells run in `jobs`
+    processes with one BLAS thread each. One job runs in this process, and 0 does so with the caller's threads.
     """
-    from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped]
-
     results: dict[Cell, Result] = {}
     to_do: dict[Cell, None] = {}
     for cell in cells:
@@ -133,10 +136,11 @@ def run_cells(
             results[cell] = stored
             on_end(cell, "kept")
     # Longest first, so that no long cell runs alone at the end.
-    calls = [delayed(_run_and_store)(cell, store, run) for cell in sorted(to_do, key=lambda cell: -cell.effort)]
+    ordered = sorted(to_do, key=lambda cell: -cell.effort)
+    work = partial(_run_and_store, store=store, run=run)
     try:
-        with parallel_config("loky", n_jobs=max(1, jobs), inner_max_num_threads=1):
-            for cell, outcome in Parallel(batch_size=1, return_as="generator_unordered")(calls):
+        with one_blas_thread() if jobs == 1 else nullcontext():
+            for cell, outcome in _in_processes(work, ordered, jobs) if jobs > 1 else map(work, ordered):
                 to_do.pop(cell)
                 if isinstance(outcome, str):
                     on_end(cell, outcome)
@@ -147,6 +151,28 @@ def run_cells(
         for cell in to_do:
             on_end(cell, f"{type(error).__name__}: {error}")
     return results
+
+
+def _in_processes(work: Callable[[Cell], T], cells: Iterable[Cell], jobs: int) -> Iterator[T]:
+    """Yield the results of `work` for each cell, in the order in which they are complete."""
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_worker)
+    try:
+        for done in as_completed([pool.submit(work, cell) for cell in cells]):
+            yield done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Give a worker one BLAS thread, and make it exit immediately on Ctrl-C and when its parent process ends."""
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # numpy, which reads them, is not imported yet
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def exit_with_parent() -> None:
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
+        os._exit(1)
+
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 def _run_and_store(cell: Cell, store: Store, run: Callable[[Cell], Result]) -> tuple[Cell, Result | str]:

@@ -72,23 +72,8 @@ class Holdout:
 class Comparison:
     """All learners with all settings, trained on the same rows block by block.
 
-    Parameters
-    ----------
-    classes : array or None
-        The labels, or None for regression.
-    features : int
-        Number of features.
-    share : float
-        Fraction of rows to hold out.
-    seed : int
-        Seed of the held-out sample and of the learners.
-    quick : bool
-        Whether to try only every second setting.
-
-    See Also
-    --------
-    Holdout : The held-out sample.
-    verdict : Whether tuning is worthwhile, from the result of `learners`.
+    `classes` has the labels, or is None for regression. `share` is the fraction of rows to hold out. `seed` is
+    for the held-out sample and the learners. `quick` tries only every second setting.
     """
 
     def __init__(self, classes: Any, features: int, *, share: float, seed: int, quick: bool):
@@ -132,12 +117,12 @@ class Comparison:
         if self.classes is None:
             self._centre, self._unit = float(y.mean()), float(y.std()) or 1.0
             reach = float(np.abs(y - self._centre).max() / self._unit) or 1.0
-        self.problem = Problem(0 if self.classes is None else len(self.classes), self.features, reach, self.seed)
-        chosen, self.left_out = contenders(self.problem, quick=self.quick)
+        problem = Problem(0 if self.classes is None else len(self.classes), self.features, reach, self.seed)
+        chosen, self.left_out = contenders(problem, quick=self.quick)
         first = self._rows(X[:WARM_UP], y[:WARM_UP])
         for each in chosen:
-            each.begin(self.problem, each.default).learn(first)
-        self.runs = [(each, [each.begin(self.problem, value) for value in each.values]) for each in chosen]
+            each.begin(each.default).learn(first)
+        self.runs = [(each, [each.begin(value) for value in each.values]) for each in chosen]
 
     def progress_fields(self) -> dict[str, str]:
         """Return the fields to show next to the progress bar."""
@@ -207,31 +192,15 @@ def verdict(learners: Sequence[dict[str, Any]], untuned: str, rows: int, test_ro
     """Return the answer to "do I need tuning on my data?" as numbers, as a sentence, and with remarks.
 
     The untuned learner is compared with the setting that has the smallest progressive error, which a user who tunes
-    would choose. The answer is the worse of the answers by progressive error and by test error.
-
-    Parameters
-    ----------
-    learners : sequence of dict
-        The result of `Comparison.learners`.
-    untuned : str
-        The name of the untuned learner.
-    rows, test_rows : int
-        Numbers of training rows and of held-out rows.
-    shares : bool
-        Whether errors are error rates (classification).
-
-    Returns
-    -------
-    dict
-        The answer ("need"), the errors it rests on, a sentence ("words") and a list of "remarks".
+    would choose. The answer is the worse of the answers by progressive error and by test error. `learners` is the
+    result of `Comparison.learners`; `shares` says whether errors are error rates (classification).
     """
     own = next(each for each in learners if each["learner"] == untuned)
     constant = next(each for each in learners if each["learner"] in ("most frequent label", "mean of labels"))
     tuned = [(each, trial) for each in learners if each["setting"] for trial in each["settings"]]
     best, trial = min(tuned, key=lambda pair: (pair[1][PROGRESSIVE], pair[1][TEST]))
-    answers = [
-        need(own[what], trial[what], count, shares=shares) for what, count in ((PROGRESSIVE, rows), (TEST, test_rows))
-    ]
+    counts = {PROGRESSIVE: rows, TEST: test_rows}
+    answers = [need(own[what], trial[what], counts[what], shares=shares) for what in counts]
     answer = max(answers, key=ANSWERS.index)
     setting = f"{best['learner']} with {best['setting']} {trial['value']:g}"
     words = (

@@ -12,9 +12,6 @@ from robustfd.experiments.protocol import NAMES, SECONDS, SLIPS_OF_SECONDS, Data
 TITLE = "Cost of a row"
 CLAIM = "RFD-SON costs as much as FD-SON, O(md) per row, a few times ADAGRAD's O(d) (Table 3)."
 ALPHA0 = {"adagrad": 1e5, "rfd": 1e2, "rfd0": 0.0}  # near the best, 1e3 for others; the time does not depend on it
-ALONE = True  # run one cell at a time, as another one would compete for memory bandwidth
-
-# ------------------------------------------------------------------ cells
 
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
@@ -28,9 +25,6 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
             repeats = 2 if quick else 5
             out.append(cell("cost", data.name, effort=repeats * effort, method=method, m=m, repeats=repeats))
     return out
-
-
-# ------------------------------------------------------------------ run
 
 
 def run(cell: Cell) -> Result:
@@ -47,9 +41,6 @@ def run(cell: Cell) -> Result:
             model.learn(x, y)
             best[name] = min(best[name], time.perf_counter() - start)
     return {"seconds": best[method], "adagrad_seconds": best["adagrad"], "rows": len(y)}
-
-
-# ------------------------------------------------------------------ table
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
@@ -71,8 +62,6 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
         })  # fmt: skip
     return sorted(out, key=lambda row: (row["data"], *by_method(row)))
 
-
-# ------------------------------------------------------------------ figures
 
 OURS = Style("ours", "rfd", "o", dash="")
 PRINTED = Style("the paper", "ink", "D", dash="")
@@ -99,9 +88,6 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
     ax.set_xscale("log")
     numbers(ax.xaxis, "{x:g}×")
     ax.set_xlabel("time per row, ADAGRAD = 1×")
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 @per_data_set

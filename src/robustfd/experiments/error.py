@@ -34,8 +34,6 @@ BETAS = (0.2, 0.4, 0.6, 0.8)
 DENSE = 1500  # up to this many features, forming A'A is the fastest way to the exact error
 GOAL = 0.6  # RFD's error should be at most this fraction of FD's
 
-# ------------------------------------------------------------------ cells
-
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
     """Return a cell for each sketch and size, and one for the spectrum that the theoretical bounds need."""
@@ -54,9 +52,6 @@ def _sizes(data: Data, *, quick: bool) -> list[int]:
         sizes = (5, 20, 50) if narrow else (10, 20, 50)
     most = min(data.n_rows, data.n_features) // 2
     return [m for m in sizes if m <= most] or [2]
-
-
-# ------------------------------------------------------------------ run
 
 
 def run(cell: Cell) -> Result:
@@ -125,9 +120,6 @@ def _squares(x: Any) -> Any:
     return np.square(x.data if sp.issparse(x) else x)
 
 
-# ------------------------------------------------------------------ table
-
-
 def table(results: Mapping[Cell, Result]) -> list[Row]:
     """Return a row for each sketch and size: error, certificate and bound, all relative to ||A'A||_2."""
     exact = {c.data: r for c, r in results.items() if c.kind == "error" and c["method"] == "exact"}
@@ -152,8 +144,6 @@ def theory(exact: Result, method: str, m: int, beta: float | None) -> float:
     least = float(np.min(tail / (j - np.arange(j))))
     return least / 2 if method == "rfd" else least
 
-
-# ------------------------------------------------------------------ figures
 
 FD = Style("FD", "fd", MARKERS["fd"])
 CFD = Style("CFD", "cfd", MARKERS["cfd"], width=1.2)
@@ -210,9 +200,6 @@ def _axes(ax: Any) -> None:
     numbers(ax.yaxis)
     ax.set_xlabel("sketch size m")
     ax.set_ylabel("relative spectral error")
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 def display(found: Sequence[Row]) -> list[Table]:

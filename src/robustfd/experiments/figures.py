@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,7 +77,8 @@ def panels(draw: Callable[[list[Row], Any], None], found: Sequence[Row]) -> list
 
 def save(figure: Figure, folder: Path) -> None:
     """Write a figure as PNG and SVG."""
-    plt = _pyplot()
+    from matplotlib.lines import Line2D
+
     folder.mkdir(parents=True, exist_ok=True)
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     lines = -(-len(figure.panels) // columns)
@@ -85,43 +87,38 @@ def save(figure: Figure, folder: Path) -> None:
     across = max(1, int(width / (0.6 + 0.075 * longest)))  # legend entries per line
     foot = LINE * -(-len(figure.legend) // across) + 0.1
     total = height * lines + HEADING + foot
-    with plt.rc_context(_settings()):
-        fig = plt.figure(figsize=(width, total))
+    with _canvas(width, total) as fig:
         for place, (title, draw) in enumerate(figure.panels):
             down, right = divmod(place, columns)
-            ax = _axes(fig, figure, WIDTH * right, foot + height * (lines - 1 - down), width, total)
-            draw(ax)
-            ax.minorticks_off()
+            ax = _axes(fig, figure, WIDTH * right, foot + height * (lines - 1 - down), draw)
             ax.set_title(title, pad=4)
-        handles = [plt.Line2D([], [], **style.line()) for style in figure.legend]
+        handles = [Line2D([], [], **style.line()) for style in figure.legend]
         fig.legend(handles=handles, loc="lower center", ncols=across, borderaxespad=0.2)
         fig.text(0.5, 1 - 0.17 / total, figure.title, ha="center", fontsize=10, fontweight="bold")
         fig.savefig(folder / f"{figure.name}.png", dpi=150, metadata={"Software": None})
         fig.savefig(folder / f"{figure.name}.svg", metadata={"Date": None, "Creator": None})
-        plt.close(fig)
 
 
 def inline(figure: Figure) -> list[str]:
     """Return the panels as SVG elements for a page that defines the colours as CSS variables."""
-    plt = _pyplot()
     out = []
     for number, (title, draw) in enumerate(figure.panels):
-        with plt.rc_context(_settings()):
-            fig = plt.figure(figsize=(WIDTH, figure.height))
-            ax = _axes(fig, figure, 0.0, 0.0, WIDTH, figure.height)
-            draw(ax)
-            ax.minorticks_off()
-            stream = io.StringIO()
+        stream = io.StringIO()
+        with _canvas(WIDTH, figure.height) as fig:
+            _axes(fig, figure, 0.0, 0.0, draw)
             fig.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-            plt.close(fig)
         out.append(_adapt(stream.getvalue(), f"{figure.name}-{number}", title))
     return out
 
 
-def _axes(fig: Any, figure: Figure, x: float, y: float, width: float, height: float) -> Any:
-    """Return axes for a panel with its lower left corner at x, y. All lengths are in inches."""
+def _axes(fig: Any, figure: Figure, x: float, y: float, draw: Callable[[Any], None]) -> Any:
+    """Draw a panel with its lower left corner at x, y, in inches, and return its axes."""
     across, up = WIDTH - figure.left - RIGHT, figure.height - BOTTOM - TOP
-    return fig.add_axes(((x + figure.left) / width, (y + BOTTOM) / height, across / width, up / height))
+    width, height = fig.get_size_inches()
+    ax = fig.add_axes(((x + figure.left) / width, (y + BOTTOM) / height, across / width, up / height))
+    draw(ax)
+    ax.minorticks_off()
+    return ax
 
 
 def key(style: Style) -> str:
@@ -175,9 +172,14 @@ def _adapt(svg: str, name: str, title: str) -> str:
     return re.sub(r"\s*\n\s*", "\n", svg)
 
 
-def _settings() -> dict[str, Any]:
+@contextmanager
+def _canvas(width: float, height: float) -> Iterator[Any]:
+    """Yield an empty matplotlib figure, with the settings of all figures."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     ink, grid = COLOURS["ink"][0], COLOURS["grid"][0]
-    return {
+    settings: Any = {
         "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5, "legend.fontsize": 8.5,
         "text.color": ink, "axes.edgecolor": ink, "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink,
         "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.size": 0,
@@ -186,15 +188,8 @@ def _settings() -> dict[str, Any]:
         "svg.fonttype": "none", "svg.hashsalt": "robustfd", "figure.facecolor": "white", "font.family": "DejaVu Sans",
         "axes.grid": True, "axes.axisbelow": True,
     }  # fmt: skip
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    return plt
+    with matplotlib.rc_context(settings):
+        yield Figure(figsize=(width, height))
 
 
 # ------------------------------------------------------------------ robustfd compare
@@ -217,8 +212,7 @@ def draw_comparison(learners: list[dict[str, Any]], about: dict[str, Any]) -> An
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.8), layout="constrained")
     _draw_curves(left, learners, about["learnt"])
     off_scale = _draw_settings(right, learners)
-    measure = "share of errors" if "classes" in about else "root mean squared error"
-    left.set_ylabel(measure)
+    left.set_ylabel("share of errors" if "classes" in about else "root mean squared error")
     left.set_title("Progressive error: each row predicted before it is learned", fontsize="medium")
     off = "  (×: off the scale, or diverged)" if off_scale else ""
     right.set_title(f"Test error: {about['held_out']:,} rows held out{off}", fontsize="medium")

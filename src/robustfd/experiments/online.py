@@ -6,21 +6,13 @@ from typing import Any
 
 from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, per_data_set, power, select
 from robustfd.experiments.figures import COLOURS, Figure, Style
-from robustfd.experiments.protocol import ALPHAS, NAMES, UNSKETCHED, Data, by_method, passes
+from robustfd.experiments.protocol import ALPHAS, NAMES, UNSKETCHED, by_method, passes
 
 TITLE = "Online error over the pass"
 CLAIM = "In progressive error, RFD₀-SON keeps up with every method at its best α₀ (Figures 5 to 11)."
 SHOWN = ALPHAS[::2]
 
-# ------------------------------------------------------------------ cells
-
-
-def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return a pass for every method, m and alpha0, in the order of the file."""
-    return passes(data, order=None, quick=quick)
-
-
-# ------------------------------------------------------------------ table
+cells = partial(passes, order=None)  # a pass for every method, m and alpha0, in the order of the file
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
@@ -36,8 +28,6 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
             })  # fmt: skip
     return out
 
-
-# ------------------------------------------------------------------ figures
 
 STYLES = {alpha0: Style(f"α₀ = {power(alpha0)}", f"step{i}", width=1.2) for i, alpha0 in enumerate(SHOWN)}
 UNTUNED = Style("RFD₀-SON", "rfd0", width=2.2)
@@ -78,9 +68,6 @@ def _draw(rows: Sequence[Row], method: str, m: int, ax: Any) -> None:
     if ends:
         ax.set_ylim(0.8 * min(ends), min(60, 1.05 * max(ends)))
     ax.axhline(0, color=COLOURS["grid"][0], linewidth=0)
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 @per_data_set

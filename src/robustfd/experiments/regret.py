@@ -7,7 +7,7 @@ expressed in coordinates of the space that they span, and its dimension replaces
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,8 +33,6 @@ POINTS = 7  # number of doubling row counts at which regret is measured
 
 Floats = NDArray[np.float64]
 
-# ------------------------------------------------------------------ cells
-
 
 def cells(data: Data, *, quick: bool) -> list[Cell]:
     """Return one cell per data set. All learners share the best weights in hindsight, which take longest."""
@@ -46,9 +44,6 @@ def cells(data: Data, *, quick: bool) -> list[Cell]:
     narrow = min(rows, data.n_features)
     effort = 1e-9 * rows * narrow**2 + 4e-3 * rows
     return [cell("regret", data.name, effort=effort, m=data.sizes[-1], rows=rows)]
-
-
-# ------------------------------------------------------------------ run
 
 
 def run(cell: Cell) -> Result:
@@ -83,19 +78,18 @@ class Run:
 
     method: str
     m: int
+    alpha: float
+    weighted: Floats  # sum of delta_t w_t
     rows: int = 0
     loss: float = 0.0
-    alpha: float = 0.0
     squared_norm: float = 0.0  # ||A||_F^2 of the rows sqrt(mu + eta) g
     delta: float = 0.0  # sum of delta_t
     over_alpha: float = 0.0  # sum of delta_t / alpha_t, after the first positive alpha if alpha0 = 0
-    weighted: Floats | None = None  # sum of delta_t w_t
     squares: float = 0.0  # sum of delta_t ||w_t||^2
     first: Any = None  # with alpha0 = 0: the phase before alpha becomes positive
 
     def distance_term(self, w: Floats) -> float:
         """Return a quarter of the sum of delta_t ||w_t - w||^2."""
-        assert self.weighted is not None
         return (self.squares - 2 * float(self.weighted @ w) + self.delta * float(w @ w)) / 4
 
 
@@ -115,7 +109,7 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
     kind = RobustFrequentDirections if method == "rfd" else FrequentDirections
     sketch = kind(m, buffer_size=m, alpha0=alpha0)  # a copy of the learner's sketch, which is not accessible
     pending: list[Floats] = []
-    run = Run(method, m, alpha=alpha0, weighted=np.zeros(x.shape[1]))
+    run = Run(method, m, alpha0, np.zeros(x.shape[1]))
     gradients: list[Floats] = []
     before, out = np.zeros(x.shape[1]), []
 
@@ -126,8 +120,8 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
         return sketch.second_moment()
 
     for i in range(len(y)):
-        row = x[i : i + 1]
-        margin, slope = (p := float(model.learn(row, y[i : i + 1])[0])), 2 * (p - y[i])
+        margin = float(model.learn(x[i : i + 1], y[i : i + 1])[0])
+        slope = 2 * (margin - y[i])
         t = run.rows = i + 1
         run.loss += float((margin - y[i]) ** 2)
         gradient = np.sqrt(MU + 1 / t) * slope * x[i]
@@ -136,7 +130,6 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
             alpha, delta = model.alpha_, 2 * (model.alpha_ - run.alpha)
             if delta > 0:
                 w = before if abs(before @ x[i]) <= C else _projected(before, x[i], sketched())
-                assert run.weighted is not None
                 run.delta += delta
                 run.weighted += delta * w
                 run.squares += delta * float(w @ w)
@@ -153,7 +146,7 @@ def follow(x: Floats, y: Floats, m: int, method: str, alpha0: float, at: Sequenc
             if method == "fd":
                 sketched()
                 run.delta = sketch.error_bound_
-            out.append(Run(**{**vars(run), "weighted": None if run.weighted is None else run.weighted.copy()}))
+            out.append(replace(run, weighted=run.weighted.copy()))
     return out
 
 
@@ -282,9 +275,6 @@ def _centre(u: Floats, y: Floats, bound: float, t: float, z: Floats, p: Floats) 
     return z, p
 
 
-# ------------------------------------------------------------------ table
-
-
 def table(results: Mapping[Cell, Result]) -> list[Row]:
     """Return a row for each learner and row count."""
     return [
@@ -294,8 +284,6 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
         for curve in r["curves"] for point in curve["points"]
     ]  # fmt: skip
 
-
-# ------------------------------------------------------------------ figures
 
 LEGEND = {
     ("rfd", "regret"): Style("RFD-SON (Alg. 3), measured", "rfd", "o", width=2.0),
@@ -335,9 +323,6 @@ def _draw(rows: Sequence[Row], ax: Any) -> None:
     decades(ax.yaxis)
     ax.set_xlabel("rows")
     ax.set_ylabel("regret")
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 def _last(rows: Sequence[Row]) -> list[Row]:

@@ -8,7 +8,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -55,7 +55,6 @@ class ProgressListener:
     on_plan: Callable[[Sequence[Cell]], None] = lambda cells: None
     on_end: Callable[[Cell, str], None] = lambda cell, how: None
     on_message: Callable[[str], None] = lambda message: None
-    failed: list[str] = field(default_factory=list)
 
 
 def run_cell(cell: Cell) -> Result:
@@ -68,33 +67,15 @@ def reproduce(
     data: Sequence[str],
     out: Path,
     *,
-    quick: bool = False,
-    jobs: int = 1,
-    listener: ProgressListener | None = None,
+    quick: bool,
+    jobs: int,
+    listener: ProgressListener,
 ) -> Outcome:
-    """Run experiments on data sets and write all results to a folder. Continue where an earlier run stopped.
+    """Run `experiments` on data sets and write all results to a folder. Continue where an earlier run stopped.
 
-    Parameters
-    ----------
-    experiments : sequence of str
-        Names from `EXPERIMENTS`.
-    data : sequence of str
-        Names of data sets.
-    out : path
-        Folder for report.html, results.json, one CSV file per experiment, figures/ and cells/.
-    quick : bool, default=False
-        Whether to use fewer sizes, orders and seeds.
-    jobs : int, default=1
-        Number of processes, each with one BLAS thread. 0 runs everything in this process.
-    listener : ProgressListener, optional
-        Callbacks for the progress.
-
-    Returns
-    -------
-    Outcome
-        The path of the report, the verdicts, and the cells that failed.
+    `out` gets report.html, results.json, one CSV file per experiment, figures/ and cells/. `quick` means fewer sizes,
+    orders and seeds. `jobs` is the number of processes, each with one BLAS thread; 0 and 1 run all cells in this one.
     """
-    listener = listener or ProgressListener()
     began, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     modules = {name: import_module(f"robustfd.experiments.{name}") for name in EXPERIMENTS if name in experiments}
     described = []
@@ -103,44 +84,33 @@ def reproduce(
         described.append(describe(name))
     store = Store(Path(out) / "cells", {each.name: each.digest for each in described})
     planned = {
-        name: [cell for each in described for cell in module.cells(each, quick=quick)]
+        name: list(dict.fromkeys(cell for each in described for cell in module.cells(each, quick=quick)))
         for name, module in modules.items()
     }
-    results, kept = _run(planned, modules, store, jobs, listener)
+    every = list(dict.fromkeys(cell for cells in planned.values() for cell in cells))
+    listener.on_plan(every)
+    ends: dict[Cell, str] = {}
+
+    def ended(cell: Cell, how: str) -> None:
+        ends[cell] = how
+        listener.on_end(cell, how)
+
+    results: dict[Cell, Result] = {}
+    for timed in (False, True):  # cells that measure time run alone: others would compete for memory bandwidth
+        chosen = [cell for cell in every if (cell.kind == "cost") == timed]
+        results |= run_cells(chosen, store, run_cell, jobs=min(jobs, 1) if timed else jobs, on_end=ended)
+    failed = [f"{cell.kind} {cell.label}: {how}" for cell, how in ends.items() if how not in ("kept", "done")]
     listener.on_message("drawing figures")
     sections = []
     for name, module in modules.items():
-        own = {cell: results[cell] for cell in dict.fromkeys(planned[name]) if cell in results}
-        rows = module.table(own)
+        rows = module.table({cell: results[cell] for cell in planned[name] if cell in results})
         parts = [make(rows) if rows else [] for make in (module.verdicts, module.figures, module.display)]
         sections.append(Section(name, module.TITLE, module.CLAIM, rows, *parts))
     about = _about(described, quick=quick, jobs=jobs, began=began, seconds=time.perf_counter() - clock)
-    report = _write(Path(out), sections, about, listener.failed)
-    total = len({cell for cells in planned.values() for cell in cells})
+    report = _write(Path(out), sections, about, failed)
     verdicts = [verdict for section in sections for verdict in section.verdicts]
-    return Outcome(report, verdicts, listener.failed, time.perf_counter() - clock, total, kept)
-
-
-def _run(
-    planned: dict[str, list[Cell]], modules: dict[str, Any], store: Store, jobs: int, listener: ProgressListener
-) -> tuple[dict[Cell, Result], int]:
-    """Return all results and the number of stored ones. Cells that must be measured alone run after the others."""
-    alone = {cell for name, cells in planned.items() if getattr(modules[name], "ALONE", False) for cell in cells}
-    every = list(dict.fromkeys(cell for cells in planned.values() for cell in cells))
-    listener.on_plan(every)
-    kept = 0
-
-    def ended(cell: Cell, how: str) -> None:
-        nonlocal kept
-        kept += how == "kept"
-        if how not in ("kept", "done"):
-            listener.failed.append(f"{cell.kind} {cell.label}: {how}")
-        listener.on_end(cell, how)
-
-    results = run_cells([cell for cell in every if cell not in alone], store, run_cell, jobs=jobs, on_end=ended)
-    rest = [cell for cell in every if cell in alone]
-    results |= run_cells(rest, store, run_cell, jobs=min(jobs, 1), on_end=ended)
-    return results, kept
+    kept = list(ends.values()).count("kept")
+    return Outcome(report, verdicts, failed, time.perf_counter() - clock, len(every), kept)
 
 
 def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float) -> dict[str, Any]:
@@ -190,21 +160,17 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-    report = out / "report.html"
     draft = out / ".report.html"
     draft.write_text(page(sections, about, failed), "utf-8")
-    os.replace(draft, report)
-    return report
+    return draft.replace(out / "report.html")
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
     """Return the report: one self-contained HTML page with a light and a dark theme."""
     from jinja2 import Environment
 
-    page = Environment(autoescape=True, trim_blocks=True).from_string(
-        (files(__package__) / "report.html").read_text("utf-8")
-    )
-    return page.render(
+    template = (files(__package__) / "report.html").read_text("utf-8")
+    return Environment(autoescape=True, trim_blocks=True).from_string(template).render(
         sections=sections, about=about, failed=failed, colours=figures.COLOURS, marks=MARKS, key=figures.key,
         counts=Counter(verdict.status for section in sections for verdict in section.verdicts),
         panels=lambda figure: zip([title for title, _ in figure.panels], figures.inline(figure)),

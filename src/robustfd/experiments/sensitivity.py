@@ -8,7 +8,7 @@ import numpy as np
 
 from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, listed, per_data_set, power, select
 from robustfd.experiments.figures import COLOURS, MARKERS, Figure, Style, decades
-from robustfd.experiments.protocol import NAMES, UNSKETCHED, Data, by_method, passes
+from robustfd.experiments.protocol import NAMES, UNSKETCHED, by_method, passes
 
 TITLE = "Sensitivity to α₀"
 CLAIM = (
@@ -18,15 +18,7 @@ CLAIM = (
 Lines = dict[tuple[str, int | None], list[Row]]
 SMALL = 1e3  # RFD-SON is flat up to here; above it, unit steps hardly move w with any method
 
-# ------------------------------------------------------------------ cells
-
-
-def cells(data: Data, *, quick: bool) -> list[Cell]:
-    """Return a pass for every method, m and alpha0, in the order of the file."""
-    return passes(data, order=None, quick=quick)
-
-
-# ------------------------------------------------------------------ table
+cells = partial(passes, order=None)  # a pass for every method, m and alpha0, in the order of the file
 
 
 def table(results: Mapping[Cell, Result]) -> list[Row]:
@@ -45,8 +37,6 @@ def table(results: Mapping[Cell, Result]) -> list[Row]:
         })  # fmt: skip
     return out
 
-
-# ------------------------------------------------------------------ figures
 
 STYLES = {
     method: Style(name, method, MARKERS.get(method, ""), width=2.2 if method in ("rfd", "rfd0") else 1.3)
@@ -91,9 +81,6 @@ def _draw(rows: Sequence[Row], m: int, ax: Any) -> None:
     decades(ax.xaxis)
     ax.set_xlabel("α₀")
     ax.set_ylabel("test error, %")
-
-
-# ------------------------------------------------------------------ verdicts
 
 
 @per_data_set
