@@ -226,8 +226,11 @@ void restore_run(Newton& newton, Index number, Index rows, const In1<std::int32_
                  const In1<std::int32_t>& where) {
     SparseBasis& basis = sparse_of(newton);
     const Index features = length(feature), entries = length(value);
-    require(0 <= number && number < RUNS && newton.state.filled <= rows && rows <= basis.left() + basis.state().rows,
-            "the run has too many rows, or there were too many runs");
+    const BlockState& block = newton.state;
+    const Index later = newton.size - (block.shrinks > 0 ? newton.m - 1 : 0) - block.filled;  // rows of the block
+    require(0 <= number && number < RUNS && block.filled <= rows && rows + later <= basis.left() &&
+                features <= entries,
+            "the run has too many rows or features, or there were too many runs");
     require(length(gathered) == features && static_cast<Index>(gathered.shape(1)) == newton.m &&
                 length(row) == entries && length(where) == entries,
             "the shapes do not match");
@@ -285,8 +288,6 @@ void bind_newton(nb::module_& m) {
             "state", [](Newton& newton) -> BlockState& { return newton.state; }, nb::rv_policy::reference_internal)
         .def_prop_ro(
             "run", [](Newton& newton) { return RunState(sparse_of(newton).state()); }, "Copy of the counts.")
-        .def_prop_ro(
-            "run_left", [](Newton& newton) { return sparse_of(newton).left(); }, "Rows until the end of the run.")
         .def("steps", steps, "Return the coefficients of B and of the rows in the change of w by the block so far.")
         .def("combine", combine, "of_w"_a, "coef_b"_a.noconvert(), "coef_x"_a.noconvert(),
              "features"_a.noconvert().none() = nb::none(),

@@ -30,7 +30,8 @@ void DenseBasis::add(const Block& block, const Rows& x, Index done, Index count)
         if (active_ && first < filled_before_ && !rows_before_) rows_before_ = buffer_;
         std::copy_n(block_rows_, count * d_, buffer_.data() + first * d_);
         block_rows_ = buffer_.data();
-        if (count == 1 && block_loops().add_thin_row(block, {basis_.data(), q_, d_}, {buffer_.data(), last, d_})) return;
+        const Matrix<const double> basis(basis_.data(), q_, d_), rows(buffer_.data(), last, d_);
+        if (count == 1 && block_loops().add_thin_row(block, basis, rows)) return;
     }
     const Matrix<double> products(block.products[first], count, q_), gram(block.gram[first], count, last, block.size);
     for (Index start = 0; start < d_; start += STRIP) {

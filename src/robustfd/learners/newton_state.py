@@ -15,7 +15,6 @@ from robustfd.linalg.decompose import shrink_stack
 from robustfd.linalg.threads import one_blas_thread
 
 RUN_ROWS = 256  # approximate number of rows of a run of sparse rows
-RUNS = 128  # runs after which all features are brought up to date
 SAVED = 8  # numbers of a row's effect that later rows use
 C2, ALONG_N = 0, 3  # two of them: the weight c^2 of the row in H, and the part of its step along N
 HUGE_ROWS = 2  # `extreme`: the rows themselves are huge or tiny
@@ -211,35 +210,21 @@ class NewtonState(CoreState):
         state.factor = parts.number("factor")
         if state.factor == 0.0:
             raise ValueError("the factor of the weights is zero")
-        number, run_rows = self._run_in(parts) if sparse else (0, 0)
+        number, run_rows = 0, 0
+        if sparse:
+            number, run_rows = parts.shape("history", 3)[0], parts.shape("run.coefficients", 2)[0] - (m - 1) + n
         limits: dict[str, Any] = {"lam": {"least": 0.0}, "age": {"dtype": np.uint8, "most": number}}
         for name, view in self._stored(number, run_rows).items():
             view[...] = parts.array(name, *view.shape, **limits.get(name, {}))
         self._count_ranks()
-        if sparse:
-            self._restore_run(parts, number, run_rows)
+        if sparse:  # the core checks everything that it uses as an index
+            features, entries = parts.shape("run.feature", 1)[0], parts.shape("run.value", 1)[0]
+            feature = parts.array("run.feature", features, dtype=np.int32)
+            row, where = (parts.array(name, entries, dtype=np.int32) for name in ("run.row", "run.where"))
+            gathered, value = parts.array("run.gathered", features, m), parts.array("run.value", entries)
+            self.core.restore_run(number, run_rows, feature, gathered, value, row, where)
         parts.close()
         return self
-
-    def _run_in(self, parts: Parts) -> tuple[int, int]:
-        """Return the number of the run of sparse rows and its number of rows."""
-        state, (m, buffer) = self.core.state, self.sizes
-        number, have = parts.shape("history", 3)[0], parts.shape("run.coefficients", 2)[0]
-        rows, left = have - (m - 1) + state.filled, buffer - (m - 1 if state.shrinks else 0) - state.filled
-        if number >= RUNS or have < m - 1 or rows + left > self.core.run_left:
-            raise ValueError(f"run {number} has {rows} rows")
-        return number, rows
-
-    def _restore_run(self, parts: Parts, number: int, rows: int) -> None:
-        """Restore the features and the entries of the run."""
-        features, entries = parts.shape("run.feature", 1)[0], parts.shape("run.value", 1)[0]
-        if features > min(entries, self.d):
-            raise ValueError(f"the run has {entries} entries of {features} features")
-        feature = parts.array("run.feature", features, dtype=np.int32, least=0, most=self.d - 1)
-        where = parts.array("run.where", entries, dtype=np.int32, least=0, most=features - 1)
-        row = parts.array("run.row", entries, dtype=np.int32, least=0, most=rows - 1)
-        gathered, value = parts.array("run.gathered", features, self.sizes[0]), parts.array("run.value", entries)
-        self.core.restore_run(number, rows, feature, gathered, value, row, where)
 
     def _count_ranks(self) -> None:
         """Count the dimensions of B and of the rows of the block."""
