@@ -185,10 +185,10 @@ def combine(wx: Floats, x: Floats, wb: Floats, b: Floats) -> Floats:
     The core's products release the global interpreter lock, which scipy's wrappers hold.
     """
     out = np.empty((len(wx), x.shape[1]))
-    for weights, rows, keep in ((wx, x, 0.0), (wb, b, 1.0)):
-        if len(wx) and len(rows):
-            weights, rows = (np.ascontiguousarray(each, np.float64) for each in (weights, rows))
-            _core.add_product(out, weights, rows, keep)
+    if len(wx):
+        _core.add_product(out, np.ascontiguousarray(wx, np.float64), np.ascontiguousarray(x, np.float64), 0.0)
+        if len(b):
+            _core.add_product(out, np.ascontiguousarray(wb, np.float64), np.ascontiguousarray(b, np.float64), 1.0)
     return out
 
 
