@@ -18,9 +18,7 @@
 #include <vector>
 
 #include "experts.hpp"
-#include "first_order.hpp"
 #include "lock.hpp"
-#include "random_basis.hpp"
 #include "text.hpp"
 
 namespace {
