@@ -3,6 +3,7 @@
 
 #include "convert.hpp"
 #include "learner.hpp"
+#include "rows.hpp"
 
 namespace robustfd {
 
