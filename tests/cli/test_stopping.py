@@ -17,7 +17,7 @@ import robustfd
 from robustfd._container import load_with_notes
 from robustfd.cli._pass import ProgressBar
 from robustfd.streams import open_stream
-from robustfd.streams.limits import BLOCK_BYTES
+from robustfd.streams.inputs import BLOCK_BYTES
 from tests.cli.conftest import BLOCK, PATIENCE, ROOT, rows_kept, start, until
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
