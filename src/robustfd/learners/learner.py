@@ -90,8 +90,6 @@ class OnlineLearner(Saved, BaseEstimator, metaclass=ABCMeta):
     _frozen: tuple[Any, ...]
     _state: Any
 
-    # -- for subclasses
-
     _names: ClassVar[Any]  # an attrgetter of all parameters, much faster than get_params
 
     def _parameters(self) -> tuple[Any, ...]:
