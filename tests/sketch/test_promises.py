@@ -196,6 +196,22 @@ def test_promises_after_any_program(rule: Rule, program, d, m, buffer, decay, ce
 
 
 @every_rule
+@given(seed=seeds, n_parts=st.integers(2, 7), m=st.sampled_from([2, 4]), buffer=buffers, sparse=st.booleans())
+def test_promises_for_random_merge_trees(rule: Rule, seed, n_parts, m, buffer, sparse):
+    rng = np.random.default_rng(seed)
+    d = 4 * buffer(m) + 3 if sparse else 6
+    X = rng.standard_normal((int(rng.integers(n_parts, 80)), d)) * (rng.random(d) < 0.08 if sparse else 1.0)
+    forest = [
+        rule.make(m, buffer_size=buffer(m)).fit(sp.csr_array(part) if sparse else part)
+        for part in np.array_split(X, n_parts)
+    ]
+    while len(forest) > 1:
+        i, j = sorted(rng.permutation(len(forest))[:2])
+        forest[i] = forest[i].merge(forest.pop(j)) if rng.random() < 0.5 else forest.pop(j) + forest[i]
+    assert_promises(rule, forest[0], ref.target(X), shrinks=len(X) + n_parts)
+
+
+@every_rule
 @given(seed=seeds, center=st.booleans(), magnitude=st.sampled_from([1e-200, 1e-30, 1.0, 1e30, 1e200]))
 def test_promises_for_weights_of_any_magnitude(rule: Rule, seed, center, magnitude):
     rng = np.random.default_rng(seed)

@@ -55,7 +55,7 @@ class _RFDSON(OnlineEstimator):
         check_choice("fit_intercept", self.fit_intercept, (True, False))
 
     def _begin(self, x: Any) -> None:
-        d = x.shape[1] + self.fit_intercept
+        d = x.shape[1] + int(self.fit_intercept)
         sparse = self._kind != "rows" or (d > NARROW and not isinstance(x, np.ndarray))
         self._states = [self._new_state(d, sparse=sparse) for _ in range(self._outputs)]
 
