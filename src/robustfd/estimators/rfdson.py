@@ -102,7 +102,7 @@ class _RFDSON(OnlineEstimator):
 
     def _widen(self, d: int) -> None:
         for state in self._states:
-            state.widen(d + self._seen_parameters["fit_intercept"])
+            state.widen(d + int(self._seen_parameters["fit_intercept"]))
 
     def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
         return AllOrNothing(self, self._states, x.shape[0])
@@ -125,7 +125,7 @@ class _RFDSON(OnlineEstimator):
     def _unpack_states(self, states: list[Parts]) -> None:
         ((d, m),) = {parts.shape("basis", 2) for parts in states}
         (sparse,) = {parts.flag("sparse") for parts in states}
-        check_sizes(self, d - self.fit_intercept, len(states), sparse=sparse)
+        check_sizes(self, d - int(self.fit_intercept), len(states), sparse=sparse)
         if m != self.sketch_size:
             raise ValueError(f"{m} rows in a sketch of {self.sketch_size}")
         kind, arguments = self._learner(self._bound)._plan(d)
