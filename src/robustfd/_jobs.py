@@ -29,7 +29,7 @@ def count_jobs(name: str, n_jobs: Any) -> int:
 
 
 def side_by_side(work: Callable[..., Any], parts: Iterable[Sequence[Any]], *, processes: bool = False) -> list[Any]:
-    """Return the results of `work` for each tuple of arguments, computed in parallel. Raise the first error.
+    """Return the results of `work` for each tuple of arguments, computed in parallel. Raise an error of one of them.
 
     With `processes`, `work` must be a module-level function that returns its changes.
     """

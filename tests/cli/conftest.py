@@ -1,8 +1,10 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +87,8 @@ def execute(*arguments, stdin=None, stdout=subprocess.PIPE, stderr=subprocess.PI
 def start(folder, *arguments, **more):
     """Start the command in a folder, with small blocks. Its messages are in `stderr`."""
     command = [sys.executable, "-c", SMALL_BLOCKS, *map(str, arguments)]
+    if threading.current_thread() is threading.main_thread():  # a shell starts background jobs that ignore Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more)
 
 

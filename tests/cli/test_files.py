@@ -9,6 +9,7 @@ import pytest
 from robustfd.cli import COMMANDS
 from robustfd.cli._command import Commands
 from robustfd.cli._options import READ, WRITE
+from robustfd.streams.open import FORMATS
 from tests.cli.conftest import execute
 
 ALL = Commands(COMMANDS)
@@ -19,6 +20,10 @@ def parameters(name):
     """The parameters of a command: {name: (READ, WRITE or None, the parameter of click)}."""
     command = ALL.get_command(None, name)
     return {each.name: (command.given[each.name].use, each) for each in command.params}
+
+
+def test_every_format_of_streams_is_an_option():
+    assert parameters("train")["format"][1].type.choices == ("auto", *FORMATS)
 
 
 @pytest.mark.parametrize("name", NAMES)
