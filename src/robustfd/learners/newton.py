@@ -24,6 +24,10 @@ class PaperLearner(OnlineLearner):
     bound: float
     projection: str | None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._names = attrgetter(*cls._get_param_names())
+
     def _check_parameters(self) -> None:
         self._check_loss()
         check_real("bound", self.bound, 0.0, open_low=True)
@@ -131,11 +135,6 @@ class OnlineNewton(PaperLearner):
     >>> learner.n_samples_seen_, round(learner.progressive_error_, 2)
     (569, 0.07)
     """
-
-    _names = attrgetter(
-        "sketch", "sketch_size", "alpha0", "loss", "bound", "curvature", "rate", "projection", "buffer_size", "beta",
-        "shrink_first", "huber_delta", "random_state",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -252,8 +251,6 @@ class AdaGrad(PaperLearner):
     array([0.   , 0.894])
     """
 
-    _names = attrgetter("alpha0", "loss", "bound", "projection", "huber_delta")
-
     def __init__(
         self,
         alpha0: float = 1.0,
@@ -307,8 +304,6 @@ class OnlineGradientDescent(PaperLearner):
     >>> learner.learn(np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1.0, 1.0]))
     array([0.  , 0.5 , 0.75])
     """
-
-    _names = attrgetter("rate", "scale", "loss", "bound", "projection", "huber_delta")
 
     def __init__(
         self,
