@@ -474,3 +474,24 @@ def test_arguments_are_checked(tmp_path, options, error):
     (tmp_path / "rows.svm").write_text("1 1:1\n")
     with pytest.raises(error, match=next(iter(options))):
         open_stream(tmp_path / "rows.svm", **options)
+
+
+BAD_ROW = {
+    "rows.svm": ("", "1 1:2\n", "1 1:one\n", {"n_features": 3}),
+    "rows.vw": ("", "1 | a:2\n", "1 | a:one:two\n", {}),
+    "rows.csv": ("y,a\n", "1,2\n", "1,2,3\n", {"target": "y"}),
+    "rows.jsonl": ("", '{"y": 1, "a": 2}\n', "{\n", {"target": "y"}),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", BAD_ROW)
+def test_a_file_with_a_bad_row_is_closed_while_its_error_lives(tmp_path, name, threads):
+    head, good, bad, options = BAD_ROW[name]
+    (tmp_path / name).write_text(head + 200 * good + bad + 200 * good)
+    stream = open_stream(tmp_path / name, block_bytes=200, **options)
+    stream.parse_threads = threads
+    with pytest.raises(StreamError, match="20[12]") as kept:
+        list(stream)
+    files = [each for each in gc.get_objects() if isinstance(each, io.BufferedReader) and not each.closed]
+    assert kept.value and str(tmp_path / name) not in [each.name for each in files if hasattr(each, "name")]

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -204,7 +204,7 @@ def last_line_end(text: bytearray, size: int) -> int:
 Cut = Callable[[bytearray, int], int]
 
 
-def chunks(inputs: Sequence[Input], size: int) -> Iterator[Chunk]:
+def chunks(inputs: Sequence[Input], size: int) -> Generator[Chunk, None, None]:
     """Yield the lines of all inputs, about `size` bytes at a time."""
     for file in range(len(inputs)):
         yield from chunks_of(inputs, file, size)

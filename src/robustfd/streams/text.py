@@ -3,8 +3,9 @@
 import re
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -112,16 +113,16 @@ class IndexedTextStream(Stream):
         return {"kind": self.KIND, "n_features": self.n_features, "zero_based": self._first == 0}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        source = chunks(self.inputs, self.block_bytes)
-        ahead = self._ahead(source, lambda chunk: partial(self._parsed, chunk, self._settings(chunk)))
-        alone = ((chunk, self._parsed(chunk, self._settings(chunk))) for chunk in source)
-        for chunk, parsed in alone if self.parse_threads == 1 else ahead:
-            block = self._block(chunk, parsed)
-            self._counts.dropped += parsed.dropped
-            yield block, chunk.end
+        with closing(chunks(self.inputs, self.block_bytes)) as source:  # a traceback keeps what a variable holds
+            ahead = self._ahead(source, lambda chunk: partial(self._parsed, chunk, self._settings(chunk)))
+            alone = ((chunk, self._parsed(chunk, self._settings(chunk))) for chunk in source)
+            for chunk, parsed in alone if self.parse_threads == 1 else ahead:
+                block = self._block(chunk, parsed)
+                self._counts.dropped += parsed.dropped
+                yield block, chunk.end
 
     def _ahead(
-        self, source: Iterator[Chunk], task_of: Callable[[Chunk], Callable[[], Result]]
+        self, source: Generator[Chunk, None, None], task_of: Callable[[Chunk], Callable[[], Result]]
     ) -> Iterator[tuple[Chunk, Result]]:
         """Yield chunks in order, each with the result of its task, while `parse_threads` threads work on the next ones.
 
@@ -129,7 +130,7 @@ class IndexedTextStream(Stream):
         """
         waiting: deque[tuple[Chunk, Future[Result]]] = deque()
         failure = None
-        with ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
+        with closing(source), ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
             while True:
                 try:
                     chunk = next(source, None)
