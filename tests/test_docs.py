@@ -3,13 +3,17 @@
 import ast
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.distributed.parts import java_version
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-NEEDS = {"scaling.md": "dask", "from-vowpal-wabbit.md": "pyarrow", "tables.md": "pyarrow", "start.md": "pyarrow"}
+NEEDS = {"from-vowpal-wabbit.md": "pyarrow", "tables.md": "pyarrow", "start.md": "pyarrow"}
 
 
 def examples(page):
@@ -34,7 +38,7 @@ def test_each_example_of_the_readme_runs_alone_and_prints_what_it_says(code, tmp
     [
         pytest.param(page, id=page.stem, marks=() if page.stem == "start" else pytest.mark.slow)
         for page in PAGES
-        if examples(page) and page.name != "command-line.md"
+        if examples(page) and page.name not in ("command-line.md", "scaling.md")
     ],
 )
 def test_python_examples_run_and_print_what_they_say(page, tmp_path, monkeypatch, capsys):
@@ -44,6 +48,19 @@ def test_python_examples_run_and_print_what_they_say(page, tmp_path, monkeypatch
     code = "\n".join(examples(page))
     exec(code, {})
     assert promised(code) <= set(capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.slow
+def test_examples_on_dask_and_spark_run_and_print_what_they_say(tmp_path):
+    """They run in a process of their own, because Spark keeps the folder and the environment of its first session."""
+    pytest.importorskip("dask")
+    pytest.importorskip("pyspark")
+    if java_version() < 17:
+        pytest.skip("Spark needs Java 17 or later")
+    code = "\n".join(examples(ROOT / "docs" / "scaling.md"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert promised(code) <= set(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -71,6 +71,9 @@ void bind_lock(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     using namespace robustfd;
+#ifdef NDEBUG
+    nb::set_leak_warnings(false);  // at exit, threads of others may still hold models: those of Spark do
+#endif
     m.doc() = "The compiled core of robustfd.";
     m.def("levels", levels, "Return the levels of x86-64 that this processor and this build have.");
     m.def("level", [] { return LEVEL_NAMES[static_cast<int>(level())]; }, "Return the level of x86-64 in use.");

@@ -1,11 +1,26 @@
-"""Shared code of the Dask and Spark tests: rows in partitions of all sizes, and the true error of a sketch."""
+"""Shared code of the Dask and Spark tests: rows in partitions of all sizes, true errors, the version of Java."""
 
+import os
+import re
+import shutil
+import subprocess
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 
 import robustfd
+
+
+def java_version():
+    """Return the major version of Java, or 0 without Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java or not os.path.exists(java):
+        return 0
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', text)
+    return int(found.group(1)) if found else 0
 
 
 def sizes(n, k):

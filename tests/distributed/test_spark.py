@@ -1,9 +1,6 @@
 """Spark: a real session gives the results of one process, even if a task fails. Streams continue after a restart."""
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 import warnings
 from itertools import pairwise
@@ -15,21 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, cut, java_version, merged_here, sizes, true_error
 
 pytest.importorskip("pyspark")
-
-
-def java_version():
-    """Return the major version of Java, or 0 without Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not java or not os.path.exists(java):
-        return 0
-    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', text)
-    return int(found.group(1)) if found else 0
-
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +28,7 @@ from pyspark.ml.linalg import Vectors, VectorUDT  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from robustfd.distributed import spark as on_spark  # noqa: E402
-from robustfd.distributed.spark.frames import Columns  # noqa: E402
+from robustfd.distributed.spark.columns import Columns  # noqa: E402
 
 WORDS = ["no", "yes"]
 
@@ -153,6 +138,33 @@ def test_columns_of_numbers_arrays_and_vectors_give_the_same(spark, rows):
     np.testing.assert_allclose([row[0] for row in found], pca.transform(x[:600]), rtol=1e-9, atol=1e-9)
 
 
+def test_a_model_finds_its_columns_by_name(spark, rows, tmp_path):
+    x, y = rows
+    table = pd.DataFrame(x[:, [0, 1]], columns=["age", "income"]).assign(bought=(y == "yes").astype(int))
+    df = spark.createDataFrame(table).coalesce(2)
+    model = on_spark.fit(robustfd.SketchedNewtonClassifier(), df, label="bought")
+    assert model.feature_names_in_.tolist() == ["age", "income"]
+    model.save(tmp_path / "model.rfd")
+    model = robustfd.load(tmp_path / "model.rfd")
+    expected = model.predict(table[["age", "income"]]).tolist()
+    vectors = VectorAssembler(inputCols=["bought"], outputCol="features").transform(df)
+    for other in (df, df.select("bought", "income", "age"), vectors):
+        assert [row.prediction for row in on_spark.predict(model, other).collect()] == expected
+    assert on_spark.partial_fit(model, df.withColumn("more", df.age), label="bought").n_samples_seen_ == 3000
+    with pytest.raises(ValueError, match="There is no column 'income'. The columns are age, bought"):
+        on_spark.predict(model, df.drop("income"))
+    with pytest.raises(ValueError, match=r"that the model has learned, \['age', 'income'\], got \['age', 'bought'\]"):
+        on_spark.predict(model, df, features=["age", "bought"])
+    with pytest.raises(ValueError, match="must be different columns, got 'age' twice"):
+        on_spark.fit(robustfd.SketchedNewtonClassifier(), df, features=["age", "income"], label="age")
+    unnamed = robustfd.SketchedNewtonClassifier().fit(x[:, :2], table["bought"])
+    with pytest.raises(ValueError, match="features must name 2 columns, .* got 3: age, income, bought"):
+        on_spark.predict(unnamed, df)
+    assert on_spark.partial_fit(unnamed, df, features=["age", "income"], label="bought").n_samples_seen_ == 3000
+    sketch = on_spark.sketch(df, robustfd.RobustFrequentDirections(2), features=["income", "age"])
+    assert on_spark.partial_fit(sketch, df).n_samples_seen_ == 3000
+
+
 def test_dense_and_sparse_vectors_may_be_mixed():
     x = np.array([[0.0, 2.0, 0.0], [1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
     vectors = [Vectors.sparse(3, [1], [2.0]), Vectors.dense(x[1]), Vectors.sparse(3, [], []), Vectors.dense(x[3])]
@@ -239,7 +251,7 @@ def test_a_stream_counts_no_batch_twice(spark, rows, tmp_path):
     run(goes_on)
     assert seen == [0, 1, 1, 2]  # Spark delivered batch 1 twice
     assert again.model.n_samples_seen_ == 1500
-    assert (again.model.predict(x) == y).mean() > 0.9
+    assert (again.model.predict(table.drop(columns="label")) == y).mean() > 0.9
     with pytest.raises(Exception, match="belongs to another query"):
         run(again, str(tmp_path / "other"))
     with pytest.raises(ValueError, match="classes must be given for a stream"):

@@ -141,6 +141,13 @@ def known_classes(estimator: Any, classes: Any, *, reset: bool) -> Any:
     return None if classes is None else np.unique(np.asarray(classes))
 
 
+def known_columns(model: Any) -> list[str] | None:
+    """Return the names of the columns that a model has learned, or None if it has learned none by name."""
+    if hasattr(model, "_encoder"):
+        return list(model._encoder.column_names)
+    return list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
+
+
 def output_of(model: Any, method: str) -> Any:
     """Return the output of a method for one row of zeros, to find its width and dtype."""
     if not hasattr(model, method):

@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError("robustfd.distributed.dask needs Dask: pip install 'robustfd[dask]'") from error
 
-from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, output_of
+from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, known_columns, output_of
 from robustfd.streams import open_stream
 
 __all__ = ["fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"]
@@ -302,6 +302,8 @@ def _by_rows(model: Any, x: Any, method: str) -> Any:
         empty = np.empty((0,) * like.ndim, like.dtype)
         return x.map_blocks(_apply, model=shared, method=method, dtype=like.dtype, meta=empty, **form)
     if kind == "frame":
+        if (known := known_columns(model)) is not None:  # as on Spark, x may have others, such as the targets
+            x = x[[name for name in known if name in x.columns]]
         return x.map_partitions(_apply_to_frame, shared, method, meta=_apply_to_frame(x._meta_nonempty, model, method))
     if kind == "bag":
         return x.map_partitions(_apply_to_items, model=shared, method=method)

@@ -1,151 +1,25 @@
-"""Models on Spark DataFrames: columns to rows, fits, predictions as columns, and learning from streams."""
+"""Models on Spark DataFrames: fits, predictions as columns, and learning from streams."""
 
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 from pyspark import TaskContext
-from pyspark.ml.linalg import SparseVector, VectorUDT
 from pyspark.sql import functions as f
 from pyspark.sql import types
 from sklearn.base import is_classifier
 
 from robustfd._container import load_with_notes
 from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, output_of
+from robustfd.distributed.spark.columns import Columns, columns_of, with_known_form
 
 SNAPSHOT = pa.schema([("node", pa.int64()), ("model", pa.binary())])  # a model and its place in the tree
 SCHEMA = "node long, model binary"  # the same for Spark
 UNPLANNED = 2**62  # the node of a partition that the plan does not have
 QUERY = "sql.streaming.queryId"  # local property that holds the id of the running query
-NUMBERS = types.NumericType | types.BooleanType
-
-
-# -- columns to rows
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names and kinds of the feature, label and weight columns."""
-
-    features: tuple[str, ...]
-    kind: str  # "numbers", "array" or "vector"
-    sparse: bool | None  # whether rows become sparse; None decides by the vectors of each batch
-    label: str | None = None
-    weight: str | None = None
-
-    @property
-    def needed(self) -> list[str]:
-        """The names of all columns to read."""
-        return [*self.features, *(name for name in (self.label, self.weight) if name is not None)]
-
-    def read(self, batch: Any) -> tuple[Any, Any, Any]:
-        """Return the rows, targets and weights of a batch."""
-        x = self.rows(batch)
-        y = None if self.label is None else _values(batch, self.label)
-        weight = None if self.weight is None else _numbers(batch.column(self.weight))
-        return x, y, weight
-
-    def rows(self, batch: Any) -> Any:
-        """Return the rows of a batch."""
-        if self.kind == "numbers":
-            # column_stack copies the values out of Arrow's memory. Nulls have become NaN.
-            return np.column_stack([_numbers(batch.column(name)) for name in self.features])
-        (name,) = self.features
-        column = batch.column(name)
-        _check_no_nulls(name, column)
-        x = _of_lists(name, column) if self.kind == "array" else _of_vectors(name, column)
-        if self.sparse is None or self.sparse == sp.issparse(x):
-            return x
-        return sp.csr_array(x) if self.sparse else x.toarray()
-
-
-def columns_of(df: Any, features: Any, label: str | None, weight: str | None, sparse: bool | None) -> Columns:
-    """Return the given columns. By default, features are the column "features", or all numeric columns."""
-    found = {field.name: field.dataType for field in df.schema.fields}
-    if features is None:
-        numeric = (name for name, kind in found.items() if isinstance(kind, NUMBERS))
-        features = ["features"] if "features" in found else [n for n in numeric if n not in (label, weight)]
-    names = (features,) if isinstance(features, str) else tuple(features)
-    if not names:
-        raise ValueError("features must name at least one column: the DataFrame has no numeric columns to use.")
-    for name in (*names, label, weight):
-        if name is not None and name not in found:
-            raise ValueError(f"There is no column {name!r}. The columns are {', '.join(found)}.")
-    kinds = {_kind(name, found[name]) for name in names}
-    if len(kinds) > 1 or (len(names) > 1 and kinds != {"numbers"}):
-        raise ValueError(f"features must be numeric columns, or one column of arrays or vectors, got {names}.")
-    (kind,) = kinds
-    return Columns(names, kind, sparse if kind == "vector" else bool(sparse), label, weight)
-
-
-def with_known_form(columns: Columns, df: Any) -> Columns:
-    """Return columns with `sparse` set. The default is whether the first vector is sparse."""
-    if columns.sparse is not None:
-        return columns
-    first = df.select(*columns.features).head(1)
-    sparse = bool(first) and isinstance(first[0][0], SparseVector)
-    return replace(columns, sparse=sparse)
-
-
-def _kind(name: str, type_: Any) -> str:
-    if isinstance(type_, NUMBERS):
-        return "numbers"
-    if isinstance(type_, types.ArrayType) and isinstance(type_.elementType, types.NumericType):
-        return "array"
-    if isinstance(type_, VectorUDT):
-        return "vector"
-    raise ValueError(f"The column {name!r} must hold numbers, arrays or vectors, got type {type_.simpleString()}.")
-
-
-def _check_no_nulls(name: str, column: Any) -> None:
-    if column.null_count:
-        raise ValueError(f"The column {name!r} must not contain nulls, got {column.null_count}. Drop these rows.")
-
-
-def _numbers(values: Any) -> Any:
-    return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
-
-
-def _values(batch: Any, name: str) -> Any:
-    """Return a column of labels or numbers as an array."""
-    column = batch.column(name)
-    _check_no_nulls(name, column)
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return np.array(column.to_pylist(), dtype=np.str_)
-    return np.array(column.to_numpy(zero_copy_only=False))
-
-
-def _of_lists(name: str, column: Any) -> Any:
-    """Return lists of equal length as dense rows."""
-    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
-    if len(lengths) > 1:
-        raise ValueError(f"The arrays in {name!r} must have one length, got lengths {lengths[0]} to {lengths[-1]}.")
-    return _numbers(column.flatten()).reshape(len(column), -1)
-
-
-def _of_vectors(name: str, column: Any) -> Any:
-    """Return vectors as dense rows if all are dense, and as sparse rows otherwise."""
-    kind, size, indices, values = column.flatten()
-    dense = kind.to_numpy(zero_copy_only=False) == 1
-    lengths = values.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    widths = np.where(dense, lengths, np.nan_to_num(size.cast(pa.float64()).to_numpy(zero_copy_only=False)))
-    if len(np.unique(widths)) > 1:
-        raise ValueError(f"The vectors in {name!r} must have one size, got sizes {widths.min():g} to {widths.max():g}.")
-    data, d = _numbers(values.flatten()), int(widths[0]) if len(widths) else 0
-    if dense.all():
-        return data.reshape(len(column), d)
-    places = np.empty(len(data), np.int32)
-    of_dense = np.repeat(dense, lengths)
-    places[of_dense] = np.tile(np.arange(d, dtype=np.int32), int(dense.sum()))
-    places[~of_dense] = indices.flatten().to_numpy(zero_copy_only=False)
-    return sp.csr_array((data, places, np.append(0, np.cumsum(lengths))), shape=(len(column), d))
 
 
 # -- DataFrames to models
@@ -199,7 +73,9 @@ def fit(estimator: Any, df: Any, **options: Any) -> Any:
         The rows.
     features : str or list of str, optional
         Numeric columns, or one column of arrays or vectors. The default is the column "features" or, if there is none,
-        all numeric columns except label and weight. A null in a numeric column is a missing value (NaN).
+        all numeric columns except label and weight. A null in a numeric column is a missing value (NaN). The model
+        remembers the names of numeric columns. `partial_fit`, `predict` and the others find them by name, and ignore
+        all other columns.
     label : str, optional
         The column of targets.
     weight : str, optional
@@ -253,7 +129,9 @@ def _fit(
     fan_in: int = FAN_IN,
 ) -> Any:
     check_targets(estimator, label, classes)
-    columns = with_known_form(columns_of(df, features, label, weight, sparse), df)
+    before = None if reset or not estimator.__sklearn_is_fitted__() else estimator
+    columns = columns_of(df, features, label=label, weight=weight, sparse=sparse, model=before)
+    columns = with_known_form(columns, df)
     df = df.select(*columns.needed)
     classes = known_classes(estimator, classes, reset=reset)
     if classes is None and is_classifier(estimator):
@@ -356,10 +234,7 @@ def _with_column(model: Any, df: Any, method: str, features: Any, output: str) -
     if output in df.columns:
         raise ValueError(f"output must be a new column name, got {output!r}, which already exists.")
     like = output_of(model, method)
-    if features is None and "features" not in df.columns:
-        names = getattr(model, "feature_names_in_", None)
-        features = None if names is None else list(names)
-    columns = columns_of(df, features, None, None, None)
+    columns = columns_of(df, features, model=model)
     kind = like.dtype.kind
     one = _TYPES[kind][0] if kind in _TYPES else types.StringType()
     field = types.StructField(output, types.ArrayType(types.DoubleType()) if like.ndim > 1 else one)
