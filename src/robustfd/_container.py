@@ -94,7 +94,7 @@ class Saved(Guarded):
         return seal(type(self).__name__, document if notes is None else {**document, "notes": notes}, tensors)
 
     def to_bytes(self) -> bytes:
-        """Return a snapshot of the exact state, in the format of docs/snapshot-format.md."""
+        """Return a snapshot of the exact state, in the :doc:`documented format </snapshot-format>`."""
         return b"".join(self._parts())
 
     @classmethod

@@ -341,8 +341,6 @@ def trial(error, *, value=1.0, top=2.0):
 
 
 def test_the_picture_shows_all_curves():
-    import matplotlib.pyplot as plt
-
     bad = trial(8.0, top=9.0)  # eight times as bad as a guess
     guess = {"learner": "mean of labels", "setting": None, **trial(1.0, top=1.2)}
     own = {"learner": "SketchedNewtonRegressor", "setting": None, **trial(0.5, top=3.0)}
@@ -351,7 +349,6 @@ def test_the_picture_shows_all_curves():
     left = figure.axes[0]
     for line in left.get_lines():
         assert len(line.get_xdata()) and line.get_ydata().max() <= left.get_ylim()[1]
-    plt.close(figure)
 
 
 @pytest.mark.parametrize("on_test, answer", [(0.5, "no"), (0.6, "a little"), (0.9, "yes")])

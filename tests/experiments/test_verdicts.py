@@ -1,9 +1,12 @@
 """Verdicts agree with the numbers."""
 
+import re
+
 import pytest
 
 from robustfd.experiments import accuracy, cost, error, online, regret, sensitivity
-from robustfd.experiments.cells import cell, listed, power
+from robustfd.experiments.cells import Verdict, cell, listed, power
+from robustfd.experiments.reproduce import Section, page
 
 
 def statuses(verdicts):
@@ -148,3 +151,20 @@ def test_words():
     assert [power(x) for x in (0.0, 1.0, 10.0, 1e-3, 1e6)] == ["0", "1", "10", "10⁻³", "10⁶"]
     assert listed(list("abc")) == "a, b, c"
     assert listed(list("abc"), most=2) == "a, b, 1 more"
+
+
+@pytest.mark.parametrize(
+    "counts, said",
+    [
+        ((26, 7, 0), "Of 33 claims, 26 hold, 7 differ from what the paper prints, with the reason, and none fails."),
+        ((1, 0, 2), "Of 3 claims, 1 holds, none differs from what the paper prints, with the reason, and 2 fail."),
+    ],
+)
+def test_the_report_says_in_a_sentence_what_holds(counts, said):
+    pytest.importorskip("jinja2")
+    verdicts = [
+        Verdict(status, "a", "b", "c") for status, k in zip(("holds", "differs", "fails"), counts) for _ in range(k)
+    ]
+    about = {"versions": {"robustfd": "1"}, "data": [], "machine": {}, "began": "", "seconds": 1, "jobs": 1}
+    text = page([Section("error", "Error", "It is small.", [{"m": 1}], verdicts, [], [])], about, [])
+    assert said in " ".join(re.sub("<.*?>", "", text).split())

@@ -104,33 +104,26 @@ def _parquet_writer(file: Any, closing: contextlib.ExitStack) -> WriteColumns:
 # -- plots
 
 
-def pyplot() -> Any:
-    """Return matplotlib's pyplot, set to draw to files; raise if matplotlib is not installed."""
+def new_figure() -> Any:
+    """Return an empty figure, without pyplot: it belongs to no window; raise if matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("matplotlib is missing. Plots need an extra: pip install 'robustfd[plot]'") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
+    return Figure(figsize=(6.4, 4.0), layout="constrained")
 
 
 def require_plot(path: Path | None) -> None:
     """Raise now, rather than after the pass, if a plot cannot be drawn to this file. It draws an empty one."""
     if path is None:
         return
-    plt = pyplot()
-    figure = plt.figure(figsize=(1, 1))
-    try:
-        known = figure.canvas.get_supported_filetypes()
-        if _format(path) not in known:
-            suffixes = ", ".join(f".{each}" for each in sorted(known))
-            raise ValueError(f"The name of {path} must end with one of {suffixes}, which selects the format.")
-        require_writable(path)
-        figure.savefig(io.BytesIO(), format=_format(path))
-    finally:
-        plt.close(figure)
+    figure = new_figure()
+    known = figure.canvas.get_supported_filetypes()
+    if _format(path) not in known:
+        suffixes = ", ".join(f".{each}" for each in sorted(known))
+        raise ValueError(f"The name of {path} must end with one of {suffixes}, which selects the format.")
+    require_writable(path)
+    figure.savefig(io.BytesIO(), format=_format(path))
 
 
 def try_to_draw(draw: Callable[[], Any], path: Path) -> bool:
@@ -148,11 +141,8 @@ def try_to_draw(draw: Callable[[], Any], path: Path) -> bool:
 
 def save_figure(figure: Any, path: Path) -> None:
     """Write a figure to a file."""
-    try:
-        with open_output(path) as file:
-            figure.savefig(file, format=_format(path), dpi=150)
-    finally:
-        pyplot().close(figure)
+    with open_output(path) as file:
+        figure.savefig(file, format=_format(path), dpi=150)
 
 
 def _format(path: Path) -> str:

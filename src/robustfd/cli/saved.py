@@ -9,7 +9,7 @@ from robustfd.cli._command import command
 from robustfd.cli._console import print_result, text_table
 from robustfd.cli._files import column_names, is_sketch, load_file, sketch_of, summary
 from robustfd.cli._options import READ, WRITE, ConsoleOptions, Output, SavedFile, argument, option
-from robustfd.cli._output import csv_writer, open_output, pyplot, require_plot, require_writable, save_figure
+from robustfd.cli._output import csv_writer, new_figure, open_output, require_plot, require_writable, save_figure
 from robustfd.cli._overlaps import refuse_overlaps
 from robustfd.sketch.merging import merge as merge_models
 from robustfd.streams.layout import names_in, with_names, without_names
@@ -75,7 +75,8 @@ def info(
 
 def _spectrum_figure(sketch: Any, spectrum: list[list[float]]) -> Any:
     """Return a plot of the eigenvalues of a sketch (estimate, lower and upper bound)."""
-    figure, ax = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure = new_figure()
+    ax = figure.subplots()
     place, (estimate, lower, upper) = range(1, len(spectrum) + 1), zip(*spectrum)
     ax.fill_between(place, lower, upper, alpha=0.25, step="mid", label="certified bounds")
     ax.plot(place, estimate, "o-", markersize=3, label="estimate")

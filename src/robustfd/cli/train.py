@@ -37,7 +37,7 @@ from robustfd.cli._options import (
     option,
 )
 from robustfd.cli._options import sketch_size as sketch_size_option
-from robustfd.cli._output import pyplot, require_plot, try_to_draw
+from robustfd.cli._output import new_figure, require_plot, try_to_draw
 from robustfd.cli._parallel import parallel
 from robustfd.cli._pass import Pass, Print
 from robustfd.streams import Block, Stream, StreamError
@@ -310,6 +310,6 @@ class Progress:
 
 def progress_figure(model: Any) -> Any:
     """Return a plot of progressive loss and error against the number of rows."""
-    figure, ax = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
-    model.plot_progress(ax=ax)
+    figure = new_figure()
+    model.plot_progress(ax=figure.subplots())
     return figure

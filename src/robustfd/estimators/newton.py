@@ -43,7 +43,8 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
     that change their unit do no lasting harm. A missing value (NaN) is replaced by the mean of its feature, and an
     additional indicator feature learns the effect of the missing value. pandas, polars and pyarrow tables may have
     columns of text, categories, dates and times. They become the same features as when the table is read from a file
-    (`robustfd.streams.TableEncoder`, which needs pyarrow). See docs/online-mathematics.md.
+    (`robustfd.streams.TableEncoder`, which needs pyarrow). Read more in
+    :doc:`The mathematics of online learning </online-mathematics>`.
 
     Probabilities are logistic for two classes. For more, they are a mixture of three mappings from margins to
     probabilities, weighted by the log losses so far. The mappings range from normalised logistic probabilities to the

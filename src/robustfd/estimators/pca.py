@@ -126,7 +126,8 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     Attributes are computed lazily from the sketch, so `partial_fit` of one row stays cheap. `fit` makes a sketch that
     `partial_fit` can continue, and the analysis is then that of the sketch. `fit`, `transform` and `score_samples` need
     no d x d matrix except the exact one that may be kept. `get_covariance` and `get_precision` return d x d matrices.
-    The random numbers of `fit` are the same in every call. docs/mathematics.md has the proofs of the bounds.
+    The random numbers of `fit` are the same in every call. The bounds are proven in
+    :doc:`The mathematics </mathematics>`.
 
     When new directions become dominant late in a stream, P adapts slowly. The components switch to those of F as soon
     as these certainly explain more.

@@ -207,9 +207,10 @@ NEAR_ZERO = 0.4  # the axis starts at 0 if the smallest error is below this frac
 
 def draw_comparison(learners: list[dict[str, Any]], about: dict[str, Any]) -> Any:
     """Return a figure of progressive errors against rows and of test errors against settings."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.8), layout="constrained")
+    figure = Figure(figsize=(10.0, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
     _draw_curves(left, learners, about["learnt"])
     off_scale = _draw_settings(right, learners)
     left.set_ylabel("share of errors" if "classes" in about else "root mean squared error")

@@ -122,8 +122,9 @@ class OnlineNewton(PaperLearner):
 
     Notes
     -----
-    Rows are processed in blocks between shrinks, through small Gram matrices (docs/mathematics.md). The result equals
-    that of one row at a time. A row costs O(m) for each non-zero plus O(m^2); for sparse rows nothing costs O(d).
+    Rows are processed in blocks between shrinks, through small Gram matrices. The result equals that of one row at a
+    time (:doc:`proof </online-mathematics>`). A row costs O(m) for each non-zero plus O(m^2); for sparse rows nothing
+    costs O(d).
 
     Examples
     --------

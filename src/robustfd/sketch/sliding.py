@@ -81,7 +81,7 @@ class SlidingFrequentDirections(BaseSketch):
     ----------
     The pool and its dumps follow DS-FD (Yin et al., "Optimal Matrix Sketching over Sliding Windows", VLDB 2024). This
     version has a single pool that is never restarted, adapts its threshold to the rows, and stores long rows as they
-    are. docs/mathematics.md has the proof.
+    are (:doc:`proof </mathematics>`).
 
     Examples
     --------
