@@ -136,7 +136,7 @@ $(VENV)/.stamp-%: pyproject.toml CMakeLists.txt | $(VENV)/.stamp-compiler
 
 # The build tools come from PyPI. Without a C++ compiler on PATH, so does the compiler (ziglang).
 $(VENV)/.stamp-compiler: | $(VENV)/pyvenv.cfg
-	@$(PIP) "scikit-build-core>=0.11" "nanobind>=2.10" "cmake>=3.26" ninja
+	@$(PIP) "scikit-build-core>=1.0" "nanobind>=2.10" "cmake>=3.26" ninja
 ifeq ($(COMPILER),)
 	@echo "no C++ compiler found: using ziglang from PyPI ..."
 	@$(PIP) ziglang || { echo "robustfd needs a C++20 compiler: install g++ or clang++ (Debian: apt install g++)."; exit 1; }

@@ -6,6 +6,4 @@ extras `robustfd[dask]` and `robustfd[spark]`.
 
 from robustfd._lazy import lazily
 
-__all__: list[str] = []
-
-__getattr__, __dir__ = lazily(__name__, {}, extras=("dask", "spark"))
+__all__, __getattr__, __dir__ = lazily(__name__, extras=("dask", "spark"))

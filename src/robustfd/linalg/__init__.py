@@ -19,19 +19,6 @@ References that docstrings in this package cite:
 - van der Sluis 1969: Condition numbers and equilibration of matrices. Numer. Math. 14.
 """
 
-from typing import TYPE_CHECKING
-
 from robustfd._lazy import lazily
 
-if TYPE_CHECKING:
-    from robustfd.linalg.operator import LowRankPlusDiagonal, LowRankPlusIdentity
-    from robustfd.linalg.optimum import frobenius_optimum, spectral_optimum
-
-_HOMES = {
-    "operator": ("LowRankPlusDiagonal", "LowRankPlusIdentity"),
-    "optimum": ("frobenius_optimum", "spectral_optimum"),
-}
-
-__all__ = ["LowRankPlusDiagonal", "LowRankPlusIdentity", "frobenius_optimum", "spectral_optimum"]
-
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazily(__name__)

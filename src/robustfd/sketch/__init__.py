@@ -12,54 +12,6 @@ References that docstrings in this package cite:
 - Yin et al. 2024: Optimal matrix sketching over sliding windows. VLDB.
 """
 
-from typing import TYPE_CHECKING
-
 from robustfd._lazy import lazily
 
-if TYPE_CHECKING:
-    from robustfd.sketch.baselines import OjaSketch, RandomProjectionSketch
-    from robustfd.sketch.exact import ExactSecondMoment
-    from robustfd.sketch.frequent_directions import (
-        CompensativeFrequentDirections,
-        DiagonalFrequentDirections,
-        FrequentDirections,
-        GreedySketch,
-        ParameterizedFrequentDirections,
-        RobustFrequentDirections,
-    )
-    from robustfd.sketch.merging import merge
-    from robustfd.sketch.sliding import SlidingFrequentDirections
-    from robustfd.sketch.two_sided import TwoSidedFrequentDirections
-
-_HOMES = {
-    "baselines": ("OjaSketch", "RandomProjectionSketch"),
-    "exact": ("ExactSecondMoment",),
-    "frequent_directions": (
-        "CompensativeFrequentDirections",
-        "DiagonalFrequentDirections",
-        "FrequentDirections",
-        "GreedySketch",
-        "ParameterizedFrequentDirections",
-        "RobustFrequentDirections",
-    ),
-    "merging": ("merge",),
-    "sliding": ("SlidingFrequentDirections",),
-    "two_sided": ("TwoSidedFrequentDirections",),
-}
-
-__all__ = [
-    "CompensativeFrequentDirections",
-    "DiagonalFrequentDirections",
-    "ExactSecondMoment",
-    "FrequentDirections",
-    "GreedySketch",
-    "OjaSketch",
-    "ParameterizedFrequentDirections",
-    "RandomProjectionSketch",
-    "RobustFrequentDirections",
-    "SlidingFrequentDirections",
-    "TwoSidedFrequentDirections",
-    "merge",
-]
-
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazily(__name__)
