@@ -88,6 +88,14 @@ def test_pictures_can_be_drawn(name):
     assert runpy.run_path(str(ROOT / "docs" / "pictures" / f"{name}.py"))["draw"]().axes
 
 
+def test_the_readme_says_what_it_is_as_the_site_does():
+    what = (ROOT / "docs" / "snippets" / "what.md").read_text()
+    assert (ROOT / "README.md").read_text().startswith(f"# robustfd\n\n{what}\n")
+    for page in ("index", "start"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        assert re.search(r"^# .*\n\n```\{include\} snippets/what.md\n```\n", text, re.MULTILINE)
+
+
 def test_links_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *PAGES]:
         text = page.read_text()
