@@ -170,6 +170,7 @@ class Layout:
 
     A table may also have columns of labels (`target`), of weights, of row names (`id`), and dropped columns. If the
     columns were `chosen` by name, any other columns are allowed. Without a `header`, column names are numbers.
+    `decimal` is the decimal mark of CSV.
     """
 
     columns: tuple[Column, ...]
@@ -180,6 +181,7 @@ class Layout:
     drop: tuple[str, ...] = ()
     chosen: bool = False
     header: bool = True
+    decimal: str = "."
 
     @cached_property
     def numbers(self) -> list[tuple[Column, str]]:
@@ -234,6 +236,7 @@ class Layout:
             document
             | {name: value for name, value in others.items() if value}
             | ({} if self.header else {"header": False})
+            | ({} if self.decimal == "." else {"decimal": self.decimal})
         )
 
     @classmethod
@@ -242,7 +245,8 @@ class Layout:
         roles = dict.fromkeys(("target", "weight", "id"), is_name)
         known = read_layout(
             document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=is_flag,
-            header=is_flag, hash_bits=lambda value: value is None or is_bits(value), **roles,
+            header=is_flag, decimal=lambda value: value in (None, ","),
+            hash_bits=lambda value: value is None or is_bits(value), **roles,
         )  # fmt: skip
         bits, columns, drop = known["hash_bits"], known["columns"], known["drop"] or []
         if not all(_is_column(each, hashed=bits is not None) for each in columns) or (
@@ -252,6 +256,7 @@ class Layout:
         result = cls(
             tuple(Column(each["name"], each["type"], each.get("values")) for each in columns), bits,
             drop=tuple(drop), chosen=bool(known["chosen"]), header=known["header"] is not False,
+            decimal=known["decimal"] or ".",
             **{role: known[role] for role in roles},
         )  # fmt: skip
         names = [each["name"] for each in columns] + list(result.roles.values()) + drop
