@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd._core import hash_name, murmur3
+from robustfd._core import hash_name, murmur3, text_terms
 from robustfd.streams.inputs import StreamError
 
 DEFAULT_BITS = 18  # 2^18 columns for named features, the default of Vowpal Wabbit
@@ -90,13 +91,18 @@ class SeenNames:
         """Whether no more names are recorded."""
         return len(self.names) >= MOST_NAMES
 
-    def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
-        """Record the values of a table column, an Arrow array, with their hashes and signs."""
-        for place, number in enumerate(numbers.tolist()):
+    def add_values(self, column: str, values: Any, starts: Any, numbers: Any, signs: Any) -> None:
+        """Record the terms of the values of a table column, an Arrow array, with their hashes and signs."""
+        starts, numbers = starts.tolist(), numbers.tolist()
+        for place, (first, last) in enumerate(pairwise(starts)):
             if self.full:
                 return
-            if number not in self.names:
-                self.names[number] = SeenName(f"{column}={values[place].as_py()}", int(signs[place]))
+            if all(number in self.names for number in numbers[first:last]):
+                continue
+            for (term, _), number, sign in zip(
+                text_terms(values[place].as_py() or ""), numbers[first:last], signs[first:last]
+            ):
+                self.names.setdefault(number, SeenName(f"{column}={term}", 1 if sign > 0 else -1))
 
     def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
         """Record the names of the features of rows."""

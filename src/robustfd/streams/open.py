@@ -90,8 +90,8 @@ def open_stream(
     drop : list of str or int, optional
         Columns to ignore.
     categories : {"hash", "onehot"}, default="hash"
-        Encoding of text columns: hashed into 2^hash_bits columns after the numbers, or one column per value. "onehot"
-        needs an extra pass over the source.
+        Encoding of text columns: hashed into 2^hash_bits columns after the numbers, or one column per value. Values of
+        several words are hashed as words and pairs of words. "onehot" needs an extra pass over the source.
     hash_bits : int, optional
         Hash named features into 2^hash_bits columns: names in LIBSVM and Vowpal Wabbit text, text in tables, dicts and
         JSON lines. Default: 18; LIBSVM text is hashed by default only from a pipe, if `n_features` is not given.
