@@ -1,5 +1,5 @@
 // Bindings of the parsers of text, and of the hashing of names.
-#include "text.hpp"
+#include "words.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -61,48 +61,69 @@ Results columns_of_values(Text prefix, Text text, Span<const Index> ends, int bi
     require_bits(bits);
     require(!ends.empty() && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&
             static_cast<std::size_t>(ends.back()) <= text.size(), "ends must ascend within the text");
-    std::vector<Index> columns(ends.size() - 1);
-    std::vector<double> signs(ends.size() - 1);
-    unlocked([&] { hash_values(prefix, text, ends, bits, columns.data(), signs.data()); });
-    return nb::make_tuple(numpy_array(std::move(columns)), numpy_array(std::move(signs)));
+    HashedValues found = unlocked([&] { return hash_values(prefix, text, ends, bits); });
+    return nb::make_tuple(numpy_array(std::move(found.starts)), numpy_array(std::move(found.columns)),
+                          numpy_array(std::move(found.values)));
 }
 
-Results rows_of_table(Matrix<const double> numbers, Matrix<const Index> codes, Span<const Index> bases,
-                      Span<const Index> columns, Span<const double> signs) {
-    require(numbers.rows == codes.cols && length(bases) == codes.rows + 1 && columns.size() == signs.size(),
-            "the shapes do not match");
-    for (Index t = 0; t < codes.rows; ++t) {
-        const Index first = bases[t], size = bases[t + 1] - first;
-        require(first >= 0 && first + size <= length(columns), "bases must be places in columns");
-        for (Index i = 0; i < codes.cols; ++i) require(codes(t, i) < size, "a code is too large");
-    }
+Results rows_of_table(Matrix<const double> numbers, Matrix<const Index> codes, Span<const Index> starts,
+                      Span<const Index> columns, Span<const double> values) {
+    require(numbers.rows == codes.cols && columns.size() == values.size(), "the shapes do not match");
+    require(!starts.empty() && starts.front() >= 0 && std::is_sorted(starts.begin(), starts.end()) &&
+            starts.back() <= length(columns), "starts must ascend within the columns");
+    for (Index t = 0; t < codes.rows; ++t)
+        for (Index i = 0; i < codes.cols; ++i) require(codes(t, i) + 1 < length(starts), "a code is too large");
     return csr_arrays(
-        unlocked([&] { return table_rows(numbers, {codes, bases.data(), columns.data(), signs.data()}); }));
+        unlocked([&] { return table_rows(numbers, {codes, starts.data(), columns.data(), values.data()}); }));
 }
 
-// Add a feature to a row: a number under a name, or the feature "name=value" with the value 1.
-void add_feature(nb::handle name, nb::handle value, int bits, CsrMatrix& rows) {
-    nb::object held = nb::borrow(name);
-    double number = 1.0;
-    if (nb::isinstance<nb::str>(value)) {
-        held = nb::steal(PyUnicode_FromFormat("%S=%U", name.ptr(), value.ptr()));
-        if (!held.is_valid()) throw nb::python_error();
-    } else {
-        number = PyFloat_AsDouble(value.ptr());
-        if (number == -1.0 && PyErr_Occurred()) throw nb::python_error();
-    }
-    if (number == 0.0) return;
+// The bytes of a str in UTF-8.
+Text letters_of(nb::handle text) {
     Py_ssize_t size = 0;
-    const char* letters = nullptr;
-    if (nb::isinstance<nb::str>(held)) {
-        letters = PyUnicode_AsUTF8AndSize(held.ptr(), &size);
-        if (!letters) throw nb::python_error();
-    } else {
-        if (!nb::isinstance<nb::bytes>(held)) throw nb::type_error("feature names must be strings");
-        letters = nb::borrow<nb::bytes>(held).c_str();
-        size = static_cast<Py_ssize_t>(nb::borrow<nb::bytes>(held).size());
+    const char* letters = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (!letters) throw nb::python_error();
+    return {reinterpret_cast<const Letter*>(letters), static_cast<std::size_t>(size)};
+}
+
+nb::typed<nb::list, nb::typed<nb::tuple, nb::str, double>> terms_of(const nb::str& value) {
+    // Text from JSON may have halves of surrogate pairs.
+    const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "surrogatepass"));
+    if (!bytes.is_valid()) throw nb::python_error();
+    const nb::bytes held = nb::borrow<nb::bytes>(bytes);
+    nb::list result;
+    Terms terms;
+    for (const auto& [name, number] : terms.of({reinterpret_cast<const Letter*>(held.c_str()), held.size()})) {
+        const char* letters = reinterpret_cast<const char*>(name.data());
+        const auto size = static_cast<Py_ssize_t>(name.size());
+        const nb::object term = nb::steal(PyUnicode_DecodeUTF8(letters, size, "surrogatepass"));
+        if (!term.is_valid()) throw nb::python_error();
+        result.append(nb::make_tuple(term, number));
     }
-    const Text text(reinterpret_cast<const Letter*>(letters), static_cast<std::size_t>(size));
+    return result;
+}
+
+// Add a feature to a row: a number under a name, or the terms of a text, "name=term".
+void add_feature(nb::handle name, nb::handle value, int bits, CsrMatrix& rows) {
+    if (nb::isinstance<nb::str>(value)) {
+        const nb::object prefix = nb::steal(PyUnicode_FromFormat("%S=", name.ptr()));
+        if (!prefix.is_valid()) throw nb::python_error();
+        const Text text = letters_of(value);
+        const Index ends[] = {0, length(text)};
+        const HashedValues found = hash_values(letters_of(prefix), text, ends, bits);
+        for (std::size_t k = 0; k < found.columns.size(); ++k) rows.add(found.columns[k], found.values[k]);
+        return;
+    }
+    const double number = PyFloat_AsDouble(value.ptr());
+    if (number == -1.0 && PyErr_Occurred()) throw nb::python_error();
+    if (number == 0.0) return;
+    Text text;
+    if (nb::isinstance<nb::str>(name)) {
+        text = letters_of(name);
+    } else {
+        if (!nb::isinstance<nb::bytes>(name)) throw nb::type_error("feature names must be strings");
+        const nb::bytes held = nb::borrow<nb::bytes>(name);
+        text = {reinterpret_cast<const Letter*>(held.c_str()), held.size()};
+    }
     const HashedName hashed = hash_name(text, bits);
     rows.add(hashed.column, hashed.sign * number);
 }
@@ -147,11 +168,12 @@ void bind_hashing(nb::module_& m) {
     m.def("hash_name", column_of, "name"_a, "bits"_a, "seed"_a = 0,
           "Return the column, below 2^bits, and the sign that FeatureHasher gives to a name.");
     m.def("hash_values", columns_of_values, "prefix"_a, "text"_a, "ends"_a, "bits"_a,
-          "Return the columns and signs of the names prefix + text[ends[k]:ends[k + 1]].");
+          "Return the starts of the values text[ends[k]:ends[k + 1]] among their terms, with columns and numbers.");
+    m.def("text_terms", terms_of, "value"_a, "Return the features of a text value, each with a number: its words, pairs of words, or the value itself.");
     m.def("hash_rows", rows_of_dicts, "rows"_a, "bits"_a,
           "Return CSR arrays of dicts, as FeatureHasher makes them, and the numbers and problems of bad ones.");
-    m.def("table_rows", rows_of_table, "numbers"_a, "codes"_a, "bases"_a, "columns"_a, "signs"_a,
-          "Return CSR arrays of numbers and of values codes[t, i], whose columns and signs start at bases[t].");
+    m.def("table_rows", rows_of_table, "numbers"_a, "codes"_a, "starts"_a, "columns"_a, "values"_a,
+          "Return CSR arrays of numbers and of codes[t, i] = k, for the entries starts[k] to starts[k + 1] - 1.");
 }
 
 // ------------------------------------------------------------------------------------------------------ lines

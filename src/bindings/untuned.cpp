@@ -12,6 +12,7 @@
 
 #include "learning.hpp"
 #include "progress.hpp"
+#include "words.hpp"
 
 namespace robustfd {
 
@@ -43,6 +44,14 @@ class Names {
             double number = 1.0;
             Index column = -1;
             if (PyUnicode_Check(value)) {
+                const auto text = letters_of(value);
+                if (!text) return false;
+                const std::vector<Term>& terms = terms_.of(*text);
+                if (terms.size() > 1) {
+                    if (!add_terms(key, terms, known_only)) return false;
+                    ++place;
+                    continue;
+                }
                 column = column_of_text(key, value);
             } else {
                 if (!read_number(value, number)) return false;
@@ -70,6 +79,34 @@ class Names {
             return false;
         }
         return std::abs(number) <= LARGEST;  // false for NaN, which is a missing value
+    }
+
+    static std::optional<Text> letters_of(PyObject* text) {
+        Py_ssize_t size = 0;
+        const char* letters = PyUnicode_AsUTF8AndSize(text, &size);
+        if (!letters) return PyErr_Clear(), std::nullopt;
+        return Text(reinterpret_cast<const Letter*>(letters), static_cast<std::size_t>(size));
+    }
+
+    // Add the features "name=term"; return whether all are known, or may be ignored.
+    bool add_terms(PyObject* key, const std::vector<Term>& terms, bool known_only) {
+        const nb::object prefix = nb::steal(PyUnicode_FromFormat("%S=", key));
+        if (!prefix.is_valid()) throw nb::python_error();
+        const auto letters = letters_of(prefix.ptr());
+        if (!letters) return false;
+        std::string name(letters->begin(), letters->end());
+        for (const Term& term : terms) {
+            name.resize(letters->size());
+            name.append(term.name.begin(), term.name.end());
+            const nb::object held = nb::steal(PyUnicode_FromStringAndSize(name.data(), std::ssize(name)));
+            if (!held.is_valid()) throw nb::python_error();
+            const Index column = look_up(vocabulary_.ptr(), held.ptr());
+            if (column < 0 && !known_only) return false;
+            if (column < 0) continue;
+            found_.push_back(static_cast<std::int32_t>(column));
+            numbers_.push_back(term.value);
+        }
+        return true;
     }
 
     // Whether two names are the same text. Keys of dicts have their hashes, so most that differ are told apart by them.
@@ -142,6 +179,7 @@ class Names {
     std::vector<std::int32_t> found_, sorted_;  // columns in the order of the dict; those that `order_` sorts
     std::vector<double> numbers_;               // values in the order of the dict
     std::vector<std::size_t> order_;
+    Terms terms_;
 };
 
 enum class Judge { classes, squared, absolute, pinball, poisson };  // which loss `progressive_loss_` averages

@@ -197,8 +197,10 @@ CsrMatrix table_rows(Matrix<const double> numbers, const Categories& values) {
         for (Index j = 0; j < width; ++j)
             if (numbers(i, j) != 0.0) rows.add(j, numbers(i, j));
         for (Index t = 0; t < values.codes.rows; ++t) {
-            const Index code = values.codes(t, i), place = values.bases[t] + code;
-            if (code >= 0) rows.add(values.columns[place], values.signs[place]);
+            const Index code = values.codes(t, i);
+            if (code < 0) continue;
+            for (Index k = values.starts[code]; k < values.starts[code + 1]; ++k)
+                rows.add(values.columns[k], values.numbers[k]);
         }
         rows.end_row();
     }

@@ -59,15 +59,15 @@ class CsrMatrix {
     bool sorted_ = true;  // so far, columns of the row are ascending
 };
 
-// The values of text columns. Row i has the value with number codes(t, i) in column t, or none if that is -1. This
-// value stands for the column columns[bases[t] + codes(t, i)] of the rows, and for the sign at the same place.
+// The values of text columns. Row i has the value with number codes(t, i) in column t, or none if that is -1. The value k
+// stands for the entries starts[k] to starts[k + 1] - 1, each a column of the rows and a number.
 struct Categories {
     Matrix<const Index> codes;
-    const Index *bases, *columns;
-    const double* signs;
+    const Index *starts, *columns;
+    const double* numbers;
 };
 
-// Rows with the numbers other than 0 in the first columns, and the signs of their values.
+// Rows with the numbers other than 0 in the first columns, and the entries of their values.
 CsrMatrix table_rows(Matrix<const double> numbers, const Categories& values);
 
 // Features of rows in CSR form: row i has the entries starts[i] to starts[i + 1] - 1.

@@ -123,17 +123,6 @@ const Letter* read_any_number(const Letter* p, double& value) {
     return end;
 }
 
-void hash_values(Text prefix, Text text, Span<const Index> ends, int bits, Index* columns, double* signs) {
-    std::vector<Letter> name(prefix.begin(), prefix.end());
-    for (std::size_t k = 0; k + 1 < ends.size(); ++k) {
-        name.resize(prefix.size());
-        name.insert(name.end(), text.data() + ends[k], text.data() + ends[k + 1]);
-        const HashedName hashed = hash_name(name, bits);
-        columns[k] = hashed.column;
-        signs[k] = hashed.sign;
-    }
-}
-
 std::vector<Record> find_records(Text text, Letter delimiter, std::size_t most) {
     std::vector<Record> found;
     const Letter *p = text.data(), *const begin = p, *const end = p + text.size();

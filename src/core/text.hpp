@@ -110,9 +110,6 @@ inline HashedName hash_name(Text name, int bits, std::uint32_t seed = 0) {
     return {low_bits(static_cast<std::uint64_t>(std::abs(h)), bits), h >= 0 ? 1.0 : -1.0};
 }
 
-// Fill the columns, below 2^bits, and the signs of the names prefix + text[ends[k] .. ends[k + 1] - 1].
-void hash_values(Text prefix, Text text, Span<const Index> ends, int bits, Index* columns, double* signs);
-
 // ----------------------------------------------------------------------------------------------------- lines
 //
 // LIBSVM         label feature:value ... # comment

@@ -122,7 +122,8 @@ class _Regressor(_Wrapper, base.MiniBatchRegressor):
 class SketchedNewtonClassifier(_Classifier):
     """Online logistic classifier without tuning. See `robustfd.SketchedNewtonClassifier`.
 
-    Numbers need no scaling, and strings are treated as categories, so no scaler or encoder is necessary.
+    Numbers need no scaling. Strings are treated as categories, or as words if they have several. No scaler or encoder
+    is necessary.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ class SketchedNewtonClassifier(_Classifier):
 class SketchedNewtonRegressor(_Regressor):
     """Online linear regressor without tuning. See `robustfd.SketchedNewtonRegressor`.
 
-    Neither features nor targets need scaling, and strings are treated as categories.
+    Neither features nor targets need scaling. Strings are treated as categories, or as words if they have several.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """`robustfd train table.csv --target y`: a table as people have them, with nothing to say but the target."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -137,3 +138,33 @@ def test_inspect_ranks_by_effect_and_names_what_is_missing(run, tmp_path):
     sizes = {each["feature"]: each["effect"] for each in found}
     assert sizes["huge"] == pytest.approx(2, rel=0.2) and sizes["tiny"] == pytest.approx(0.2, rel=0.3)
     assert "gappy is missing" in run("inspect", tmp_path / "m.rfd").out
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_inspect_names_the_words_of_a_text(run, tmp_path, name):
+    rng = np.random.default_rng(0)
+    other = [f"word{k}" for k in range(50)]
+    rows = []
+    for k in range(600):
+        said = " ".join(rng.permutation([("Good!", "bad,")[k % 2], *rng.choice(other, 10)]).tolist())
+        rows.append({"review": said, "y": k % 2})
+    lines = (
+        ["review,y", *(f'"{row["review"]}",{row["y"]}' for row in rows)] if name == "t.csv" else map(json.dumps, rows)
+    )
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    assert run("train", tmp_path / name, "-o", tmp_path / "m.rfd").status == 0
+    found = run("inspect", tmp_path / "m.rfd", "--json").json["weights"]["1"]
+    assert {each["feature"]: each["weight"] > 0 for each in found[:2]} == {"review=good": False, "review=bad": True}
+
+
+def test_decimal_commas_are_said_and_may_be_denied(run, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f};{2 * a:.3f}".replace(".", ",") for a in rng.random(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["a;y", *rows]) + "\n")
+    done = run("train", tmp_path / "t.csv", "-o", tmp_path / "m.rfd")
+    assert done.status == 0 and "the commas in the numbers of 'a', 'y' are read as decimal commas" in done.err
+    (tmp_path / "one.csv").write_text("a\n0,5\n")
+    predicted = run("predict", tmp_path / "m.rfd", tmp_path / "one.csv").out.splitlines()
+    assert float(predicted[1].split(",")[-1]) == pytest.approx(1.0, abs=0.05)
+    done = run("train", tmp_path / "t.csv", "--decimal", ".", "--task", "regression", "-o", tmp_path / "m.rfd")
+    assert done.status != 0

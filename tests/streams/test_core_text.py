@@ -137,24 +137,26 @@ def test_values_beyond_their_text_are_refused(ends):
 def test_rows_of_numbers_and_values(data, n, width, texts):
     numbers = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=n * width, max_size=n * width)), float)
     codes = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=n * texts, max_size=n * texts)), np.int64)
-    places = np.array(data.draw(st.lists(st.integers(0, 9), min_size=3 * texts, max_size=3 * texts)), np.int64)
-    numbers, codes, bases = numbers.reshape(n, width), codes.reshape(texts, n), 3 * np.arange(texts + 1)
-    signs = np.where(places % 2, 1.0, -1.0)
-    x = sp.csr_matrix(_core.table_rows(numbers, codes, bases, places, signs), shape=(n, 10))
+    sizes = data.draw(st.lists(st.integers(0, 3), min_size=3, max_size=3))
+    starts = np.cumsum([0, *sizes])
+    places = np.array(data.draw(st.lists(st.integers(0, 9), min_size=sum(sizes), max_size=sum(sizes))), np.int64)
+    numbers, codes = numbers.reshape(n, width), codes.reshape(texts, n)
+    values = np.where(places % 2, 1.0, -0.5)
+    x = sp.csr_matrix(_core.table_rows(numbers, codes, starts, places, values), shape=(n, 10))
     want = np.zeros((n, 10))
     want[:, :width] = numbers
     for t, i in np.argwhere(codes >= 0):
-        want[i, places[3 * t + codes[t, i]]] += signs[3 * t + codes[t, i]]
+        for k in range(starts[codes[t, i]], starts[codes[t, i] + 1]):
+            want[i, places[k]] += values[k]
     np.testing.assert_array_equal(x.toarray(), want)
     assert x.has_canonical_format
 
 
 def test_codes_without_a_column_are_refused():
-    numbers, bases, places = np.zeros((2, 1)), np.array([0, 3]), np.zeros(3, np.int64)
-    for codes, last in ([0, 3], 3), ([0, 1], 4), ([0], 3):
-        bases[1] = last
-        with pytest.raises(ValueError, match="code|bases|shapes"):
-            _core.table_rows(numbers, np.array([codes]), bases, places, np.ones(3))
+    numbers, places = np.zeros((2, 1)), np.zeros(3, np.int64)
+    for codes, starts in ([0, 3], range(4)), ([0, 1], [0, 1, 4]), ([0], range(4)), ([0, 1], [1, 0, 3]), ([-1, -1], []):
+        with pytest.raises(ValueError, match="code|starts|shapes"):
+            _core.table_rows(numbers, np.array([codes]), np.array(starts, np.int64), places, np.ones(3))
 
 
 def csr(rows, columns=9):

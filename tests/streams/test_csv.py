@@ -319,3 +319,57 @@ def test_a_header_has_the_names_that_are_asked_for(put, options):
     stream = open_stream(path, hash_bits=3, **options)
     assert rows_of(stream)[0].shape[0] == 2
     assert stream.remarks == []
+
+
+DECIMALS = "size;price;name;y\n3,14;1,234;a,1;0\n2;;b;1\n,5;-7,000;c;0\n"
+
+
+@pytest.mark.parametrize("block_bytes", [64, 1 << 20])
+@pytest.mark.parametrize("change", [
+    lambda text: text,
+    lambda text: text.replace(";", "\t"),
+    lambda text: text.replace("a,1", "a").replace(",", "\0").replace(";", ",").replace("3\00014", '"3,14"')
+                     .replace("1\000234", '"1,234"').replace("\0005", '",5"').replace("-7\000000", '"-7,000"'),
+    lambda text: "\n".join(text.split("\n")[1:]),  # without names of columns
+])  # fmt: skip
+def test_decimal_commas_are_numbers(put, change, block_bytes):
+    path = put(change(DECIMALS))
+    stream = open_stream(path, hash_bits=3, missing="nan", block_bytes=block_bytes)
+    assert np.array_equal(rows_of(stream)[0][:, :3], [[3.14, 1.234, 0], [2, np.nan, 1], [0.5, -7, 0]], equal_nan=True)
+    names = ["size", "price"] if "size" in change(DECIMALS) else ["0", "1"]
+    said = (
+        f"{path}: the commas in the numbers of {names[0]!r}, {names[1]!r} are read as decimal commas. Use --decimal . "
+    )
+    assert stream.remarks[-1].startswith(said)
+    whole = open_stream(path, hash_bits=3, missing="nan", decimal=".", header=names[0] == "size")
+    assert (whole.n_features, whole.remarks) == (9, [])
+
+
+def test_commas_that_may_group_thousands_are_text_until_said(put):
+    for text in ("a;b\n1,234;1\n12,345;2\n", "a;b;c\n3,14;1;1.5\n2,5;2;2.5\n"):  # or a number with a point
+        stream = open_stream(path := put(text), hash_bits=3)
+        assert stream.n_features > 8
+        assert stream.remarks == [
+            f"{path}: the commas in the numbers of 'a' are read as text, as they may group thousands. "
+            "Use --decimal , (in Python decimal=',') to change that."
+        ]
+    assert read(put("a;b\n1,234;1\n12,345;2\n"), decimal=",")[0].tolist() == [[1.234, 1], [12.345, 2]]
+    assert open_stream(put("a;b\n1,234,567;1\n12,345;2\n"), hash_bits=3).remarks == []
+
+
+def test_a_layout_knows_the_decimal_mark(put):
+    layout = json.loads(json.dumps(open_stream(put(DECIMALS), drop=["name"], missing="nan").layout))
+    for text, size in (("size;price;y\n1,234;2;0\n", 1.234), ("size;price;y\n1.5;2.5;0\n", 1.5)):
+        stream = open_stream(put(text, "other.csv"), layout=layout)
+        assert (rows_of(stream)[0][0, 0], stream.remarks) == (size, [])
+    with pytest.raises(StreamError, match=r"line 3: the column 'price' should be a number: 1,5;1\.234"):
+        read(put("size;price;y\n1,5;2,5;0\n1,5;1.234;0\n", "other.csv"), layout=layout)
+    with pytest.raises(StreamError, match="is not a layout"):
+        open_stream(put(DECIMALS), layout=layout | {"decimal": ";"})
+    with pytest.raises(ValueError, match=r"decimal must be"):
+        open_stream(put(DECIMALS), decimal=";")
+
+
+def test_decimal_commas_in_a_wide_file(put):
+    row = ";".join(["0,5", "2"] * 600)
+    assert np.array_equal(read(put(f"{row}\n{row}\n"))[0], [[0.5, 2] * 600] * 2)

@@ -48,7 +48,11 @@ FILES = {
     "rows.csv": (
         "y,city,size,day\n1,Oslo,2,2024-01-01\n0,São Paulo,3,2024-01-02\n1,Oslo,1,2024-01-03\n",
         {"target": "y", "drop": ["day"]},
-        [{"size": size, f"city={city}": 1.0} for city, size in (("Oslo", 2.0), ("São Paulo", 3.0), ("Oslo", 1.0))],
+        [
+            {"size": 2.0, "city=Oslo": 1.0},
+            {"size": 3.0, "city=São Paulo": 1.0, "city=são": 1.0, "city=paulo": 1.0, "city=são paulo": 0.5},
+            {"size": 1.0, "city=Oslo": 1.0},
+        ],
     ),
 }  # fmt: skip
 

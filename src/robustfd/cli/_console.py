@@ -193,7 +193,7 @@ def _message(error: Exception) -> str:
 
 
 _ARGUMENT = re.compile(
-    r"\b(target|weight|id|columns|drop|categories|hash_bits|n_features|zero_based|header|delimiter|missing|"
+    r"\b(target|weight|id|columns|drop|categories|hash_bits|n_features|zero_based|header|delimiter|decimal|missing|"
     r"interactions|on_error|sketch_size|loss|quantile)"
     r"(?:=(\[[^]\n]*\]|'[^'\n]*'|[^\s,;:.()]*)|(?= must be ))"
 )

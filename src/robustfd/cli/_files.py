@@ -14,7 +14,7 @@ TARGETS = ("target", "label", "class", "y")  # columns that hold the labels if -
 # Options that a layout of columns already decides.
 LAYOUT_OPTIONS = ("columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "interactions")
 # Options that decide the columns. They cannot change while a pass is resumed.
-COLUMN_OPTIONS = ("target", "weight", "id", "header", "delimiter", "missing", *LAYOUT_OPTIONS)
+COLUMN_OPTIONS = ("target", "weight", "id", "header", "delimiter", "decimal", "missing", *LAYOUT_OPTIONS)
 
 
 # -- rows

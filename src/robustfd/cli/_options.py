@@ -96,6 +96,9 @@ class InputOptions:
     zero_based: Annotated[bool | None, _ZERO_BASED] = None
     header: Annotated[bool | None, _HEADER] = None
     delimiter: Annotated[str | None, _input("CHARACTER", "CSV field delimiter. Default: detected.")] = None
+    decimal: Annotated[
+        Literal[".", ","] | None, _input("MARK", "CSV decimal mark, . or a comma. Default: detected.")
+    ] = None
     missing: Annotated[Literal["error", "zero", "nan"] | None, _input("HOW", _MISSING)] = None
     interactions: Annotated[str | None, _input("A:B,...", _INTERACTIONS)] = None
     on_error: Annotated[Literal["raise", "skip"], _input("HOW", _ON_ERROR)] = "raise"

@@ -249,7 +249,8 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         ----------
         x : dict, (indices, values) or array of shape (d,)
             The row. A dict maps feature names to values. A number or boolean is the value of the feature; a string
-            creates a feature "name=value" of value 1. Absent features are 0. A model that was started with dicts or
+            creates a feature "name=value" of value 1, and one of several words creates features of its words and pairs
+            of words. Absent features are 0. A model that was started with dicts or
             pairs accepts new features at any time. A model that supports missing values treats None as missing, and
             also treats a numeric feature as missing if most rows have it and this one does not.
         y : label or number

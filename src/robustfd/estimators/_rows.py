@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._core import text_terms
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_rows
 from robustfd.learners.rows import CHUNK, CsrRows, check_numbers
@@ -154,17 +155,20 @@ def _entries_by_name(
             if name in known:
                 named[name] = np.nan
             name, value = f"{name}{IS_MISSING}", 1.0
+        entries = [(name, value)]
         if isinstance(value, str):
-            name, value = f"{name}={value}", 1.0
-        try:
-            number = float(value)
-            if isinstance(value, bytes | bytearray):  # float(b"1") is 1.0
-                raise TypeError
-        except (TypeError, ValueError):
-            raise ValueError(f"x[{name!r}] must be a number, a boolean or a string, got {value!r}.") from None
-        if name in named:
-            raise ValueError(f"x has the feature {name!r} twice: as a name, and as a name with a string value.")
-        named[name] = number
+            entries = [(f"{name}={term}", number) for term, number in text_terms(value)]
+        elif type(value) is not float:
+            try:
+                entries = [(name, float(value))]
+                if isinstance(value, bytes | bytearray):  # float(b"1") is 1.0
+                    raise TypeError
+            except (TypeError, ValueError):
+                raise ValueError(f"x[{name!r}] must be a number, a boolean or a string, got {value!r}.") from None
+        for feature, number in entries:
+            if feature in named:
+                raise ValueError(f"x has the feature {feature!r} twice: as a name, and as a name with a string value.")
+            named[feature] = number
     unknown = sorted((name for name in named if name not in known), key=str)
     new = {name: index for index, name in enumerate(unknown, len(known))}
     indices = np.array([known[name] if name in known else new[name] for name in named], np.int32)

@@ -184,6 +184,7 @@ class Options:
     zero_based: bool | None = None
     header: bool | None = None
     delimiter: str | None = None
+    decimal: str | None = None
     missing: str = "error"
     unseen: str = "error"
     unlabelled: str = "keep"

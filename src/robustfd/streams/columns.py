@@ -172,15 +172,18 @@ def converted(texts: Any, type_: Any) -> tuple[Any, Any]:
     return result, (np.append(wrong, False)[codes] if wrong.any() else None)
 
 
-def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any]:
-    """Return the columns, below 2^bits, and the signs that `FeatureHasher` gives to the values of a named column."""
+def hashed(name: str, values: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Return the terms of the values of a named column: the first of each value, and their hashes and numbers.
+
+    A term t is the feature "name=t" of scikit-learn's `FeatureHasher`, in a column below 2^bits.
+    """
     values = values.cast(pa.large_binary())
     _, offsets, data = values.buffers()
     ends = np.zeros(1, np.int64)
     if len(values):
         ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-    columns, signs = hash_values(f"{name}=".encode(), b"" if data is None else data, ends, bits)
-    return columns, signs
+    starts, columns, numbers = hash_values(f"{name}=".encode(), b"" if data is None else data, ends, bits)
+    return starts, columns, numbers
 
 
 def _supported(array: Any) -> Any:

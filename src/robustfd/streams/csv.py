@@ -3,6 +3,7 @@
 pyarrow reads the records of a block all at once; if that fails, the bad records are searched for.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from robustfd._core import copy_fields, count_letter, find_records, last_record_
 from robustfd.streams.base import Options
 from robustfd.streams.columns import classify_fields, converted, kind_of, one_array, pa, pc, pcsv, seen_type
 from robustfd.streams.inputs import BYTE_ORDER_MARK, LONGEST_LINE, Input, Position, StreamError, chunks_of, shown
-from robustfd.streams.layout import NUMBER, TEXT
+from robustfd.streams.layout import NUMBER, TEXT, listed
 from robustfd.streams.table import Piece, Schema, TableStream
 
 BEGIN, END, LINE, FIELDS = range(4)  # of a record: start and end of its text, lines before it, number of fields
@@ -26,6 +27,10 @@ _HEAD = 1 << 20  # bytes from which column types are inferred, for any block_byt
 _SAMPLE = 100  # records for the detection of a header
 _IN_ORDER = 8  # this many numbers 0, 1, 2, ... in order are names, not data
 _CANDIDATES = "\t;,"
+# A whole field, among others, that is a number with a comma. Thousands may be grouped by commas, too.
+_DECIMAL_FIELD = re.compile(rb"(?:^|(?<=[\t;]))([+-]?[0-9]*),([0-9]+)(?=[\t;]|$)")
+_WITH_COMMA = r"^[ \t]*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?[ \t]*$"
+_PERHAPS_GROUPED = r"^[ \t]*[+-]?[1-9][0-9]{0,2},[0-9]{3}[ \t]*$"
 
 
 class CsvStream(TableStream):
@@ -41,26 +46,28 @@ class CsvStream(TableStream):
             raise ValueError(
                 f"delimiter must be one ASCII character other than a quote or a line feed, got {delimiter!r}."
             )
-        self._header, self._delimiter = header, delimiter or ""
+        self._header, self._delimiter, self._decimal = header, delimiter or "", options.decimal or ""
         named = [options.target, options.weight, options.id, *(options.columns or ()), *(options.drop or ())]
         self._named_columns = {each for each in named if isinstance(each, str)}  # a header must contain these names
         super().__init__(inputs, options, layout, **common)
         if self._given is None:
-            self._layout = replace(self._layout, header=bool(self._header))
+            self._layout = replace(self._layout, header=bool(self._header), decimal=self._decimal)
 
     def _schema(self, file: int) -> Schema:
         """Return the columns of a file: names from its first record, types from the first megabyte of all."""
         text = self._head(file, _HEAD if file == 0 else 1 << 16)
         if _blank(text):
             raise StreamError(f"{self.inputs[file].name} has no rows{self._once()}.")
-        if not self._delimiter:  # the candidate that splits the first record into the most fields
-            self._delimiter = max(_CANDIDATES, key=lambda each: _records(text, each, 1)[0, FIELDS])
+        self._delimiter = self._delimiter or _likely_delimiter(text)
         begin, end, _, width = _records(text, self._delimiter, 1)[0].tolist()
         try:
             record = Fields(self._delimiter, [""] * max(width, 1), {}).matrix(text[begin:end])
             fields = record.cast(pa.string()).to_pylist()
         except pa.ArrowInvalid as error:
             raise StreamError(f"{self.inputs[file].name}, first line: {error}: {shown(text[begin:end])}") from error
+        commas: list[int] = []  # columns of numbers with commas, if it is not known what these mean
+        if not self._decimal:
+            self._decimal, commas = self._decimal_mark(text if _blank(text[end:]) else text[end:], width)
         if self._header is None:
             self._header = self._is_header(fields, text[end:], file)
         # A block of a few records of a wide file takes no longer than one record.
@@ -69,6 +76,7 @@ class CsvStream(TableStream):
         if file > 0:
             types = dict(zip(self._first.names, self._first.types))
             return Schema(names, [types.get(name, pa.null()) for name in names])
+        self._remark_on_commas([names[k] for k in commas])
         return Schema(names, self._inferred(text[end if self._header else 0 :], names))
 
     def _head(self, file: int, size: int) -> bytes:
@@ -82,6 +90,39 @@ class CsvStream(TableStream):
                 return whole
             size *= 2
 
+    def _decimal_mark(self, text: bytes, width: int) -> tuple[str, list[int]]:
+        """Return the decimal mark of some records, and the columns of numbers with one comma each.
+
+        It is a comma if the commas of a column cannot all group thousands, and no number has a point.
+        """
+        known = "." if self._given is None else self._given.decimal
+        if not re.search(rb'"[ \t]*[+-]?[0-9]*,[0-9]' if self._delimiter == "," else rb",[0-9]", text):
+            return known, []
+        how = Fields(self._delimiter, [""] * width, {})
+        fields = how.matrix(rest) if (rest := how.whole(text)[0]) else pa.array([], pa.binary())
+        found = [pc.match_substring_regex(fields, pattern=each) for each in (_WITH_COMMA, _PERHAPS_GROUPED, r"\.")]
+        comma, grouped, point = (mask.to_numpy(zero_copy_only=False).reshape(-1, width) for mask in found)
+        missing, _, number = (mask.reshape(-1, width) for mask in classify_fields(fields))
+        columns = (missing | comma | (number & ~point)).all(axis=0) & comma.any(axis=0)
+        if ((missing | number).all(axis=0) & (number & point).any(axis=0)).any():
+            known = "."
+        elif (comma & ~grouped)[:, columns].any():
+            known = ","
+        return known, np.flatnonzero(columns).tolist()
+
+    def _remark_on_commas(self, names: list[str]) -> None:
+        """Say what was decided about columns of numbers with commas, unless a layout says it."""
+        kinds = {} if self._given is None else {column.name: column.kind for column in self._given.columns}
+        names = [name for name in names if kinds.get(name, NUMBER) == NUMBER]
+        if not names or (self._given is not None and self._given.decimal == self._decimal):
+            return
+        comma = self._decimal == ","
+        meaning, other = ("decimal commas", ".") if comma else ("text, as they may group thousands", ",")
+        self.remarks.append(
+            f"{self.inputs[0].name}: the commas in the numbers of {listed(names, 5)} are read as {meaning}. "
+            f"Use --decimal {other} (in Python decimal={other!r}) to change that."
+        )
+
     def _is_header(self, fields: list[str], rest: bytes, file: int) -> bool:
         """Return whether the first record holds column names: requested names, or as detected."""
         if self._named_columns and self._named_columns <= set(fields):
@@ -93,7 +134,8 @@ class CsvStream(TableStream):
         how = Fields(self._delimiter, fields, {})
         found = _records(rest, self._delimiter, _SAMPLE)
         below = how.whole(rest[: found[-1, END]])[0] if len(found) else b""
-        header = _looks_like_header(fields, how.matrix(below) if below else [])
+        fields = _with_points(pa.array(fields), self._decimal).to_pylist()
+        header = _looks_like_header(fields, _with_points(how.matrix(below), self._decimal) if below else [])
         if any(map(_is_number, fields)):
             what, other = ("column names", "no-header") if header else ("a row, not column names", "header")
             self.remarks.append(
@@ -105,7 +147,7 @@ class CsvStream(TableStream):
     def _inferred(self, text: bytes, names: list[str]) -> list[Any]:
         """Return the types of columns, from the layout or inferred from records."""
         types: list[Any] = [pa.null()] * len(names)
-        how = Fields(self._delimiter, names, {})
+        how = Fields(self._delimiter, names, {}, self._decimal)
         if not _blank(text):
             try:
                 types = how.inferred(text)
@@ -128,7 +170,7 @@ class CsvStream(TableStream):
                 continue
             schema = self._first if file == 0 else self._schema(file)
             features, roles = self._places(file, schema)
-            how = Fields(self._delimiter, schema.names, self._types(schema, features, roles))
+            how = Fields(self._delimiter, schema.names, self._types(schema, features, roles), self._decimal)
             header = self._header
             for chunk in chunks_of(self.inputs, file, self._at_once, partial(_cut_records, delimiter=self._delimiter)):
                 text, line = bytes(chunk.text), chunk.first
@@ -234,6 +276,7 @@ class Fields:
     delimiter: str
     names: list[str]
     types: dict[int, Any]
+    decimal: str = "."
 
     def columns(self, text: bytes) -> tuple[dict[int, Any], Any, dict[int, str]]:
         """Return the needed columns, the indices of their records (None: all), and the problems of the others."""
@@ -251,9 +294,11 @@ class Fields:
         """Return the inferred types of the columns; raise if a record has too few or too many fields."""
         width = len(self.names)
         if width <= WIDE:
-            found = _read(text, self.delimiter, width, {})
+            found = _read(text, self.delimiter, width, {}, self.decimal)
             return [seen_type(found[k]) for k in range(width)]
-        missing, whole, number = (mask.reshape(-1, width) for mask in classify_fields(self.matrix(text)))
+        missing, whole, number = (
+            mask.reshape(-1, width) for mask in classify_fields(_with_points(self.matrix(text), self.decimal))
+        )
         types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
         for k in np.flatnonzero(missing.all(axis=0)).tolist():
             types[k] = pa.null()
@@ -279,7 +324,7 @@ class Fields:
     def _read(self, text: bytes, types: dict[int, Any]) -> dict[int, Any]:
         """Return columns of these types; raise if a value is invalid. In wide files numbers are numpy arrays."""
         if len(self.names) <= WIDE:
-            return _read(text, self.delimiter, len(self.names), types)
+            return _read(text, self.delimiter, len(self.names), types, self.decimal)
         numbers = sorted(k for k, type_ in types.items() if type_ == pa.float64())
         found: dict[int, Any] = {}
         if numbers:
@@ -295,7 +340,7 @@ class Fields:
             return {k: pa.array([], type_) for k, type_ in self.types.items()}, records, wrong
         right, columns = np.ones(len(records), bool), {}
         for k, array in self._read(rest, dict.fromkeys(self.types, pa.binary())).items():
-            columns[k], misfit = _converted(array, self.types[k])
+            columns[k], misfit = _converted(array, self.types[k], self.decimal)
             if misfit is not None:
                 what = _EXPECTED.get(self.types[k], "a number")
                 for row in np.flatnonzero(misfit).tolist():
@@ -308,14 +353,15 @@ class Fields:
 
         Separated by line feeds the fields form a table of one column, which pyarrow reads without overhead per column.
         """
-        return _read(self._some(text, which, "\n"), self.delimiter, 1, {0: type_}, empty=True)[0]
+        return _read(self._some(text, which, "\n"), self.delimiter, 1, {0: type_}, self.decimal, empty=True)[0]
 
     def _in_groups(self, text: bytes, which: list[int], types: dict[int, Any]) -> Iterator[tuple[int, Any]]:
         """Yield some columns, read in groups, because pyarrow needs ten kilobytes per column while it reads."""
         for first in range(0, len(which), WIDE):
             group = which[first : first + WIDE]
             known = {j: types[k] for j, k in enumerate(group) if k in types}
-            found = _read(self._some(text, group, self.delimiter), self.delimiter, len(group), known, empty=True)
+            some = self._some(text, group, self.delimiter)
+            found = _read(some, self.delimiter, len(group), known, self.decimal, empty=True)
             for j, array in found.items():
                 yield group[j], array
 
@@ -329,7 +375,25 @@ class Fields:
         return fields
 
 
-def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, empty: bool = False) -> dict[int, Any]:
+def _likely_delimiter(text: bytes) -> str:
+    """Return the candidate that splits the first record into the most fields. A decimal comma is no delimiter."""
+    begin, end = _records(text, _CANDIDATES[0], 1)[0, [BEGIN, END]].tolist()
+    record = text[begin:end]
+    if b";" in record or b"\t" in record:
+        record = _DECIMAL_FIELD.sub(rb"\1\2", record)
+    return max(_CANDIDATES, key=lambda each: _records(record, each, 1)[0, FIELDS])
+
+
+def _with_points(values: Any, decimal: str) -> Any:
+    """Return text or bytes with decimal points; numbers that have another decimal mark are no longer numbers."""
+    if decimal == ".":
+        return values
+    return pc.replace_substring(pc.replace_substring(values, ".", "_"), decimal, ".")
+
+
+def _read(
+    text: bytes, delimiter: str, width: int, types: dict[int, Any], decimal: str, *, empty: bool = False
+) -> dict[int, Any]:
     """Return columns of these types, or all columns with inferred types; raise if a value is invalid.
 
     With `empty`, an empty line is a record.
@@ -340,15 +404,20 @@ def _read(text: bytes, delimiter: str, width: int, types: dict[int, Any], *, emp
         pcsv.ReadOptions(column_names=names, block_size=len(text) + 1),
         pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in text, ignore_empty_lines=not empty),
         pcsv.ConvertOptions(
-            column_types={names[k]: type_ for k, type_ in types.items()}, include_columns=[names[k] for k in types]
+            column_types={names[k]: type_ for k, type_ in types.items()},
+            include_columns=[names[k] for k in types],
+            decimal_point=decimal,
         ),
     )
     return {int(name): one_array(table.column(name)) for name in table.column_names}
 
 
-def _converted(array: Any, type_: Any) -> tuple[Any, Any]:
+def _converted(array: Any, type_: Any, decimal: str) -> tuple[Any, Any]:
     """Return bytes converted to the type of a column, and a mask of invalid values."""
-    result, misfit = converted(array, pa.string() if type_ == TEXT_FIELD else type_)
+    if type_ == TEXT_FIELD:
+        return converted(array, pa.string())
+    array = _with_points(array, decimal)
+    result, misfit = converted(array, type_)
     if misfit is not None and type_ == pa.int64():  # a target that had only whole numbers so far
         return converted(array, pa.float64())
     return result, misfit

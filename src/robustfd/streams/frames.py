@@ -18,9 +18,10 @@ class TableEncoder:
     """Encoder of tables as rows of numbers, with the same features as the table in a CSV, Parquet or Arrow file.
 
     A column of numbers or booleans is one feature. Text and categories are hashed or one-hot encoded, as in
-    `open_stream`. Dates and timestamps become the days since 1970, and sine and cosine of the time of day, the day of
-    the week and the day of the year. Times of day become the days since midnight, and their sine and cosine. Text whose
-    first values are all ISO 8601 dates or times is read as such.
+    `open_stream`; hashed text of several words becomes words and pairs of words. Dates and timestamps become the days
+    since 1970, and sine and cosine of the time of day, the day of the week and the day of the year. Times of day become
+    the days since midnight, and their sine and cosine. Text whose first values are all ISO 8601 dates or times is read
+    as such.
 
     An encoder is immutable. Its `layout` is a JSON document that defines it completely: store it in the notes of a
     snapshot, and `TableEncoder(layout)` and `open_stream(files, layout=layout)` make the same columns.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robustfd._core import text_terms
 from robustfd.streams.base import Block, Options, Stream, finite_rows, without
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
 from robustfd.streams.layout import DEFAULT_BITS, are_names, is_bits, is_name, read_layout
@@ -22,8 +23,9 @@ class JsonlStream(Stream):
     """Rows of JSON lines as CSR matrices. Features have names, which are hashed like those of dicts (`python.py`).
 
     A number is the value of the feature of its name; true is 1 and false is 0. The text v of the name c is the feature
-    "c=v" with value 1. null and NaN are ignored. The member b of an object a has the name "a.b". The numbers in a list
-    a have the names "a.0", "a.1" and so on, and each text v in it is a feature "a=v".
+    "c=v" with value 1, or becomes words and pairs of words if it has several. null and NaN are ignored. The member b of
+    an object a has the name "a.b". The numbers in a list a have the names "a.0", "a.1" and so on, and each text v in it
+    is a feature "a=v".
 
     `target`, `weight`, `id` and the names in `drop` are not features; "a.b" also refers to the member b of a. A row
     without a weight has the weight 1, and a row without an id has the id "".
@@ -189,8 +191,8 @@ def _flatten(prefix: str, found: dict[str, Any], features: dict[str, Any]) -> No
     for key, value in found.items():
         name, kind = prefix + key, type(value)
         if kind is str:
-            name = f"{name}={value}"
-            features[name] = features.get(name, 0) + 1
+            for term, number in text_terms(value):
+                features[f"{name}={term}"] = features.get(f"{name}={term}", 0) + number
         elif kind is float or kind is int or kind is bool:
             if value == value:  # not NaN
                 features[name] = features.get(name, 0) + float(value)

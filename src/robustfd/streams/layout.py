@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from robustfd._core import hash_name, murmur3
+from robustfd._core import hash_name, murmur3, text_terms
 from robustfd.streams.inputs import StreamError
 
 DEFAULT_BITS = 18  # 2^18 columns for named features, the default of Vowpal Wabbit
@@ -90,13 +91,18 @@ class SeenNames:
         """Whether no more names are recorded."""
         return len(self.names) >= MOST_NAMES
 
-    def add_values(self, column: str, values: Any, numbers: Any, signs: Any) -> None:
-        """Record the values of a table column, an Arrow array, with their hashes and signs."""
-        for place, number in enumerate(numbers.tolist()):
+    def add_values(self, column: str, values: Any, starts: Any, numbers: Any, signs: Any) -> None:
+        """Record the terms of the values of a table column, an Arrow array, with their hashes and signs."""
+        starts, numbers = starts.tolist(), numbers.tolist()
+        for place, (first, last) in enumerate(pairwise(starts)):
             if self.full:
                 return
-            if number not in self.names:
-                self.names[number] = SeenName(f"{column}={values[place].as_py()}", int(signs[place]))
+            if all(number in self.names for number in numbers[first:last]):
+                continue
+            for (term, _), number, sign in zip(
+                text_terms(values[place].as_py() or ""), numbers[first:last], signs[first:last]
+            ):
+                self.names.setdefault(number, SeenName(f"{column}={term}", 1 if sign > 0 else -1))
 
     def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
         """Record the names of the features of rows."""
@@ -170,6 +176,7 @@ class Layout:
 
     A table may also have columns of labels (`target`), of weights, of row names (`id`), and dropped columns. If the
     columns were `chosen` by name, any other columns are allowed. Without a `header`, column names are numbers.
+    `decimal` is the decimal mark of CSV.
     """
 
     columns: tuple[Column, ...]
@@ -180,6 +187,7 @@ class Layout:
     drop: tuple[str, ...] = ()
     chosen: bool = False
     header: bool = True
+    decimal: str = "."
 
     @cached_property
     def numbers(self) -> list[tuple[Column, str]]:
@@ -234,6 +242,7 @@ class Layout:
             document
             | {name: value for name, value in others.items() if value}
             | ({} if self.header else {"header": False})
+            | ({} if self.decimal == "." else {"decimal": self.decimal})
         )
 
     @classmethod
@@ -242,7 +251,8 @@ class Layout:
         roles = dict.fromkeys(("target", "weight", "id"), is_name)
         known = read_layout(
             document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=is_flag,
-            header=is_flag, hash_bits=lambda value: value is None or is_bits(value), **roles,
+            header=is_flag, decimal=lambda value: value in (None, ","),
+            hash_bits=lambda value: value is None or is_bits(value), **roles,
         )  # fmt: skip
         bits, columns, drop = known["hash_bits"], known["columns"], known["drop"] or []
         if not all(_is_column(each, hashed=bits is not None) for each in columns) or (
@@ -252,6 +262,7 @@ class Layout:
         result = cls(
             tuple(Column(each["name"], each["type"], each.get("values")) for each in columns), bits,
             drop=tuple(drop), chosen=bool(known["chosen"]), header=known["header"] is not False,
+            decimal=known["decimal"] or ".",
             **{role: known[role] for role in roles},
         )  # fmt: skip
         names = [each["name"] for each in columns] + list(result.roles.values()) + drop

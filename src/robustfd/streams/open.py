@@ -32,7 +32,7 @@ _FORMATS = {
     "libsvm": _Format("text.LibsvmStream", _TEXT, (".svm", ".libsvm", ".svmlight")),
     "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), (".vw",)),
     "jsonl": _Format("jsonl.JsonlStream", _JSON, (".jsonl", ".ndjson")),
-    "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter"), (".csv", ".tsv", ".tab")),
+    "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter", "decimal"), (".csv", ".tsv", ".tab")),
     "parquet": _Format("arrow.ParquetStream", _TABLE, (".parquet", ".pq"), (b"PAR1",)),
     "arrow": _Format("arrow.ArrowStream", _TABLE, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff")),
     "npy": _Format("arrays.NpyStream", ("target", "columns"), (".npy",), (b"\x93NUMPY",)),
@@ -59,6 +59,7 @@ def open_stream(
     zero_based: bool | None = None,
     header: bool | None = None,
     delimiter: str | None = None,
+    decimal: Literal[".", ","] | None = None,
     missing: Literal["error", "zero", "nan"] | None = None,
     unseen: Literal["error", "drop"] | None = None,
     unlabelled: Literal["keep", "skip"] | None = None,
@@ -89,8 +90,8 @@ def open_stream(
     drop : list of str or int, optional
         Columns to ignore.
     categories : {"hash", "onehot"}, default="hash"
-        Encoding of text columns: hashed into 2^hash_bits columns after the numbers, or one column per value. "onehot"
-        needs an extra pass over the source.
+        Encoding of text columns: hashed into 2^hash_bits columns after the numbers, or one column per value. Values of
+        several words are hashed as words and pairs of words. "onehot" needs an extra pass over the source.
     hash_bits : int, optional
         Hash named features into 2^hash_bits columns: names in LIBSVM and Vowpal Wabbit text, text in tables, dicts and
         JSON lines. Default: 18; LIBSVM text is hashed by default only from a pipe, if `n_features` is not given.
@@ -105,6 +106,10 @@ def open_stream(
         above fractions. The `remarks` of the stream report the decision about a line with numbers.
     delimiter : str, optional
         Field delimiter of CSV. Default: a tab, a semicolon or a comma, detected from the first line.
+    decimal : {".", ","}, optional
+        Decimal mark of CSV. By default it is a comma if whole columns of the first megabyte are numbers with commas
+        that cannot all group thousands, such as 3,14, and no column has numbers with points. The `remarks` of the
+        stream report the decision. Thousands separators are not read as numbers.
     missing : {"error", "zero", "nan"}, default="error"
         How to read missing numbers, dates and times in tables, and NaN and None in iterables. With "nan" they are NaN,
         and missing text in tables is the category "", like empty text; otherwise it has no entry. Other formats ignore
@@ -155,6 +160,7 @@ def open_stream(
     check_choice("categories", categories, (None, "hash", "onehot"))
     check_choice("missing", missing, (None, "error", "zero", "nan"))
     check_choice("unseen", unseen, (None, "error", "drop"))
+    check_choice("decimal", decimal, (None, ".", ","))
     check_choice("unlabelled", unlabelled, (None, "keep", "skip"))
     check_integer("block_bytes", block_bytes, 64)
     if hash_bits is not None and check_integer("hash_bits", hash_bits, 1) > MOST_BITS:
@@ -168,7 +174,7 @@ def open_stream(
         "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
         "drop": None if drop is None else list(drop), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
-        "delimiter": delimiter, "missing": missing, "unseen": unseen, "unlabelled": unlabelled,
+        "delimiter": delimiter, "decimal": decimal, "missing": missing, "unseen": unseen, "unlabelled": unlabelled,
     }  # fmt: skip
     inputs = _inputs(source)
     name = "python" if inputs is None else _format_of(inputs) if format == "auto" else format

@@ -22,8 +22,8 @@ class PythonStream(Stream):
     """Blocks X or (X, y), or rows dict or (dict, label), from any iterable; the offset of a position counts rows.
 
     A dict maps names to features: a number is the value of the feature, and the string v of the name c is the feature
-    "c=v" with value 1. Features are hashed into 2^hash_bits columns as in scikit-learn's `FeatureHasher`. NaN and None
-    are missing numbers.
+    "c=v" with value 1, or becomes words and pairs of words if it has several. Features are hashed into 2^hash_bits
+    columns as in scikit-learn's `FeatureHasher`. NaN and None are missing numbers.
     """
 
     def __init__(self, source: Iterable[Any], options: Options, layout: dict[str, Any] | None, **common: Any):

@@ -62,10 +62,10 @@ class Converter:
         others = self._roles(piece, wrong)
         unknown, entries = np.zeros(n, np.int64), ()
         if self._layout.texts:
-            codes, columns, signs = self._codes(piece, n, unknown, wrong)
-            x = _sparse(x, codes, columns, signs, width := self._layout.n_features)
-            texts = [column.name for column in self._layout.texts]
-            entries = tuple(_part(codes[t], columns[t], signs[t], width) for t in map(texts.index, self.groups))
+            codes, values = self._codes(piece, n, unknown, wrong)
+            x = _sparse(x, codes, values, width := self._layout.n_features)
+            texts, none = [column.name for column in self._layout.texts], np.empty((n, 0))
+            entries = tuple(_sparse(none, codes[[texts.index(each)]], values, width) for each in self.groups)
         block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
         bad = piece.bad + [piece.message(*each) for each in wrong.items()]
         return without(block, wrong), bad, int(np.delete(unknown, list(wrong)).sum())
@@ -119,23 +119,27 @@ class Converter:
         if self._missing != "nan":
             x[empty] = 0
 
-    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Problems") -> tuple[Any, list[Any], list[Any]]:
-        """Return for each text column the codes of its rows, and for each code a column of X and a value."""
+    def _codes(self, piece: Piece, n: int, unknown: Any, wrong: "_Problems") -> tuple[Any, tuple[Any, Any, Any]]:
+        """Return for each text column the codes of its rows, and the entries of the codes, as `table_rows` reads them.
+
+        These are the first entry of each code, and the column of X and the number of each entry.
+        """
         pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
-        codes, columns, signs = np.empty((len(pairs), n), np.int64), [], []
+        codes, starts, columns, numbers = np.empty((len(pairs), n), np.int64), [np.zeros(1, np.int64)], [], []
+        before = 0  # values of earlier columns
         for t, (array, column) in enumerate(pairs):
             codes[t], values = as_codes(array)
             if self._missing == "nan":
                 codes[t], values = with_empty(codes[t], values)
             if column.values is None:
-                places, sign = hashed(column.name, values, self._layout.hash_bits or 0)
+                first, places, number = hashed(column.name, values, self._layout.hash_bits or 0)
                 if self.seen_names is not None:
-                    self.seen_names.add_values(column.name, values, places, sign)
+                    self.seen_names.add_values(column.name, values, first, places, number)
             else:
                 values = values.cast(pa.string())
                 places = pc.index_in(values, value_set=pa.array(column.values, pa.string())).fill_null(-1)
                 places = places.to_numpy(zero_copy_only=False).astype(np.int64)
-                sign = np.ones(len(places))
+                first, number = np.arange(len(places) + 1), np.ones(len(places))
                 unseen = (codes[t] >= 0) & (np.append(places, 0)[codes[t]] < 0)
                 if self._missing == "nan":  # a missing value is not a new category
                     empty = pc.equal(values, "").fill_null(False).to_numpy(zero_copy_only=False)
@@ -145,10 +149,12 @@ class Converter:
                     wrong.add(unseen, f"the column {column.name!r} has a new value (unseen='drop' ignores it)")
                 unknown += unseen
                 codes[t, unseen] = -1
-            places += self._layout.starts[t]
-            columns.append(places)
-            signs.append(sign)
-        return codes, columns, signs
+            codes[t, codes[t] >= 0] += before
+            before += len(first) - 1
+            starts.append(first[1:] + starts[-1][-1])
+            columns.append(places + self._layout.starts[t])
+            numbers.append(number)
+        return codes, (np.concatenate(starts), np.concatenate(columns), np.concatenate(numbers))
 
 
 class _Problems(dict[int, str]):
@@ -160,19 +166,9 @@ class _Problems(dict[int, str]):
             self.setdefault(row, reason)
 
 
-def _part(codes: Any, columns: Any, signs: Any, width: int) -> Any:
-    """Return the entries of one text column as a CSR matrix."""
-    there = codes >= 0
-    starts = np.concatenate((np.zeros(1, np.int32), np.cumsum(there, dtype=np.int32)))
-    entries = (signs[codes[there]], columns[codes[there]].astype(np.int32), starts)
-    return sp.csr_matrix(entries, shape=(len(codes), width))
-
-
-def _sparse(numbers: Any, codes: Any, columns: list[Any], signs: list[Any], width: int) -> Any:
+def _sparse(numbers: Any, codes: Any, values: tuple[Any, Any, Any], width: int) -> Any:
     """Return rows of numbers and of text as a CSR matrix."""
-    bases = np.cumsum([0, *map(len, columns)])
-    rows = table_rows(numbers, np.ascontiguousarray(codes), bases, np.concatenate(columns), np.concatenate(signs))
-    x = sp.csr_matrix(rows, shape=(len(numbers), width))
+    x = sp.csr_matrix(table_rows(numbers, np.ascontiguousarray(codes), *values), shape=(len(numbers), width))
     x.has_canonical_format = True
     return x
 
@@ -188,8 +184,9 @@ class TableStream(Stream):
     """Rows of tables. X is an array if all features are numbers, else a CSR matrix.
 
     A text column is categorical. By default the value v of the column c is the feature "c=v", which has the column and
-    the sign of scikit-learn's `FeatureHasher`. With `categories="onehot"` each value has its own column. Empty text has
-    no entry. A column of dates or times becomes several numbers.
+    the sign of scikit-learn's `FeatureHasher`, and a value of several words becomes words and pairs of words. With
+    `categories="onehot"` each value has its own column. Empty text has no entry. A column of dates or times becomes
+    several numbers.
     """
 
     def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
