@@ -264,6 +264,64 @@ def test_what_is_a_table():
         TableEncoder.learn(SMALL[:0])
 
 
+def test_a_later_table_may_have_no_rows():
+    encoder = TableEncoder.learn(SMALL, target="n")
+    for table in (SMALL[:0], pl.from_pandas(SMALL)[:0], pa.Table.from_pandas(SMALL)[:0], []):
+        assert encoder.encode(table).X.shape == (0, encoder.n_features)
+
+
+@pytest.mark.parametrize("values, texts", [
+    ([1, 2, None, 1], ["1", "2", None, "1"]), ([1.0, 2.5, None, 1.0], ["1", "2.5", None, "1"]),
+    ([True, False, None, True], ["true", "false", None, "true"]),
+])  # fmt: skip
+def test_categories_that_are_numbers_are_categories(tmp_path, values, texts):
+    as_text = pd.DataFrame({"a": [0.5] * 4, "k": texts})
+    encoder = TableEncoder.learn(as_text)
+    want = encoder.encode(as_text).X.toarray()
+    frame = as_text.assign(k=pd.Categorical(values, categories=sorted({*values} - {None})))
+    arrow = pa.Table.from_pandas(frame)
+    assert pa.types.is_dictionary(arrow.schema.field("k").type)
+    with pa.ipc.new_file(tmp_path / "rows.arrow", arrow.schema) as file:
+        file.write_table(arrow)
+    for table in (frame, arrow):
+        assert TableEncoder.learn(table).layout == encoder.layout
+        np.testing.assert_array_equal(encoder.encode(table).X.toarray(), want)
+    np.testing.assert_array_equal(rows_of(open_stream(tmp_path / "rows.arrow", missing="nan"))[0], want)
+    dicts = [{"a": 0.5, "k": value} for value in values]
+    np.testing.assert_array_equal(encoder.encode(dicts).X.toarray(), want)
+    onehot = TableEncoder.learn(frame, categories="onehot")
+    assert [onehot.feature_name(k) for k in range(4)] == ["a", "k=", *(f"k={text}" for text in sorted({*texts[:2]}))]
+    labels = TableEncoder.learn(frame[:2], target="k").encode(frame[:2]).y  # the labels are still numbers
+    assert labels.tolist() == values[:2] and labels.dtype.kind in "if"
+    plain = TableEncoder.learn(pd.DataFrame({"k": pd.array(values[:2])}))  # and can be read as numbers
+    assert plain.encode(frame[["k"]]).X[:2, 0].tolist() == values[:2]
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum("vu")])
+def test_categories_of_polars_are_categories(dtype):
+    text = pl.DataFrame({"t": ["u", "v"]})
+    encoder = TableEncoder.learn(table := text.cast(dtype))
+    assert encoder.layout == TableEncoder.learn(text).layout
+    np.testing.assert_array_equal(encoder.encode(table).X.toarray(), encoder.encode(text).X.toarray())
+
+
+@pytest.mark.parametrize("type_, units", [
+    (pa.timestamp("s"), 86_400), (pa.timestamp("s", "UTC"), 86_400), (pa.timestamp("ms"), 86_400_000), (pa.date32(), 1),
+    (pa.date64(), 86_400_000),
+])  # fmt: skip
+@pytest.mark.parametrize("days", [2 * 10**9, -(2 * 10**9), 146_097 * 5000])
+def test_times_that_do_not_fit_into_microseconds(type_, units, days):
+    whole = pa.array([0, days * units, None], pa.int32() if type_ == pa.date32() else pa.int64())
+    table = pa.table({"d": whole.cast(type_)})
+    x = TableEncoder.learn(table).encode(table).X
+    assert x[:2, 0].tolist() == [0, days] and np.isnan(x[2]).all()
+    weekday = 2 * np.pi * ((days + 3) % 7) / 7
+    np.testing.assert_allclose(x[1, 1:5], [0, 1, np.sin(weekday), np.cos(weekday)], atol=1e-12)
+    np.testing.assert_allclose(np.hypot(x[1, 5], x[1, 6]), 1)
+    if days % 146_097 == 0:  # the calendar repeats after 400 years
+        np.testing.assert_allclose(x[1, 1:], x[0, 1:], atol=1e-12)
+
+
 def test_names_of_columns_may_be_numbers():
     frame = pd.DataFrame([[1.0, 2.0]])
     encoder = TableEncoder.learn(frame)

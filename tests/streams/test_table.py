@@ -30,7 +30,6 @@ NUMBERS = {
     "int8": pa.array([1, -2], pa.int8()), "uint64": pa.array([2**63, 3], pa.uint64()), "bool": pa.array([True, False]),
     "float16": pa.array(np.array([0.5, 2], np.float16)), "float32": pa.array([0.1, 2], pa.float32()),
     "decimal": pa.array([decimal.Decimal("1.25"), decimal.Decimal("-3.50")]),
-    "dictionary": pa.array([4.0, 5.0]).dictionary_encode(),
 }  # fmt: skip
 
 

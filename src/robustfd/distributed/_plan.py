@@ -154,7 +154,7 @@ def output_of(model: Any, method: str) -> Any:
         raise TypeError(f"{type(model).__name__} has no {method}.")
     if not model.__sklearn_is_fitted__():
         raise ValueError(f"This {type(model).__name__} has seen no rows yet. Fit it first.")
-    row: Any = np.zeros((1, model.n_features_in_))
+    row: Any = [[None] * model.n_features_in_] if hasattr(model, "_encoder") else np.zeros((1, model.n_features_in_))
     if hasattr(model, "feature_names_in_"):
         import pandas as pd
 

@@ -42,9 +42,9 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
     # fmt: off
     _readers: ClassVar[frozenset[str]] = frozenset({
         "predict", "predict_proba", "predict_log_proba", "decision_function", "predict_one", "predict_proba_one",
-        "score", "contributions", "coef_", "intercept_", "effects_", "hessian_", "sketch_size_", "singular_values_",
-        "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_", "progressive_", "progressive_loss_",
-        "progressive_error_", "get_params", "__getstate__",
+        "score", "contributions", "contributions_one", "coef_", "intercept_", "effects_", "hessian_", "sketch_size_",
+        "singular_values_", "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_", "progressive_",
+        "progressive_loss_", "progressive_error_", "get_params", "__getstate__",
     })
     # fmt: on
 
@@ -174,7 +174,7 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(
                 f"This model was started with {self._kind}. Continue with learn_one, or call fit to start over."
             )
-        x = after._checked(X, reset=reset)
+        x = after._checked(X, reset=reset, learn=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = one_dimensional(y, warn=True)
@@ -397,9 +397,15 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit first.")
         return self
 
-    def _checked(self, X: Any, *, reset: bool = False) -> Any:
+    @property
+    def _width(self) -> int:
+        """The number of features that the learner sees. A table with text or dates has more of them than columns."""
+        return self._encoder.n_features if hasattr(self, "_encoder") else self.n_features_in_
+
+    def _checked(self, X: Any, *, reset: bool = False, learn: bool = False) -> Any:
         """Return checked rows."""
-        x = check_rows(self, encoded(self, X, reset=reset) if self._takes_missing else X, reset=reset)
+        x = encoded(self, X, reset=reset, learn=learn) if self._takes_missing else None
+        x = check_rows(self, X, reset=reset) if x is None else x
         check_numbers(x, missing=self._takes_missing)
         return x
 

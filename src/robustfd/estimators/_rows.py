@@ -12,6 +12,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_rows
 from robustfd.learners.rows import CHUNK, CsrRows, check_numbers
 from robustfd.streams import is_table
+from robustfd.streams.layout import NUMBER
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64] | None  # the order of the rows in one pass; None is the given order
@@ -76,13 +77,15 @@ def single_row(
 ) -> tuple[Any, dict[Any, int]]:
     """Return a checked single row, and the indices of new feature names; with `known_only`, drop these features."""
     _check_kind(model, kind)
-    return (_fixed_row(model, x, reset=reset), {}) if kind == "rows" else _sparse_row(model, x, kind, known_only)
+    if kind == "rows":
+        return _fixed_row(model, x, reset=reset, learn=not known_only), {}
+    return _sparse_row(model, x, kind, known_only)
 
 
-def _fixed_row(model: Any, x: Any, *, reset: bool) -> Any:
+def _fixed_row(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     """Return a one-dimensional array, or a dict keyed by column names, as a checked row (1, d)."""
-    if isinstance(x, Mapping) and hasattr(model, "_encoder"):
-        row = model._encoder.encode([x])[0]
+    if hasattr(model, "_encoder") and (isinstance(x, Mapping) or not _has_only_numbers(model._encoder)):
+        row = _encoded_rows(model, [x], learn=learn)
     elif isinstance(x, Mapping):
         nothing = np.nan if model._takes_missing else 0.0
         values = (x.get(name, nothing) for name in model.feature_names_in_)
@@ -113,7 +116,7 @@ def _sparse_row(model: Any, x: Any, kind: Kind, known_only: bool) -> tuple[CsrRo
         indices, values, new = entries_of_dict(x, model._vocabulary, missing=model._takes_missing)
     else:
         indices, values = entries_of_pair(x)
-    seen = model.n_features_in_
+    seen = model._width
     width = max(seen, int(indices[-1]) + 1 if len(indices) else 1)
     if model._kind == "rows" and width > seen:
         raise ValueError(f"x has the index {indices[-1]}, but {type(model).__name__} is expecting {seen} features.")
@@ -201,10 +204,10 @@ def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
 # -- tables
 
 
-def encoded(model: Any, x: Any, *, reset: bool) -> Any:
-    """Return a table with columns of text, dates or times as numbers, and other rows unchanged.
+def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
+    """Return a table with columns of text, dates or times as numbers, and None for rows that need no encoding.
 
-    If the first table needed encoding, all later ones are encoded too.
+    If the first table needed encoding, all later ones are encoded too. To `learn` adds to the names of their values.
     """
     if reset and _needs_encoding(x):
         try:
@@ -214,14 +217,29 @@ def encoded(model: Any, x: Any, *, reset: bool) -> Any:
                 "A table with columns of text, dates or times needs pyarrow: pip install 'robustfd[arrow]'."
             ) from error
         model._encoder = TableEncoder.learn(x)
-    if not hasattr(model, "_encoder"):
-        return x
-    if not is_table(x):
+        model.feature_names_in_ = np.array(model._encoder.column_names, dtype=object)
+        model.n_features_in_ = len(model.feature_names_in_)
+    if not hasattr(model, "_encoder") or (not is_table(x) and _has_only_numbers(model._encoder)):
+        return None
+    return _encoded_rows(model, x, learn=learn)
+
+
+def _encoded_rows(model: Any, x: Any, *, learn: bool) -> Any:
+    """Return a table, or a list with a dict, as rows of numbers."""
+    if not is_table(x) and not (isinstance(x, list) and len(x) == 1 and isinstance(x[0], Mapping)):
         raise ValueError(
             f"X must be a table, as {type(model).__name__} was started with a table that has non-numeric columns, "
             f"got {type(x).__name__}."
         )
-    return model._encoder.encode(x)[0]
+    if not learn:
+        return model._encoder.encode(x)[0]
+    block, model._encoder = model._encoder.encode_named(x)
+    return block.X
+
+
+def _has_only_numbers(encoder: Any) -> bool:
+    """Return whether an array can stand for a table: each of its columns is one number."""
+    return all(column.kind == NUMBER for column in encoder._layout.columns)
 
 
 def _needs_encoding(x: Any) -> bool:

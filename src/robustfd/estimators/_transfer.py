@@ -15,6 +15,7 @@ from robustfd.estimators._rows import Order, in_order
 from robustfd.learners import progress
 from robustfd.learners.snapshot import pack_common, unpack_common
 from robustfd.sketch.merging import merge
+from robustfd.streams.layout import without_names
 
 Data = tuple[Any, Any, Any]  # rows, targets and weights
 PLAIN = (str, int, float, bool)
@@ -105,7 +106,7 @@ def _check_mergeable(model: Any, other: Any) -> None:
         )
     if model._kind == "rows":
         check_same_features("models", model, other)
-    layouts = [getattr(getattr(each, "_encoder", None), "layout", None) for each in (model, other)]
+    layouts = [without_names(each._encoder.layout) if hasattr(each, "_encoder") else None for each in (model, other)]
     if layouts[0] != layouts[1]:
         raise ValueError(
             "Cannot merge models of tables whose columns were encoded differently. "
@@ -155,8 +156,8 @@ def unpack(model: Any, document: Document, tensors: Tensors) -> None:
     states = unpack_common(model, document, tensors)
     if len(getattr(model, "_vocabulary", ())) > model.n_features_in_:
         raise ValueError("there are more names than features")
-    if hasattr(model, "_encoder") and model._encoder.n_features != model.n_features_in_:
-        raise ValueError(f"a table of {model._encoder.n_features} features, not {model.n_features_in_}")
+    if hasattr(model, "_encoder") and model._encoder.column_names != list(getattr(model, "feature_names_in_", ())):
+        raise ValueError("the table has other columns than the model")
     model._unpack_states(states)
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
@@ -164,7 +165,7 @@ def unpack(model: Any, document: Document, tensors: Tensors) -> None:
 
 def check_sizes(model: Any, d: int, outputs: int, *, sparse: bool) -> None:
     """Raise if the numbers of features and outputs of saved states do not fit the model."""
-    growing, width = model._kind != "rows", model.n_features_in_
+    growing, width = model._kind != "rows", model._width
     if outputs != model._outputs:
         raise ValueError(f"{outputs} outputs, not {model._outputs}")
     if d < width or (d > width and not growing) or (growing and not sparse):

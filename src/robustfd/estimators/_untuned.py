@@ -13,6 +13,7 @@ from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
+from robustfd.estimators import _explain
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, with_indicators
 from robustfd.estimators._transfer import check_sizes
@@ -122,7 +123,7 @@ class UntunedEstimator(OnlineEstimator):
                     begin = end
                 if columns:
                     self._missing = [*self._missing, *columns]
-                    self._model.widen(self.n_features_in_ + len(self._missing), growing=False)
+                    self._model.widen(self._width + len(self._missing), growing=False)
         return margins
 
     @contextmanager
@@ -151,35 +152,47 @@ class UntunedEstimator(OnlineEstimator):
             margins[part] = self._model.margins(rows)
         return margins
 
-    def contributions(self, X: Any) -> Any:
-        """Return the contribution of each feature to the prediction of each row.
+    def contributions(self, X: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False) -> Any:
+        """Return what each feature adds to the prediction of each row.
 
         The contributions of a row plus `intercept_` sum to its `decision_function` (classifier) or `predict`
-        (regressor). The effect of a missing value counts as the contribution of its column.
+        (regressor; with `loss="poisson"` to the logarithm of it). The effect of a missing value counts as the
+        contribution of its column. A regressor limits predictions to a range near the targets. In a row where it does,
+        the contributions are those before the limit, `X * coef_`. With `intercept=True`, the last column has all the
+        rest, so the sum of each row is the prediction.
 
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n, n_features)
             The rows.
+        by : {"column", "value"}, default="column"
+            For a table with text or dates: one contribution for each column of the table, or one for each value of
+            text ("city=Oslo") and for each number that a date becomes.
+        intercept : bool, default=False
+            Whether to add a last column, "(intercept)" in a table: `intercept_`, plus the effect of the limit.
 
         Returns
         -------
-        array or sparse array of shape (n, n_features)
-            Sparse if X is sparse. For more than two classes, a list with one array per class.
+        array, sparse array or DataFrame of shape (n, n_features)
+            Sparse if X is sparse. If X is a table, a table of the same library with named columns. For more than two
+            classes, a list with one of these per class.
         """
-        x, d = self._require_rows()._checked(X), self.n_features_in_
-        found: list[list[Any]] = [[] for _ in range(self._model.outputs)]
-        for _, rows in blocks(x, sparse=sp.issparse(x)):
-            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
-            indptr, which, parts = untuned_reading.contributions(self._model, rows)
-            columns = np.append(np.arange(d), self._missing)[which].astype(np.int64)
-            for c, each in enumerate(found):
-                entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
-                sums = sp.csr_array(entries, shape=(rows.shape[0], d))
-                sums.sum_duplicates()
-                each.append(sums if sp.issparse(x) else sums.toarray())
-        results = [sp.vstack(each, "csr") if sp.issparse(x) else np.vstack(each) for each in found]
-        return results[0] if len(results) == 1 else results
+        found = _explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
+        return found[0] if len(found) == 1 else found
+
+    def contributions_one(
+        self, x: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False
+    ) -> dict[Any, Any]:
+        """Return the contributions to the prediction of one row in any format of `learn_one`, by name or index.
+
+        A string, or a missing value, contributes to the name that it has in the dict; with `by="value"`, "name=value"
+        and "name is missing" contribute by themselves. For more than two classes, return a dict of such dicts by class.
+        Before the first row it is empty.
+        """
+        if not self.__sklearn_is_fitted__():
+            return {}
+        found = _explain.contributions_of_one(self, x, by=by, intercept=intercept)
+        return found[0] if len(found) == 1 else dict(zip(self.classes_.tolist(), found, strict=True))
 
     @property
     def effects_(self) -> Floats:
@@ -190,7 +203,7 @@ class UntunedEstimator(OnlineEstimator):
         `missing_columns_`.
         """
         effects = untuned_reading.effects(self._require_rows()._model)
-        return np.ascontiguousarray(effects[: self.n_features_in_ + len(self._missing)].T)
+        return np.ascontiguousarray(effects[: self._width + len(self._missing)].T)
 
     @property
     def missing_columns_(self) -> NDArray[np.int64]:
@@ -231,8 +244,10 @@ class UntunedEstimator(OnlineEstimator):
             self._vocabulary, self._common_names = names, self._common_names | other._common_names
             self.n_features_in_ = max(self.n_features_in_, len(names))
             return np.arange(known), np.array(places, np.int64), self.n_features_in_
-        self.n_features_in_ = d = max(self.n_features_in_, other.n_features_in_)
-        before = [self._missing, other._missing]
+        self.n_features_in_ = max(self.n_features_in_, other.n_features_in_)
+        if hasattr(self, "_encoder"):
+            self._encoder = self._encoder.with_names_of(other._encoder)
+        d, before = self._width, [self._missing, other._missing]
         if before[0] != before[1]:  # sorted, so the result does not depend on which model is first
             self._missing = sorted({*before[0], *before[1]})
         here, there = (np.array([*range(d), *(d + self._missing.index(j) for j in each)], np.int64) for each in before)
@@ -241,7 +256,7 @@ class UntunedEstimator(OnlineEstimator):
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
         weights, intercepts = untuned_reading.linear_model(self._require_rows()._model)
-        return weights[: self.n_features_in_], intercepts
+        return weights[: self._width], intercepts
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         numbers, arrays = self._model.pack()
@@ -254,7 +269,7 @@ class UntunedEstimator(OnlineEstimator):
         columns: dict[str, list[int]] = {"missing": [], "usual": []}
         for name in columns:
             if parts.has(name):
-                n, most = parts.shape(name, 1)[0], self.n_features_in_ - 1
+                n, most = parts.shape(name, 1)[0], self._width - 1
                 columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
                 if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
                     raise ValueError(f"{name} is inconsistent")
@@ -262,8 +277,8 @@ class UntunedEstimator(OnlineEstimator):
         self._common_names = {names[j] for j in columns["usual"]}
 
         def check(d: int, outputs: int) -> None:
-            inputs = self.n_features_in_ + len(self._missing)
-            check_sizes(self, d if not self._missing or d < inputs else self.n_features_in_, outputs, sparse=True)
+            inputs = self._width + len(self._missing)
+            check_sizes(self, d if not self._missing or d < inputs else self._width, outputs, sparse=True)
             if d > 2 * inputs + SPARE:
                 raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 

@@ -25,7 +25,7 @@ except ImportError as error:
 
 __all__ = ["ipc", "pa", "pc", "pcsv", "pq"]  # for the modules that read tables
 
-_DAY = 86_400_000_000  # microseconds
+_DAYS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}  # a day in units of time
 _TIME_OF_DAY = r"\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
 _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
 _DATE_TEXT = rf"^\d{{4}}-\d{{2}}-\d{{2}}([ T]{_TIME_OF_DAY}(Z|[+-]\d{{2}}:?\d{{2}})?)?$"
@@ -50,9 +50,9 @@ def named_errors(name: str) -> Iterator[None]:
 
 @lru_cache(maxsize=1000)
 def kind_of(type_: Any) -> str | None:
-    """Return the kind of column for an Arrow type, None if the type is not supported."""
+    """Return the kind of column for an Arrow type, None if it is not supported. Numbers as categories are text."""
     if pa.types.is_dictionary(type_):
-        return kind_of(type_.value_type)
+        return TEXT if has_numbers(type_) else kind_of(type_.value_type)
     is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
     if any(test(type_) for test in is_number):
         return NUMBER
@@ -63,13 +63,18 @@ def kind_of(type_: Any) -> str | None:
     return TEXT if str(type_) in ("string", "large_string", "string_view") else None
 
 
+def has_numbers(type_: Any) -> bool:
+    """Return whether the values of a column are numbers, also if it is a column of categories."""
+    return kind_of(type_.value_type if pa.types.is_dictionary(type_) else type_) == NUMBER
+
+
 def can_be(kind: str, type_: Any, *, strict: bool = False) -> bool:
     """Return whether a column of an Arrow type can be read as this kind: text as any kind, numbers as text.
 
-    If `strict`, only text can be read as another kind, dates or times.
+    If `strict`, only text can be read as another kind, dates or times. Categories that are numbers can be both.
     """
     found = kind_of(type_)
-    if found == kind or pa.types.is_null(type_):
+    if found == kind or pa.types.is_null(type_) or (kind == NUMBER and has_numbers(type_)):
         return True
     return found == TEXT and kind in (DATE, TIME) if strict else found == TEXT or (found == NUMBER and kind == TEXT)
 
@@ -102,8 +107,9 @@ def as_floats(array: Any) -> tuple[Any, Any]:
 def as_codes(array: Any) -> tuple[Any, Any]:
     """Return the index of each row's value among the distinct values, -1 for null, and the distinct values."""
     array = _supported(array)
-    if kind_of(array.type) == NUMBER:
-        array = plain(array).cast(pa.string())
+    if has_numbers(array.type):
+        array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.string()))
     # The dictionary may be that of a whole file. Work per value must not exceed work per row.
     if not pa.types.is_dictionary(array.type) or len(array.dictionary) > len(array):
         array = plain(array).dictionary_encode()
@@ -148,7 +154,7 @@ def as_labels(array: Any) -> tuple[Any, Any]:
     """Return a column as labels (str, int64 or float64), and a mask of missing and infinite ones."""
     if isinstance(array, np.ndarray):
         return array, ~np.isfinite(array)
-    if kind_of(array.type) == TEXT:
+    if not has_numbers(array.type):
         codes, values = as_codes(array)
         return np.array([*values.to_pylist(), None], dtype=object)[codes], codes < 0
     array = plain(array)
@@ -221,20 +227,20 @@ def as_times(array: Any, kind: str) -> tuple[Any, Any]:
     A date becomes the days since 1970, and sine and cosine of the time of day, the day of the week and the day of the
     year. A time becomes the days since midnight, and their sine and cosine. Times with a zone are converted to UTC.
     """
-    instants, wrong = _microseconds(array, kind)
+    instants, day, wrong = _instants(array, kind)
     missing = instants.is_null().to_numpy(zero_copy_only=False)
     stamps = instants.fill_null(0).to_numpy(zero_copy_only=False)
-    days, rest = np.divmod(stamps, _DAY)
-    cycles = [rest / _DAY]
+    days, rest = np.divmod(stamps, day)
+    cycles = [rest / day]
     if kind == DATE:
         dates = days.astype("datetime64[D]")
         years = dates.astype("datetime64[Y]")
-        first, next_first = years.astype("datetime64[D]"), (years + 1).astype("datetime64[D]")
+        first, next_first = (each.astype("datetime64[D]") for each in (years, years + np.timedelta64(1, "Y")))
         day_of_year, length = (dates - first).astype(np.int64), (next_first - first).astype(np.int64)
         cycles += [(days + 3) % 7 / 7, day_of_year / length]  # 1 January 1970 was a Thursday, and weeks begin on Monday
     angles = 2 * np.pi * np.array(cycles)
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(2 * len(cycles), len(stamps))
-    numbers = np.vstack([stamps / _DAY, waves])
+    numbers = np.vstack([stamps / day, waves])
     numbers[:, missing] = np.nan
     return numbers.T, wrong
 
@@ -252,26 +258,35 @@ def seen_type(array: Any) -> Any:
         (pa.timestamp("us"), DATE, _DATE_TEXT),
         (pa.time64("us"), TIME, rf"^{_TIME_OF_DAY}$"),
     ):
-        if pc.all(pc.match_substring_regex(values, pattern=pattern)).as_py() and _microseconds(values, kind)[1] is None:
+        if pc.all(pc.match_substring_regex(values, pattern=pattern)).as_py() and _instants(values, kind)[2] is None:
             return type_
     return array.type
 
 
-def _microseconds(array: Any, kind: str) -> tuple[Any, Any]:
-    """Return a column as microseconds since 1970 or midnight, null where missing, and a mask of invalid values."""
-    array = plain(array)
+def _instants(array: Any, kind: str) -> tuple[Any, int, Any]:
+    """Return a column as units of time since 1970 or midnight, null where missing, the units in a day, invalid values.
+
+    Units longer than a microsecond stay, as the years of some dates in seconds do not fit into microseconds.
+    """
+    array, unit = plain(array), "us"
     if kind_of(array.type) == TEXT:
-        return _of_text(array, kind)
-    if pa.types.is_null(array.type):
-        return array.cast(pa.int64()), None
-    if kind == TIME:
-        return array.cast(pa.time64("us"), safe=False).cast(pa.int64()), None
-    zone = array.type.tz if pa.types.is_timestamp(array.type) else None
-    return array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()), None
+        found, wrong = _of_text(array, kind)
+        return found, _DAYS[unit], wrong
+    if pa.types.is_date32(array.type):
+        return array.cast(pa.int32()).cast(pa.int64()), 1, None
+    if pa.types.is_date64(array.type):
+        unit = "ms"
+    elif pa.types.is_timestamp(array.type) and array.type.unit != "ns":
+        unit = array.type.unit
+    elif pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp(unit, array.type.tz), safe=False)
+    elif not pa.types.is_null(array.type):
+        array = array.cast(pa.time64(unit), safe=False)
+    return array.cast(pa.int64()), _DAYS[unit], None
 
 
 def _of_text(array: Any, kind: str) -> tuple[Any, Any]:
-    """Return the same for text, where each distinct value is parsed once."""
+    """Return microseconds and invalid values of text, where each distinct value is parsed once."""
     codes, values = as_codes(array)
     values = pc.utf8_trim(values.cast(pa.string()), characters=" \t")
     missing = is_missing(values)

@@ -1,14 +1,15 @@
 """Tables in memory (pandas, polars, pyarrow, lists of dicts) as rows, in the same way as tables in files."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from robustfd._validation import check_choice
 from robustfd.streams.base import Block, about_row, is_pandas, is_table
-from robustfd.streams.columns import distinct_values, kind_of, named_errors, one_array, pa, seen_type
+from robustfd.streams.columns import distinct_values, has_numbers, kind_of, named_errors, one_array, pa, seen_type
 from robustfd.streams.inputs import Position, StreamError
-from robustfd.streams.layout import Layout, chosen, listed
+from robustfd.streams.layout import MOST_NAMES, Layout, SeenNames, chosen, listed, names_in, with_names
 from robustfd.streams.table import Converter, Piece, require_few, require_kinds
 
 _NAME = "The table"
@@ -63,7 +64,7 @@ class TableEncoder:
     ):
         check_choice("missing", missing, ("nan", "zero", "error"))
         check_choice("unseen", unseen, ("drop", "error"))
-        self._layout = Layout.from_json(layout)
+        self._layout, self._names = Layout.from_json(layout), names_in(layout)
         self._converter = Converter(self._layout, missing=missing, drop=unseen == "drop")
 
     @classmethod
@@ -86,6 +87,10 @@ class TableEncoder:
         """
         check_choice("categories", categories, ("hash", "onehot"))
         found = _as_arrow(table)
+        if not found.num_columns or not found.num_rows:
+            raise StreamError(
+                f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; the first table needs both."
+            )
         types = [seen_type(one_array(column)) for column in found.columns]
         kinds = [kind_of(type_) for type_ in types]
         keep = None if columns is None else list(columns)
@@ -102,7 +107,7 @@ class TableEncoder:
     @property
     def layout(self) -> dict[str, Any]:
         """How the columns of the table become columns of X, as a JSON document."""
-        return self._layout.to_json()
+        return with_names(self._layout.to_json(), dict(sorted(self._names.items())))
 
     @property
     def n_features(self) -> int:
@@ -116,7 +121,11 @@ class TableEncoder:
 
     def feature_name(self, column: int) -> str:
         """Return the name of a column of X."""
-        return self._layout.feature_name(column)
+        return self._layout.feature_name(column, self._names)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Return the encoder itself, as it never changes."""
+        return self
 
     def encode(self, table: Any) -> Block:
         """Return the rows of a table, or of a list of dicts, as a pair (X, y); y is None if it has no target.
@@ -124,6 +133,25 @@ class TableEncoder:
         X is an array if all features are numbers, else a CSR matrix. Weights and ids are the attributes `weight` and
         `id` of the pair. Raise `StreamError`, a ValueError, about an invalid column or row.
         """
+        return self._encode(table, self._converter)
+
+    def encode_named(self, table: Any) -> tuple[Block, "TableEncoder"]:
+        """Return the rows of a table with the entries of each text column as parts, and an encoder with their names."""
+        converter, after = copy.copy(self._converter), copy.copy(self)
+        converter.groups = tuple(column.name for column in self._layout.texts)
+        if self._layout.hash_bits is not None:
+            converter.seen_names = SeenNames(self._names)
+            after._names = converter.seen_names.names
+        return self._encode(table, converter), after
+
+    def with_names_of(self, other: "TableEncoder") -> "TableEncoder":
+        """Return the encoder with the names of values that another one has seen too."""
+        after = copy.copy(self)
+        after._names = dict(list((other._names | self._names).items())[:MOST_NAMES])
+        return after
+
+    def _encode(self, table: Any, converter: Converter) -> Block:
+        """Return the rows of a table."""
         if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
             found = self._of_dicts(table)
         else:
@@ -133,21 +161,20 @@ class TableEncoder:
         features = [arrays[name] for name in self.column_names]
         with named_errors(_NAME):
             piece = Piece(features, roles, Position(), partial(about_row, _NAME, 0), [])
-            block, bad, _ = self._converter.block(piece)
+            block, bad, _ = converter.block(piece)
         if bad:
             raise StreamError(min(bad)[1])
         return block
 
     def _of_dicts(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Return rows as a table with all feature columns; absent values are missing."""
-        if not rows:
-            raise StreamError(f"{_NAME} has no rows.")
         others = {name: None for row in rows for name in row}
-        names = dict.fromkeys(self.column_names) | others
+        names, texts = dict.fromkeys(self.column_names) | others, {column.name for column in self._layout.texts}
         columns = []
         for name in names:
             with named_errors(f"The column {name!r}"):
-                columns.append(pa.array([row.get(name) for row in rows], from_pandas=True))
+                array = pa.array([row.get(name) for row in rows], from_pandas=True)
+                columns.append(array.dictionary_encode() if name in texts and has_numbers(array.type) else array)
         return pa.table(columns, names=[str(name) for name in names])
 
     def _checked(self, table: Any) -> dict[str, Any]:
@@ -174,6 +201,4 @@ def _as_arrow(table: Any) -> Any:
         found = pa.Table.from_pandas(table, preserve_index=False) if is_pandas(table) else pa.table(table)
     except (pa.ArrowException, ValueError, TypeError) as error:  # a column of mixed types, or repeated names
         raise StreamError(f"{_NAME} has columns that cannot be read: {error}") from error
-    if not found.num_columns or not found.num_rows:
-        raise StreamError(f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; both must be positive.")
     return found

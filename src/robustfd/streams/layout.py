@@ -81,8 +81,8 @@ class SeenNames:
     and at most `MOST_NAMES` names are kept.
     """
 
-    def __init__(self) -> None:
-        self.names: dict[int, SeenName] = {}
+    def __init__(self, known: Mapping[int, SeenName] = MappingProxyType({})) -> None:
+        self.names: dict[int, SeenName] = dict(known)
         self._known: set[Any] = set()
         self._bytes = 0
 

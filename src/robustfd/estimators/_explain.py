@@ -1,0 +1,174 @@
+"""Explanations of predictions: what each feature, or each column of a table, adds to them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robustfd._scipy import scipy_sparse as sp
+from robustfd._validation import check_choice
+from robustfd.estimators._rows import IS_MISSING, blocks, kind_of, single_row, with_indicators
+from robustfd.learners import untuned_reading
+from robustfd.learners.rows import Floats, as_rows
+from robustfd.streams import is_table
+from robustfd.streams.layout import Layout, SeenName
+
+REST = "(intercept)"  # the name of what no feature explains
+MOST_CELLS = 2**27  # numbers in a table by value, one gigabyte
+
+
+def contributions(model: Any, X: Any, *, by: str, intercept: bool) -> list[Any]:
+    """Return for each output an array or a table with the contributions to the predictions of rows."""
+    check_choice("by", by, ("column", "value"))
+    check_choice("intercept", intercept, (True, False))
+    if not (hasattr(model, "_encoder") and is_table(X)):
+        x = model._checked(X)
+        found = by_feature(model, x)
+        names = getattr(X, "column_names", getattr(X, "columns", None)) if is_table(X) else None
+    else:
+        x, found, names = _of_table(model, X, by)
+    if intercept:
+        found = [_with_column(each, rest) for each, rest in zip(found, _rests(model, x, found).T, strict=True)]
+        names = None if names is None else [*names, REST]
+    return found if names is None else [_like(X, each, names) for each in found]
+
+
+def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> list[dict[Any, float]]:
+    """Return for each output the contributions to the prediction of a single row, by name or index."""
+    check_choice("by", by, ("column", "value"))
+    check_choice("intercept", intercept, (True, False))
+    kind = kind_of(model, x)
+    if kind == "rows" and isinstance(x, Mapping) and hasattr(model, "_encoder"):
+        row, found, names = _of_table(model, [x], by)
+    else:
+        row = single_row(model, x, kind, known_only=True)[0]
+        names = list(getattr(model, "feature_names_in_", range(model._width)))
+        if kind == "rows":
+            found = by_feature(model, row)
+        else:
+            _, which, parts = untuned_reading.contributions(model._model, row)
+            found, names = list(parts.T[:, None]), [names[j] for j in which.tolist()]
+            if kind == "dicts":
+                every = list(model._vocabulary)
+                names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
+    totals: list[dict[Any, float]] = [
+        dict.fromkeys(x, 0.0) if kind == "dicts" and by == "column" else {} for _ in found
+    ]
+    for total, each in zip(totals, found, strict=True):
+        for name, value in zip(names, each[0].tolist(), strict=True):
+            total[name] = total.get(name, 0.0) + value
+    if intercept:
+        for total, rest in zip(totals, _rests(model, row, found)[0].tolist(), strict=True):
+            total[REST] = rest
+    return totals
+
+
+def by_feature(model: Any, x: Any) -> list[Any]:
+    """Return for each output the contributions of features (n, d), sparse if x is."""
+    d, sparse = model._width, sp.issparse(x)
+    found: list[list[Any]] = [
+        [sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(model._model.outputs)
+    ]
+    for _, rows in blocks(x, sparse=sparse):
+        rows = with_indicators(as_rows(rows, sparse=sparse), model._missing)
+        indptr, which, parts = untuned_reading.contributions(model._model, rows)
+        columns = np.append(np.arange(d), model._missing)[which].astype(np.int64)
+        for c, each in enumerate(found):
+            entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
+            sums = sp.csr_array(entries, shape=(rows.shape[0], d))
+            sums.sum_duplicates()
+            each.append(sums if sparse else sums.toarray())
+    return [sp.vstack(each, "csr") if sparse else np.vstack(each) for each in found]
+
+
+def _rests(model: Any, x: Any, found: list[Any]) -> Floats:
+    """Return what the contributions leave of the predictions (n, outputs), or of their logarithms for counts."""
+    margins = model._finite_margins(x)
+    loss = model._number_loss()
+    sums = [np.asarray(each.sum(axis=1)).reshape(-1) for each in found]
+    return (np.log(margins) if loss is not None and loss.counts else margins) - np.column_stack(sums)
+
+
+def _with_column(values: Any, column: Floats) -> Any:
+    """Return an array or a sparse array with one more column."""
+    return sp.hstack([values, column[:, None]], "csr") if sp.issparse(values) else np.column_stack([values, column])
+
+
+def _key_of(name: Any, x: Mapping[Any, Any]) -> Any:
+    """Return the key of the dicts that a feature belongs to: "c" for "c", "c=value" and "c is missing"."""
+    if name in x or not isinstance(name, str):
+        return name
+    return name.removesuffix(IS_MISSING) if name.endswith(IS_MISSING) else name.partition("=")[0]
+
+
+# -- tables
+
+
+def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str]]:
+    """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
+    block, encoder = model._encoder.encode_named(table)
+    found = by_feature(model, block.X)
+    if by == "column":
+        columns = by_column(encoder._layout, encoder._names, found, block.parts)
+        return block.X, columns, encoder.column_names
+    if not sp.issparse(block.X):
+        return block.X, found, [encoder.feature_name(j) for j in range(encoder.n_features)]
+    first = len(encoder._layout.numbers)
+    used = np.unique(np.concatenate([each.indices for each in found]))
+    names = {j: encoder.feature_name(j) for j in [*range(first), *used[used >= first].tolist()]}
+    order = [*range(first), *sorted(list(names)[first:], key=lambda j: (names[j], j))]
+    if block.X.shape[0] * len(order) > MOST_CELLS:
+        raise ValueError(
+            f"X must have fewer rows for by='value', got {block.X.shape[0]} rows, which have {len(order)} values. "
+            "Explain some rows at a time, or use by='column'."
+        )
+    return block.X, [each[:, order].toarray() for each in found], [names[j] for j in order]
+
+
+def by_column(layout: Layout, names: Mapping[int, SeenName], found: list[Any], parts: Sequence[Any]) -> list[Floats]:
+    """Return contributions of features (n, d), for each output, as contributions of the columns of their table.
+
+    `parts` has the entries of each column of text. Columns whose values share a hashed feature share its contribution.
+    A usual value that a row does not have contributes to the column that its name begins with.
+    """
+    place = {column.name: k for k, column in enumerate(layout.columns)}
+    first, width = len(layout.numbers), layout.n_features
+    owner = [place[column.name] for column, _ in layout.numbers]
+    groups = sp.csr_array((np.ones(first), (np.arange(first), owner)), shape=(first, len(place)))
+    entries = [sp.csr_array(abs(part)) for part in parts]
+    total = sp.csr_array(sum(entries, sp.csr_array((found[0].shape[0], width))))
+    shares = sp.csr_array((1.0 / total.data, total.indices, total.indptr), shape=total.shape)
+    results = []
+    for values in found:
+        columns = np.asarray((values[:, :first] @ groups).toarray() if sp.issparse(values) else values @ groups)
+        for column, part in zip(layout.texts, entries, strict=True):
+            columns[:, place[column.name]] += values.multiply(part.multiply(shares)).sum(axis=1)
+        if layout.texts:
+            absent = values[:, first:]
+            absent = sp.coo_array(absent - absent.multiply(total[:, first:] > 0))
+            owners = {j: place[_owner(layout, names, j)] for j in np.unique(absent.col).tolist()}
+            np.add.at(columns, (absent.row, [owners[j] for j in absent.col.tolist()]), absent.data)
+        results.append(columns)
+    return results
+
+
+def _owner(layout: Layout, names: Mapping[int, SeenName], number: int) -> str:
+    """Return the column of text that a feature belongs to, by its name."""
+    name = layout.feature_name(number + len(layout.numbers), names)
+    return max(
+        (column.name for column in layout.texts if name.startswith(column.name)), key=len, default=layout.texts[0].name
+    )
+
+
+def _like(table: Any, values: Floats, names: Sequence[Any]) -> Any:
+    """Return numbers as a table of the same library, with the same index."""
+    kind = type(table).__module__.partition(".")[0]
+    if kind == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(values, index=table.index, columns=names)
+    if kind == "polars":
+        return type(table)(dict(zip(names, np.ascontiguousarray(values.T), strict=True)))
+    import pyarrow as pa
+
+    return pa.table(list(np.ascontiguousarray(values.T)), names=list(names))
