@@ -325,13 +325,7 @@ void bind_untuned(nb::module_& m) {
         .def("first_scales", &Untuned::first_scales, "which"_a, "Set the scales of features.")
         .def("renew_exact", [](Untuned& self, double faded) { self.experts.renew_exact(faded); }, "faded"_a, Unlocked(),
              "Update the exact Hessian.")
-        .def("__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); }, "memo"_a)
-        .def("__getstate__", [](Untuned& self) { return nb::make_tuple(self.seen, self.arrays()); })
-        .def("__setstate__", [](Untuned& self, const nb::tuple& state) {
-            new (&self) Untuned();
-            self.seen = nb::cast<Index>(state[0]);
-            self.replace(nb::cast<nb::dict>(state[1]));
-        }, "state"_a);
+        .def("__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); }, "memo"_a);
     m.def("implicit_steps", [](Span<const float> z, Span<const float> length, Span<float> chance, Span<float> step) {
         const std::size_t n = z.size();
         require(n == length.size() && n == chance.size() && n == step.size(), "the lengths differ");

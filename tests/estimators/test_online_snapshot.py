@@ -3,13 +3,17 @@
 import copy
 import hashlib
 import itertools
+import pickle
 import subprocess
 import sys
 
+import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_validate
 
 import robustfd as rf
 from tests.estimators.saved_estimators import FORMS, MODELS, M, again, assert_same, dicts, judged, learn, stream
@@ -29,11 +33,46 @@ def test_a_restored_model_goes_on_bit_for_bit(name, form):
     for start, stop in itertools.pairwise((0, *MOMENTS)):
         for each in (model, *followers):
             learn(each, X, y, slice(start, stop))
-        followers.append(again(model))
+        followers.append(again(model) if stop % 2 else pickle.loads(pickle.dumps(model)))
         assert_same(model, followers[-1])
         assert judged(model, X) == judged(followers[-1], X)
     for follower in followers:  # each was restored at a different time and has continued since
         assert_same(model, follower)
+
+
+@pytest.mark.parametrize("few", [5, 140])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pickle_is_no_larger_than_a_snapshot(name, form, few):
+    model = clone(MODELS[name])
+    learn(model, *stream(model, form), slice(few))
+    for each in (model, *model.split(2)):
+        assert len(pickle.dumps(each)) < len(each.to_bytes()) + 2000
+
+
+class Own(rf.SketchedNewtonClassifier):
+    """A class of a user, with a parameter and attributes of its own."""
+
+    def __init__(self, sketch_size="auto", *, note=None, shuffle=True, epochs=1, random_state=None, class_weight=None):
+        super().__init__(
+            sketch_size, shuffle=shuffle, epochs=epochs, random_state=random_state, class_weight=class_weight
+        )
+        self.note = note
+
+
+def test_a_pickle_of_two_to_the_eighteen_columns(tmp_path):
+    """The core has space for all columns, of which few occur. A class of a user keeps what it adds."""
+    model = Own(note=[1, 2], random_state=np.random.RandomState(0))
+    X = sp.random_array((100, 2**18), density=1e-5, format="csr", rng=np.random.default_rng(0))
+    model.fit(X, np.arange(100) % 3)
+    model.mine_, model._hidden = {"x": 1}, "y"
+    joblib.dump(model, tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size < 1e6
+    for other in (joblib.load(tmp_path / "model"), copy.deepcopy(model), copy.copy(model)):
+        assert type(other) is Own and (other.note, other.mine_, other._hidden) == ([1, 2], {"x": 1}, "y")
+        assert judged(other, X) == judged(model, X) and other.__sklearn_is_fitted__()
+    kept = cross_validate(clone(model), X, np.arange(100) % 2, cv=2, n_jobs=2, return_estimator=True)["estimator"]
+    assert [each.note for each in kept] == [[1, 2]] * 2 and not clone(model).__sklearn_is_fitted__()
 
 
 @pytest.mark.parametrize("name", MODELS)

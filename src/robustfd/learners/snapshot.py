@@ -93,11 +93,16 @@ def pack_common(model: Any, states: list[tuple[Document, Tensors]]) -> tuple[Doc
         "states": [numbers for numbers, _ in states],
     }
     tensors = {f"states.{i}.{name}": array for i, (_, arrays) in enumerate(states) for name, array in arrays.items()}
-    for name, array in tensors.items():
-        missing = name.endswith((".kept.data", ".aside.data"))  # NaN marks missing values there
-        if not _within(array[~np.isnan(array)] if missing else array):
-            raise OverflowError(f"{type(model).__name__} has overflowed ({name} is not finite): it cannot be saved.")
+    check_finite(type(model).__name__, tensors)
     return document, tensors | {"progress": model._progress}
+
+
+def check_finite(owner: str, tensors: Tensors) -> None:
+    """Raise if a state that was packed has overflowed, so that what was saved can be restored."""
+    for name, array in tensors.items():
+        missing = name.endswith(("kept.data", "aside.data"))  # NaN marks missing values there
+        if not _within(array[~np.isnan(array)] if missing else array):
+            raise OverflowError(f"{owner} has overflowed ({name} is not finite): it cannot be saved.")
 
 
 def unpack_common(model: Any, document: Document, tensors: Tensors) -> list[Parts]:

@@ -9,7 +9,7 @@ import numpy as np
 import robustfd._core as _core
 from robustfd._container import Document, Tensors
 from robustfd.learners.rows import GROWTH, LARGEST, LARGEST_NUMBER, Floats
-from robustfd.learners.snapshot import Parts
+from robustfd.learners.snapshot import Parts, check_finite
 
 NOT_NEGATIVE = ("squares", "energy")  # arrays that hold no negative numbers
 
@@ -89,7 +89,9 @@ class CoreState:
         return new
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
-        return _restored, (type(self), (self.settings, *self._sizes()), *self.pack())
+        numbers, arrays = self.pack()
+        check_finite(type(self).__name__, arrays)
+        return _restored, (type(self), (self.settings, *self._sizes()), numbers, arrays)
 
 
 def _restored(kind: Any, arguments: tuple[Any, ...], numbers: Document, arrays: Tensors) -> Any:

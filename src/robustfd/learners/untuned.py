@@ -1,5 +1,6 @@
 """The state of the untuned learner: how it processes rows and grows, and the events between rows."""
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._container import Document, Tensors
 from robustfd._core import HEAVIEST, Untuned
 from robustfd.learners import hessian, untuned_reading
 from robustfd.learners.experts import (
@@ -23,6 +25,7 @@ from robustfd.learners.experts import (
 )
 from robustfd.learners.hessian import FIRST, OFFER_EXACT, TWO_MEMORIES, Form
 from robustfd.learners.rows import CsrRows, Floats, StoredRows, joined, most_entries, plain_rows, stored
+from robustfd.learners.snapshot import Parts, check_finite
 from robustfd.linalg.threads import one_blas_thread
 
 PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
@@ -106,8 +109,16 @@ class UntunedState:
         self.__dict__.update(numbers)
         self.seen, self._experts = seen, None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_experts": None}  # a copy has its own arrays
+    def __deepcopy__(self, memo: Any) -> "UntunedState":
+        new = type(self).__new__(type(self))
+        vars(new).update(copy.deepcopy(vars(self) | {"_experts": None}, memo))  # a copy has its own arrays
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what a snapshot holds: the core has space for many features that have not occurred."""
+        numbers, arrays = self.pack()
+        check_finite(type(self).__name__, arrays)
+        return _restored, ({"sketch": self.sketch, "loss": self.loss}, self.entries, numbers, arrays)
 
     # -- learning
 
@@ -326,6 +337,13 @@ class UntunedState:
         of the constructor.
         """
         return untuned_reading.unpack(lambda d, outputs: cls(d, outputs, **settings), parts, check)
+
+
+def _restored(settings: dict[str, Any], entries: int, numbers: Document, arrays: Tensors) -> UntunedState:
+    """Return the state that was pickled."""
+    new = UntunedState.unpack(Parts(dict(numbers), dict(arrays), ""), lambda d, outputs: None, **settings)
+    new.entries = entries
+    return new
 
 
 def is_whole(share: float) -> bool:
