@@ -14,6 +14,7 @@ from robustfd import __version__
 from robustfd.cli._console import exit_on_error
 from robustfd.cli._options import READ, WRITE, Given
 from robustfd.cli._overlaps import refuse_overlaps
+from robustfd.cli._vowpal_wabbit import explained_options
 
 EPILOG = (
     "Results go to standard output, everything else to standard error. Exit status: 0 success; 1 failure (data that "
@@ -46,6 +47,11 @@ class Command(click.Command):
         super().__init__(function.__name__, params=made, callback=self._call, help=inspect.getdoc(function))
         self.given: dict[str, Given] = {name: get_args(annotation)[1] for name, annotation, _ in parameters}
         self._function, self._groups = function, groups
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        with explained_options(ctx, list(args)):
+            return super().parse_args(ctx, args)
 
     def _call(self, **values: Any) -> Any:
         reads: list[Any] = []
@@ -118,6 +124,11 @@ class Commands(click.Group):
         click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
         self._panels = panels
         self._modules = {name: module for names in panels.values() for name, module in names.items()}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments before the command; the command parses the others."""
+        with explained_options(ctx, args[:2] if args and args[0].startswith("-") else []):
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
