@@ -116,14 +116,14 @@ def _type_of_one(annotated: Any) -> Any:
 class Commands(click.Group):
     """Streaming matrix sketches that certify their own error, and online learning without tuning."""
 
-    def __init__(self, panels: dict[str, dict[str, str]]) -> None:
+    def __init__(self, panels: dict[str, dict[str, tuple[str, str]]]) -> None:
         super().__init__(
             "robustfd", help=self.__doc__, epilog=EPILOG, no_args_is_help=True,
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )  # fmt: skip
         click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
         self._panels = panels
-        self._modules = {name: module for names in panels.values() for name, module in names.items()}
+        self._modules = {name: module for names in panels.values() for name, (module, _) in names.items()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments before the command; the command parses the others."""
@@ -143,8 +143,7 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by panel."""
+        """Write the commands by panel, without importing them."""
         for panel, names in self._panels.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            with formatter.section(panel):  # the first paragraph of each
-                formatter.write_dl([(name, (each.help or "").split("\n\n")[0]) for name, each in commands if each])
+            with formatter.section(panel):
+                formatter.write_dl([(name, about) for name, (_, about) in names.items()])
