@@ -1,4 +1,4 @@
-"""The online estimators with River's interface, for its pipelines and metrics.
+"""The estimators with River's interface, for its pipelines and metrics.
 
 Needs River: ``pip install 'robustfd[river]'``.
 """
@@ -6,6 +6,7 @@ Needs River: ``pip install 'robustfd[river]'``.
 import copy
 import inspect
 import os
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,22 +17,59 @@ except ImportError as error:
     raise ImportError("robustfd.river needs River: pip install 'robustfd[river]'") from error
 
 from robustfd import _container
-from robustfd.estimators import newton, rfdson
+from robustfd.estimators import detector, newton, pca, rfdson, ridge
 
-__all__ = ["RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier", "SketchedNewtonRegressor"]
+__all__ = [
+    "MahalanobisDetector",
+    "RFDSONClassifier",
+    "RFDSONRegressor",
+    "SketchedNewtonClassifier",
+    "SketchedNewtonRegressor",
+    "SketchedPCA",
+    "SketchedRidge",
+]
 
 
 class _Wrapper:
-    """Base class of the River classifiers and regressors. `_model` is the wrapped scikit-learn estimator."""
+    """Base class of all models here. `_model` is the wrapped scikit-learn estimator."""
 
     _model: Any
-    predict_one: Any
 
     def _start(self, estimator: Any, **params: Any) -> None:
         """Keep the parameters, as River expects it, and create the wrapped estimator."""
         for name, value in params.items():
             setattr(self, name, value)
         self._model = estimator(**params)
+
+    def _learn_all(self, rows: Iterable[tuple[Any, ...]], learn: Callable[..., Any]) -> None:
+        """Learn rows one after the other. An error leaves the model unchanged."""
+        before, self._model = self._model, copy.copy(self._model)
+        try:
+            for row in rows:
+                learn(*row)
+        except BaseException:
+            self._model = before
+            raise
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model to a file. `load` restores it; `robustfd.load` returns it as a scikit-learn estimator."""
+        self._model.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the model that this class, or the estimator of the same name, saved to a file."""
+        model = _container.load(path)
+        if type(model).__name__ != cls.__name__:
+            raise ValueError(f"{os.fspath(path)} must hold a {cls.__name__}, got a {type(model).__name__}.")
+        wrapper = cls(**{name: getattr(model, name) for name in inspect.signature(cls).parameters})
+        wrapper._model = model
+        return wrapper
+
+
+class _Supervised(_Wrapper):
+    """Base class of the classifiers and regressors."""
+
+    predict_one: Any
 
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn a row with label or target y and weight w. New features and classes may appear at any time."""
@@ -53,10 +91,7 @@ class _Wrapper:
         weights = [1.0] * len(labels) if w is None else np.asarray(w, dtype=np.float64).tolist()
         if not len(X) == len(labels) == len(weights):
             raise ValueError(f"X has {len(X)} rows, but there are {len(labels)} in y and {len(weights)} weights.")
-        model = copy.copy(self._model)
-        for row, label, weight in zip(X.to_dict("records"), labels, weights):
-            model.learn_one(row, label, weight)
-        self._model = model
+        self._learn_all(zip(X.to_dict("records"), labels, weights), self.learn_one)
 
     def predict_many(self, X: Any) -> Any:
         """Return the predictions for the rows of a DataFrame as a Series."""
@@ -64,27 +99,13 @@ class _Wrapper:
 
         return pd.Series([self.predict_one(row) for row in X.to_dict("records")], index=X.index)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to a file. `load` restores it; `robustfd.load` returns it as a scikit-learn estimator."""
-        self._model.save(path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the model that this class, or the estimator of the same name, saved to a file."""
-        model = _container.load(path)
-        if type(model).__name__ != cls.__name__:
-            raise ValueError(f"{os.fspath(path)} must hold a {cls.__name__}, got a {type(model).__name__}.")
-        wrapper = cls(**{name: getattr(model, name) for name in inspect.signature(cls).parameters})
-        wrapper._model = model
-        return wrapper
-
     @property
     def progressive_loss_(self) -> float:
         """The mean loss over all rows so far. Each row is predicted before it is learned."""
         return float(self._model.progressive_loss_)
 
 
-class _Classifier(_Wrapper, base.MiniBatchClassifier):
+class _Classifier(_Supervised, base.MiniBatchClassifier):
     """Base class of the River classifiers."""
 
     @property
@@ -111,7 +132,7 @@ class _Classifier(_Wrapper, base.MiniBatchClassifier):
         return float(self._model.progressive_error_)
 
 
-class _Regressor(_Wrapper, base.MiniBatchRegressor):
+class _Regressor(_Supervised, base.MiniBatchRegressor):
     """Base class of the River regressors."""
 
     def predict_one(self, x: dict[Any, Any]) -> float:
@@ -233,14 +254,9 @@ class RFDSONClassifier(_Classifier):
         normalize_rows: bool = True,
     ):
         self._start(
-            rfdson.RFDSONClassifier,
-            sketch_size=sketch_size,
-            alpha0=alpha0,
-            loss=loss,
-            bound=bound,
-            fit_intercept=fit_intercept,
-            normalize_rows=normalize_rows,
-        )
+            rfdson.RFDSONClassifier, sketch_size=sketch_size, alpha0=alpha0, loss=loss, bound=bound,
+            fit_intercept=fit_intercept, normalize_rows=normalize_rows,
+        )  # fmt: skip
 
 
 class RFDSONRegressor(_Regressor):
@@ -286,10 +302,145 @@ class RFDSONRegressor(_Regressor):
         fit_intercept: bool = True,
     ):
         self._start(
-            rfdson.RFDSONRegressor,
-            sketch_size=sketch_size,
-            alpha0=alpha0,
-            loss=loss,
-            bound=bound,
+            rfdson.RFDSONRegressor, sketch_size=sketch_size, alpha0=alpha0, loss=loss, bound=bound,
             fit_intercept=fit_intercept,
-        )
+        )  # fmt: skip
+
+
+class SketchedRidge(_Regressor):
+    """Ridge regression. See `robustfd.SketchedRidge`.
+
+    New features may appear at any time. Absent features are 0, and a string is a feature "name=value" of value 1.
+
+    Parameters
+    ----------
+    regularization
+        The penalty on the squared coefficients.
+    sketch_size
+        Number of rows of the sketch; 50 with "auto". The solution is exact while there are fewer features.
+    fit_intercept
+        Whether to fit an intercept.
+    decay
+        Factor applied to the weight of all earlier rows before each new row.
+
+    See Also
+    --------
+    SketchedNewtonRegressor : Online regression without a penalty to choose.
+
+    Examples
+    --------
+    >>> from robustfd.river import SketchedRidge
+    >>> model = SketchedRidge(regularization=0.1)
+    >>> for x in range(20):
+    ...     model.learn_one({"x": x}, 2.0 * x)
+    >>> round(model.predict_one({"x": 30}))
+    60
+    """
+
+    def __init__(
+        self,
+        regularization: float = 1.0,
+        sketch_size: Literal["auto"] | int = "auto",
+        fit_intercept: bool = True,
+        decay: float = 1.0,
+    ):
+        self._start(
+            ridge.SketchedRidge, regularization=regularization, sketch_size=sketch_size, fit_intercept=fit_intercept,
+            decay=decay,
+        )  # fmt: skip
+
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn a row with target y and weight w. New features may appear at any time."""
+        self._model._learn_one(x, w, [y])
+
+    def predict_one(self, x: dict[Any, Any]) -> float:
+        """Return the predicted target of a row, or 0.0 before the first row was learned."""
+        if not self._model.__sklearn_is_fitted__():
+            return 0.0
+        model, row, _ = self._model._single_row(x)
+        return float((row @ model.coef_)[0] + model.intercept_)
+
+
+class SketchedPCA(_Wrapper, base.MiniBatchTransformer):
+    """Principal components. See `robustfd.SketchedPCA`.
+
+    New features may appear at any time. Absent features are 0, and a string is a feature "name=value" of value 1.
+
+    Parameters
+    ----------
+    n_components
+        The number of components. They are numbered from 0 in `transform_one`.
+    sketch_size
+        Number of rows of the sketch, with "auto" 2 n_components + 50. The components are exact while there are fewer
+        features.
+    decay
+        Factor applied to the weight of all earlier rows before each new row.
+
+    Examples
+    --------
+    >>> from robustfd.river import SketchedPCA
+    >>> model = SketchedPCA(n_components=1)
+    >>> for k in range(20):
+    ...     model.learn_one({"x": k, "y": 2 * k})
+    >>> round(model.transform_one({"x": 9.5, "y": 19 + 5**0.5})[0], 3)
+    2.0
+    """
+
+    def __init__(self, n_components: int = 2, sketch_size: Literal["auto"] | int = "auto", decay: float = 1.0):
+        self._start(pca.SketchedPCA, n_components=n_components, sketch_size=sketch_size, decay=decay)
+
+    def learn_one(self, x: dict[Any, Any]) -> None:
+        """Learn a row. New features may appear at any time."""
+        self._model._learn_one(x, 1.0)
+
+    def transform_one(self, x: dict[Any, Any]) -> dict[Any, float]:
+        """Return the coordinates of a row along the components; 0.0 where there is no component yet."""
+        found = dict.fromkeys(range(self.n_components), 0.0)
+        if self._model.__sklearn_is_fitted__():
+            model, row, _ = self._model._single_row(x)
+            found |= enumerate((row @ (v := model._components()).T - v @ model.mean_)[0].tolist())
+        return found
+
+    def learn_many(self, X: Any) -> None:
+        """Learn all rows of a DataFrame, as `learn_one` one at a time. An error leaves the model unchanged."""
+        self._learn_all(((row,) for row in X.to_dict("records")), self.learn_one)
+
+    def transform_many(self, X: Any) -> Any:
+        """Return the coordinates of the rows of a DataFrame as a DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame([self.transform_one(row) for row in X.to_dict("records")], index=X.index)
+
+
+class MahalanobisDetector(_Wrapper, base.AnomalyDetector):
+    """Anomaly detector by Mahalanobis distance. See `robustfd.MahalanobisDetector`.
+
+    New features may appear at any time. Absent features are 0, and a string is a feature "name=value" of value 1.
+
+    Parameters
+    ----------
+    sketch_size
+        Number of rows of the sketch; 50 with "auto". The covariance is exact while there are fewer features.
+    decay
+        Factor applied to the weight of all earlier rows before each new row.
+
+    Examples
+    --------
+    >>> from robustfd.river import MahalanobisDetector
+    >>> model = MahalanobisDetector()
+    >>> for k in range(50):
+    ...     model.learn_one({"x": k % 7, "y": k % 5})
+    >>> model.score_one({"x": 3, "y": 9}) > model.score_one({"x": 3, "y": 2})
+    True
+    """
+
+    def __init__(self, sketch_size: Literal["auto"] | int = "auto", decay: float = 1.0):
+        self._start(detector.MahalanobisDetector, sketch_size=sketch_size, decay=decay)
+
+    def learn_one(self, x: dict[Any, Any]) -> None:
+        """Learn a row. New features may appear at any time."""
+        self._model.learn_one(x)
+
+    def score_one(self, x: dict[Any, Any]) -> float:
+        """Return the squared Mahalanobis distance of a row: the higher, the less normal. 0.0 before the first row."""
+        return float(self._model.score_one(x))

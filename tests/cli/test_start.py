@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from robustfd.cli import COMMANDS
+from robustfd.cli._command import Commands
 from tests.cli.conftest import ROOT
 
 HEAVY = ("pandas", "pyarrow", "scipy.stats", "scipy.linalg", "matplotlib", "sklearn", "safetensors.torch")
@@ -92,7 +93,17 @@ def test_commands_run(page, least, run, tmp_path, monkeypatch):
 def test_help_of_every_command_reads(run):
     whole = run("--help")
     assert whole.status == 0
-    for name in [name for names in COMMANDS.values() for name in names]:
+    for name, (_, about) in [each for names in COMMANDS.values() for each in names.items()]:
         assert f"\n  {name} " in whole.out
         done = run(name, "--help")
         assert done.status == 0 and "Usage" in done.out
+        found = Commands(COMMANDS).get_command(None, name).help
+        assert about == " ".join(found.split("\n\n")[0].split()), "the first paragraph of its help"
+
+
+def test_the_help_imports_no_command():
+    code = (
+        "import sys; sys.argv[1:] = ['--help']; from robustfd.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    )
+    code += "assert not {'numpy', 'rich.console', 'robustfd.cli.train'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

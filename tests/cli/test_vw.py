@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
+from robustfd.cli._vowpal_wabbit import REPLACEMENTS
 
 
 def vw_text(X, y, heads=None):
@@ -140,3 +141,29 @@ def test_json_lines(run, tmp_path):
     assert run("evaluate", tmp_path / "m.rfd", path, "--json").json["accuracy"] == 1
     out = run("predict", tmp_path / "m.rfd", "-", stdin=b'{"colour": "red"}\n{"colour": "blue", "label": null}\n').out
     assert out.splitlines() == ["prediction", "yes", "no"]
+
+
+def test_every_option_of_vowpal_wabbit_has_an_answer(run, vw):
+    for names, answer in REPLACEMENTS.items():
+        for name in set(names.split()) - {"-q", "--passes"}:
+            done = run("train", vw, "-o", "m.rfd", name, "xyz")
+            assert done.status == 2 and f"{name} is an option of Vowpal Wabbit." in done.err
+            assert answer.replace("{}", "xyz") in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("given, answer", [
+    ("-b22", "Use --hash-bits 22."), ("--bit_precision=22", "Use --hash-bits 22."), ("-b", "Use --hash-bits ...."),
+    ("-q ab", "use --interactions a:b."), ("-qab", "use --interactions a:b."), ("-q ::", "use --interactions ::."),
+    ("--unheard_of", "No such option"), ("-q", None), ("-qj1", None),
+])  # fmt: skip
+def test_options_are_answered_with_their_values(run, vw, tmp_path, given, answer):
+    done = run("train", vw, "-o", tmp_path / "m.rfd", *given.split())
+    assert done.status == (2 if answer else 0) and (answer or "") in done.err
+
+
+def test_quiet_may_be_followed_by_a_file_of_two_letters(run, vw, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ab").write_text(vw.read_text())
+    assert run("train", "-q", "ab", "-o", "m.rfd").status == 0
+    done = run("-d", "ab")
+    assert done.status == 2 and "robustfd train ab -o model.rfd" in done.err

@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,26 +15,45 @@ from river import checks, compose, datasets, evaluate, metrics, preprocessing
 import robustfd
 import robustfd.river
 
-CLASSES = {name: getattr(robustfd.river, name) for name in robustfd.river.__all__}
-CHECKS = [(name, check) for name, each in CLASSES.items() for check in checks.yield_checks(each(5))]
+
+class Cards:
+    """Rows in place of River's CreditCard, which would be downloaded. Every fiftieth is an anomaly."""
+
+    def take(self, n):
+        rng = np.random.default_rng(0)
+        mix = rng.standard_normal((30, 30))
+        for k in range(n):
+            row = rng.standard_normal(30) @ mix if k % 50 else rng.standard_normal(30) * 6
+            yield {f"V{j}": float(value) for j, value in enumerate(row)}, int(k % 50 == 0)
+
+
+datasets.CreditCard = Cards
+ALL = {name: getattr(robustfd.river, name) for name in robustfd.river.__all__}
+UNSUPERVISED = ("MahalanobisDetector", "SketchedPCA")
+CLASSES = {name: each for name, each in ALL.items() if name not in (*UNSUPERVISED, "SketchedRidge")}
+CHECKS = [(name, check) for name, each in ALL.items() for check in checks.yield_checks(each(5))]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, check", CHECKS, ids=[f"{name}-{check.__name__}" for name, check in CHECKS])
 @pytest.mark.filterwarnings("default")  # warnings of River itself
 def test_river_s_own_checks(name, check):
-    check(CLASSES[name](5))
+    check(ALL[name](5))
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", ALL)
 def test_parameters_are_those_of_the_estimator(name):
-    ours, theirs = (inspect.signature(each).parameters for each in (CLASSES[name], getattr(robustfd, name)))
-    batch = ("shuffle", "epochs", "random_state")  # parameters of fit, which River does not have
-    assert [(each.name, each.default) for each in ours.values()] == [
-        (each.name, each.default) for each in theirs.values() if each.name not in batch
-    ]
+    ours, theirs = (inspect.signature(each).parameters for each in (ALL[name], getattr(robustfd, name)))
+    if name in CLASSES:
+        batch = ("shuffle", "epochs", "random_state")  # parameters of fit, which River does not have
+        assert [(each.name, each.default) for each in ours.values()] == [
+            (each.name, each.default) for each in theirs.values() if each.name not in batch
+        ]
+    else:
+        assert all(theirs[each].default == ours[each].default for each in ours if each != "n_components")
     changed = {"sketch_size": 7} | ({"loss": "huber"} if "Regressor" in name else {})
-    assert CLASSES[name](**changed)._model.get_params() == getattr(robustfd, name)(**changed).get_params()
+    changed |= {"n_components": 2} if name == "SketchedPCA" else {}
+    assert ALL[name](**changed)._model.get_params() == getattr(robustfd, name)(**changed).get_params()
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -126,6 +146,89 @@ def test_save_and_load(name, tmp_path):
     other = next(each for each in CLASSES if each != name)
     with pytest.raises(ValueError, match=f"model.rfd must hold a {other}, got a {name}"):
         CLASSES[other].load(path)
+
+
+def outputs(model, x):
+    """Return what a model says about a row."""
+    for name in ("transform_one", "score_one", "predict_one"):
+        if hasattr(model, name):
+            return getattr(model, name)(x)
+
+
+@pytest.mark.parametrize("name", [*UNSUPERVISED, "SketchedRidge"])
+def test_sketches_grow_with_the_features(name, tmp_path):
+    """The model of dicts with more and more features is that of whole rows with zeros."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 12)) @ np.diag(0.7 ** np.arange(12))
+    X[:100, 4:], X[100:200, 8:] = 0, 0
+    names, y = [f"f{j:02}" for j in range(12)], X @ rng.standard_normal(12) + 3
+    model, many = ALL[name](), ALL[name]()
+    supervised = name == "SketchedRidge"
+    rows = [{each: value for each, value in zip(names, row) if value} for row in X]
+    assert outputs(model, rows[0]) in (0.0, {0: 0.0, 1: 0.0})
+    for row, target in zip(rows, y):
+        model.learn_one(row, target) if supervised else model.learn_one(row)
+    if name != "MahalanobisDetector":
+        for k in range(3):
+            part = pd.DataFrame(rows[100 * k : 100 * (k + 1)])
+            many.learn_many(part, pd.Series(y[100 * k : 100 * (k + 1)])) if supervised else many.learn_many(part)
+        assert many._model.to_bytes() == model._model.to_bytes()
+    whole = model._model
+    other = type(whole)(**whole.get_params()).partial_fit(pd.DataFrame(X, columns=names), y if supervised else None)
+    assert whole.feature_names_in_.tolist() == names and whole.n_samples_seen_ == 300
+    frame = pd.DataFrame(X, columns=names)
+    method = {"SketchedPCA": "transform", "SketchedRidge": "predict", "MahalanobisDetector": "mahalanobis"}[name]
+    expected = getattr(other, method)(frame)
+    np.testing.assert_allclose(getattr(whole, method)(frame), expected, rtol=1e-9, atol=1e-9)
+    got = [outputs(model, row) for row in rows]
+    np.testing.assert_allclose(
+        [list(each.values()) if name == "SketchedPCA" else each for each in got], expected, rtol=1e-9, atol=1e-9
+    )
+    model.save(tmp_path / "m.rfd")
+    again = ALL[name].load(tmp_path / "m.rfd")
+    assert again._get_params() == model._get_params() and outputs(again, rows[7]) == outputs(model, rows[7])
+    new = {**rows[7], "new": 1.0, "colour": "red"}
+    for each in (model, again):
+        each.learn_one(new, 1.0) if supervised else each.learn_one(new)
+    assert again._model.to_bytes() == model._model.to_bytes()
+    assert whole.n_features_in_ == 14 and whole.feature_names_in_[12:].tolist() == ["colour=red", "new"]
+
+
+@pytest.mark.parametrize("name", [*UNSUPERVISED, "SketchedRidge"])
+def test_wide_rows_and_errors_of_single_rows(name):
+    model = ALL[name]()
+    target = (1.0,) if name == "SketchedRidge" else ()
+    with pytest.raises(ValueError, match="a feature in the first row"):
+        model.learn_one({}, *target)
+    for k in range(40):
+        model.learn_one({f"w{k}-{j}": 1.0 for j in range(50)}, *target)
+    assert model._model.n_features_in_ == 2000 and outputs(model, {}) is not None
+    before = model._model.to_bytes()
+    for bad in ({"new": np.nan}, {"new": None}, {"new": b"1"}, {"w0-0": np.inf}, {1: 2.0, "1": 3.0}):
+        with pytest.raises(ValueError, match="x"):
+            model.learn_one(bad, *target)
+    assert model._model.to_bytes() == before
+
+
+def test_the_estimator_scores_single_rows():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((300, 5))
+    one, other = robustfd.MahalanobisDetector(), robustfd.MahalanobisDetector().partial_fit(X)
+    assert one.score_one(X[0]) == 0.0
+    for row in X:
+        assert one.learn_one(row) is one
+    one.learn_one(X[0], sample_weight=0)
+    assert one.to_bytes() == other.to_bytes()
+    assert one.score_one(X[3]) == other.mahalanobis(X[3:4])[0]
+    with pytest.raises(ValueError, match="5 numbers"):
+        one.score_one(X[0, :4])
+    with pytest.raises(ValueError, match="without names"):
+        one.score_one({"a": 1.0})
+    named = robustfd.MahalanobisDetector().fit(pd.DataFrame(X, columns=list("abcde")))
+    assert named.score_one(dict(zip("edcba", X[3, ::-1]))) == named.score_one(X[3])
+    with pytest.raises(ValueError, match="sliding window"):
+        robustfd.MahalanobisDetector(window=50).learn_one({"a": 1.0}).learn_one({"b": 1.0})
+    assert robustfd.MahalanobisDetector().learn_one({"a": 1.0}).score_one({"a": 1.0, "b": 2.0}) > 1e6
 
 
 def test_in_a_pipeline():

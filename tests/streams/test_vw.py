@@ -180,7 +180,7 @@ def test_tags(put):
     ("1 | 0", "there is a feature 0"), ("1 | 9", r"above the last feature \(8 features\)"), ("1 | 1:x", "a number"),
     ("1 | 1:", "a number"), ("1 |:2 1", "name of a namespace"), ("1 |a:x 1", "a number"), ("1 | 1:1e999", "finite"),
     ("1e999 | 1", "finite"), ("1 | 5000000000", r"above 2\^31"), ("nan | 1", "before"), ("1 inf | 1", "before"),
-    ("1:0.5 | 1", "before"), ("shared | 1", "before"),
+    ("1:0.5 2", "before"),
 ])  # fmt: skip
 def test_bad_lines(put, line, reason):
     path = put(f"1 | 8\n\n{line}\n0 | 1\n")
@@ -189,6 +189,20 @@ def test_bad_lines(put, line, reason):
     stream = open_stream(path, n_features=8, on_error="skip")
     assert rows_of(stream)[0].shape == (2, 8)
     assert stream.position.skipped == 1
+
+
+@pytest.mark.parametrize("line, reason", [
+    ("1:0.5 2:0.3 | a", "class:cost .* lowest cost"), ("3:-1e2 'tag|a", "class:cost"),
+    ("1:2:0.4 |a b", "contextual bandit, which is not read yet"), ("ca 18.5:0.6:6e-05 | a", "contextual bandit"),
+    ("1,2,3 | a", "several labels.* one model for each"), ("shared | a\n0:1:0.5 | b", "several lines.* not read yet"),
+    ("ccb shared |a b", "several lines"), ("slates shared 0.8 |a", "several lines"), ("| a\n0:1:0.5 | b", "bandit"),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["rows.vw", "rows"])  # by name and by content
+def test_labels_of_other_problems_are_explained(put, line, reason, name):
+    path = put(f"{line}\n1 | a\n", name)
+    with pytest.raises(StreamError, match=rf"{name}, line \d: .*{reason}"):
+        read(path)
+    assert rows_of(open_stream(path, on_error="skip", format="vw"))[0].shape[0] in (1, 2)
 
 
 def test_what_a_layout_of_numbers_does_not_know_may_be_dropped(put):

@@ -6,16 +6,38 @@ from typing import NoReturn
 
 __all__ = ["main", "script"]
 
-# Commands by panel of the help, in order, and their modules.
+# Commands by panel of the help, in order: their modules, and the first paragraphs of their own help.
 COMMANDS = {
     "Sketches": {
-        "sketch": "sketch", "merge": "saved", "info": "saved", "export": "saved", "pca": "analyses",
-        "ridge": "analyses", "outliers": "analyses",
+        "sketch": ("sketch", "Sketch the rows A of FILES in one pass and constant memory: A'A ~ B'B + alpha I, with a "
+                   "certified error."),
+        "merge": ("saved", "Merge sketches or models of parts of the rows into one of all rows. Certified errors of "
+                  "sketches add up."),
+        "info": ("saved", "Describe FILE: rows, features, alpha, certified error and spectrum of a sketch. See inspect "
+                 "for models."),
+        "export": ("saved", "Write the arrays in FILE: B, alpha, singular values and mean, or weights, intercept and "
+                   "classes."),
+        "pca": ("analyses", "Project the rows of FILES onto the first k principal components of SKETCH, and write the "
+                "k scores of each row."),
+        "ridge": ("analyses", "Write the weights of a ridge regression on the labels of FILES, from one pass in "
+                  "constant memory."),
+        "outliers": ("analyses", "Write the squared Mahalanobis distance of each row of FILES, and whether the row is "
+                     "an outlier."),
     },
     "Learning": {
-        "train": "train", "predict": "predict", "evaluate": "predict", "inspect": "predict", "compare": "compare",
+        "train": ("train", "Train a linear classifier or regression on FILES in one pass, without tuning."),
+        "predict": ("predict", "Predict the label of each row of FILES with MODEL. Labels in FILES are ignored."),
+        "evaluate": ("predict", "Score MODEL on the labelled rows of FILES: error and log loss, or squared error, "
+                     "absolute error and R2."),
+        "inspect": ("predict", "Show the most important features of MODEL, its progressive errors, and the spectrum of "
+                    "its sketch."),
+        "compare": ("compare", "Compare learners that need no tuning with tuned ones on FILES, in one pass: do I need "
+                    "tuning on my data?"),
     },
-    "Paper": {"reproduce": "reproduce"},
+    "Paper": {
+        "reproduce": ("reproduce", "Reproduce the tables and figures of Luo et al. 2019, and report which of their "
+                      "claims hold."),
+    },
 }  # fmt: skip
 _WITHOUT_SCIKIT_LEARN = ("train", "predict", "evaluate", "inspect", "merge", "info", "export", "sketch")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")

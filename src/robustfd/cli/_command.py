@@ -14,6 +14,7 @@ from robustfd import __version__
 from robustfd.cli._console import exit_on_error
 from robustfd.cli._options import READ, WRITE, Given
 from robustfd.cli._overlaps import refuse_overlaps
+from robustfd.cli._vowpal_wabbit import explained_options
 
 EPILOG = (
     "Results go to standard output, everything else to standard error. Exit status: 0 success; 1 failure (data that "
@@ -46,6 +47,11 @@ class Command(click.Command):
         super().__init__(function.__name__, params=made, callback=self._call, help=inspect.getdoc(function))
         self.given: dict[str, Given] = {name: get_args(annotation)[1] for name, annotation, _ in parameters}
         self._function, self._groups = function, groups
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        with explained_options(ctx, list(args)):
+            return super().parse_args(ctx, args)
 
     def _call(self, **values: Any) -> Any:
         reads: list[Any] = []
@@ -110,14 +116,19 @@ def _type_of_one(annotated: Any) -> Any:
 class Commands(click.Group):
     """Streaming matrix sketches that certify their own error, and online learning without tuning."""
 
-    def __init__(self, panels: dict[str, dict[str, str]]) -> None:
+    def __init__(self, panels: dict[str, dict[str, tuple[str, str]]]) -> None:
         super().__init__(
             "robustfd", help=self.__doc__, epilog=EPILOG, no_args_is_help=True,
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )  # fmt: skip
         click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
         self._panels = panels
-        self._modules = {name: module for names in panels.values() for name, module in names.items()}
+        self._modules = {name: module for names in panels.values() for name, (module, _) in names.items()}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments before the command; the command parses the others."""
+        with explained_options(ctx, args[:2] if args and args[0].startswith("-") else []):
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -132,8 +143,7 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by panel."""
+        """Write the commands by panel, without importing them."""
         for panel, names in self._panels.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            with formatter.section(panel):  # the first paragraph of each
-                formatter.write_dl([(name, (each.help or "").split("\n\n")[0]) for name, each in commands if each])
+            with formatter.section(panel):
+                formatter.write_dl([(name, about) for name, (_, about) in names.items()])

@@ -1,7 +1,7 @@
 """Base class of estimators that keep a sketch: choice of the sketch, merging and snapshots."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -12,12 +12,14 @@ from sklearn.utils.validation import validate_data
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
 from robustfd._sklearn import BaseEstimator, NotFittedError
-from robustfd._validation import check_choice, check_integer, check_real
+from robustfd._validation import check_choice, check_integer, check_real, check_weights
+from robustfd.estimators._rows import entries_of_dict
 from robustfd.learners.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment, ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
+from robustfd.sketch.widening import widened
 from robustfd.sketch.window import RAW
 
 Floats = NDArray[np.float64]
@@ -90,6 +92,7 @@ class SketchEstimator(Saved, BaseEstimator):
     sketch_: Any
     n_features_in_: int
     _cache: dict[str, Any]  # results computed from the sketch, cleared when it changes
+    _grows = False  # whether the row that is being learned is a dict: later ones may have more features
 
     # -- for subclasses
 
@@ -107,6 +110,9 @@ class SketchEstimator(Saved, BaseEstimator):
 
     def _merge_own(self, other: Any, *, fitted: bool) -> None:
         """Merge the state of another estimator other than its sketch. `fitted` is False if this one had no rows."""
+
+    def _widen_own(self) -> None:
+        """Add columns to the state other than the sketch, which has them already."""
 
     def _pack_own(self) -> tuple[Document, Tensors]:
         """Return the state to save in addition to the sketch."""
@@ -149,9 +155,12 @@ class SketchEstimator(Saved, BaseEstimator):
             return ExactWindow(self.window, center=center, alpha0=alpha0)
         if self.window is not None:
             return SlidingFrequentDirections(self.window, m, clock="rows", center=center, alpha0=alpha0)
-        if self._is_auto and exact_is_better(d, m, self._features_per_row):
+        if self._grows:  # the number of features is not known yet
+            d = 1
+        elif self._is_auto and exact_is_better(d, m, self._features_per_row):
             return ExactSecondMoment(center=center, alpha0=alpha0, decay=self.decay)
-        m = min(m, d + 1) if self._is_auto else m  # with d + 1 rows the sketch is exact
+        elif self._is_auto:
+            m = min(m, d + 1)  # with d + 1 rows the sketch is exact
         buffer = default_buffer(m, d, sparse=sparse) if self.buffer_size is None else self.buffer_size
         return self._kind(m, buffer_size=buffer, center=center, alpha0=alpha0, decay=self.decay, solver=self.solver)
 
@@ -233,6 +242,63 @@ class SketchEstimator(Saved, BaseEstimator):
         state = dict(super().__getstate__())
         return state | {"_cache": {}} if "_cache" in state else state  # cached results can be recomputed
 
+    # -- single rows
+
+    def _learn_one(self, x: Any, sample_weight: float, *target: Any) -> None:
+        """Learn a row, a dict or an array. A row of weight 0 is ignored."""
+        one, row, names = self._single_row(x)
+        if not check_weights([sample_weight], 1)[0]:
+            return
+        after = copy.copy(one)
+        after._grows = isinstance(x, Mapping)
+        after.__dict__.pop("feature_names_in_", None)  # they are checked already, and the row has none
+        after.partial_fit(row, *target, sample_weight=[sample_weight])
+        del after._grows
+        if len(names):
+            after.feature_names_in_ = names
+        self.__dict__ = after.__dict__
+
+    def _single_row(self, x: Any) -> tuple[Self, Any, Any]:
+        """Return a row (1, d), the estimator with d columns, and their names. New features of a dict are new columns.
+
+        The estimator is this one, or a copy if it has more columns.
+        """
+        fitted, names = self.__sklearn_is_fitted__(), getattr(self, "feature_names_in_", np.empty(0, object))
+        if not isinstance(x, Mapping):
+            row = np.asarray(x)
+            if row.ndim != 1 or row.dtype.kind not in "biuf" or (fitted and len(row) != self.n_features_in_):
+                wanted = f"{self.n_features_in_} numbers" if fitted else "numbers"
+                raise ValueError(f"x must be a dict or a one-dimensional array of {wanted}, got {x!r:.60}.")
+            return self, _finite(row[None].astype(np.float64)), names
+        if fitted and not len(names):
+            raise ValueError(
+                f"x must be an array: this {type(self).__name__} has learned rows without names of features."
+            )
+        named, places = {str(name): value for name, value in x.items()}, self.__dict__.get("_places", (None, {}))
+        if len(named) < len(x):
+            raise ValueError(f"x must have distinct names of features as text, got {x!r:.60}.")
+        if places[0] is not names:
+            places = self.__dict__["_places"] = (names, {name: k for k, name in enumerate(names)})
+        columns, values, new = entries_of_dict(named, places[1])
+        if not len(names) + len(new):
+            raise ValueError("x must have a feature in the first row, got an empty dict.")
+        one = self
+        if new:
+            names = np.array([*names, *new], dtype=object)
+            one = self._widened(len(names)) if fitted else self
+        if 10 * len(columns) < len(names):
+            return one, _finite(sp.csr_array((values, columns, [0, len(columns)]), shape=(1, len(names)))), names
+        row = np.zeros((1, len(names)))
+        row[0, columns] = values
+        return one, _finite(row), names
+
+    def _widened(self, d: int) -> Self:
+        """Return a copy with d columns."""
+        new = copy.copy(self)
+        new.sketch_, new.n_features_in_, new._cache = widened(self.sketch_, d), d, {}
+        new._widen_own()
+        return new
+
     # -- fitted attributes
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -303,6 +369,12 @@ class SketchEstimator(Saved, BaseEstimator):
         parts.close()
         if document or tensors:
             raise ValueError(f"unknown parts {sorted([*document, *tensors])}")
+
+
+def _finite(row: Any) -> Any:
+    if not np.isfinite(row.data if sp.issparse(row) else row).all():
+        raise ValueError("x contains NaN or infinity. Every value must be a finite number.")
+    return row
 
 
 def _changed(name: str, then: Any, now: Any) -> str:

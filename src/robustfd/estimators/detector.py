@@ -235,6 +235,37 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         self.__dict__ = new.__dict__
         return self
 
+    def learn_one(self, x: Any, sample_weight: float = 1.0) -> Self:
+        """Learn from one row.
+
+        Parameters
+        ----------
+        x : dict or array of shape (d,)
+            The row. A dict maps names of features to numbers; a string creates a feature "name=value" of value 1, and
+            absent features are 0. New features may appear at any time. A detector that starts with a dict always keeps
+            a sketch, of 50 rows if `sketch_size="auto"`.
+        sample_weight : float, default=1.0
+            Weight of the row. A row of weight 0 is ignored.
+
+        Returns
+        -------
+        self
+            The fitted detector.
+        """
+        self._learn_one(x, sample_weight)
+        return self
+
+    def score_one(self, x: Any) -> float:
+        """Return the squared Mahalanobis distance of one row, as for `learn_one`; 0 before the first row.
+
+        The higher, the less normal. Rows above `-offset_` are outliers.
+        """
+        one, row, _ = self._single_row(x)
+        return float(one._model().distances(row)[0]) if self.__sklearn_is_fitted__() else 0.0
+
+    def _widen_own(self) -> None:
+        self._scorer = self._scorer and _Model.of(self.sketch_)
+
     def _merge_own(self, other: "MahalanobisDetector", *, fitted: bool) -> None:
         if fitted:
             # Each scoring model has seen only a part of the rows: halve the counts, as at every replacement.

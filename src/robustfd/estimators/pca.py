@@ -250,7 +250,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     def _accept_width(self, d: int) -> None:
         k = self.n_components
         if isinstance(k, int | np.integer):
-            if k > d:
+            if k > d and not self._grows:
                 raise ValueError(f"n_components must be at most n_features={d}, got {k}.")
             most = getattr(vars(self).get("sketch_"), "sketch_size", k + 1)
             if self._is_auto and k >= most:
@@ -258,7 +258,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
                     f"n_components must be below {most}, the size of the existing sketch, got {k}. "
                     "Set it back, or call fit to start over."
                 )
-            k = int(k)
+            k = min(int(k), d)
         self._wanted = k if k is None or isinstance(k, int) else float(k)
 
     def _warn_of_share(self) -> None:

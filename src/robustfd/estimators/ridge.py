@@ -212,6 +212,11 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         else:
             self._moments, self._flat, self._sums = other._moments, other._flat, other._sums
 
+    def _widen_own(self) -> None:
+        more = (0, self.n_features_in_ - len(self._moments.x_mean))
+        x_mean, cross = np.pad(self._moments.x_mean, more), np.pad(self._moments.cross, (more, (0, 0)))
+        self._moments = replace(self._moments, x_mean=x_mean, cross=cross)
+
     @property
     def _alpha0(self) -> float:
         return self.regularization

@@ -40,8 +40,10 @@ _FORMATS = {
     "python": _Format("python.PythonStream", ("hash_bits", "missing")),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
-# Numbers, an optional tag, and a bar. A tag without a quote must follow a number.
-_HEAD_OF_VW = re.compile(rb"(?:(?:[-+.\deE]+[ \t]+){0,3}(?:'[^|,;\s]*[ \t]*)?|(?:[-+.\deE]+[ \t]+){1,3}[^|,;\s]*)\|")
+# Labels, an optional tag, and a bar. A tag without a quote must follow a label. The stream refuses labels other than
+# numbers, such as costs and those of contextual bandits, with an explanation.
+_LABELS_OF_VW = rb"(?:(?:[-+.\deE]+(?:[:,][-+.\deE]+)*|shared|ccb|slates|ca)[ \t]+)"
+_HEAD_OF_VW = re.compile(rb"(?:%b*(?:'[^|,;\s]*[ \t]*)?|%b+[^|,;\s]*)\|" % (_LABELS_OF_VW, _LABELS_OF_VW))
 
 
 def open_stream(

@@ -157,13 +157,17 @@ class IndexedTextStream(Stream):
     def _block(self, chunk: Chunk, parsed: Parsed) -> Block:
         """Return the block of a parsed chunk; report its bad lines."""
         for begin, line, problem in parsed.bad:
-            reason = self.WRONG[problem].format(width=self._width)
+            reason = self._reason(problem, bytes(chunk.text[begin : begin + 1000])).format(width=self._width)
             where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
             self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}", harmless=problem == Problem.UNLABELLED)
         if self.seen_names is not None and self._hash_bits is not None:
             self.seen_names.add_text(chunk.text, self._features_of, self._hash_bits)
         y = parsed.labels if self._labelled else None
         return Block(self._matrix(parsed.rows), y, parsed.weights, parts=tuple(map(self._matrix, parsed.parts)))
+
+    def _reason(self, problem: Problem, line: bytes) -> str:
+        """Return what is wrong with a line."""
+        return self.WRONG[problem]
 
     def _matrix(self, rows: tuple[Any, Any, Any]) -> Any:
         """Return rows as a CSR matrix."""
@@ -254,6 +258,17 @@ class LibsvmStream(IndexedTextStream):
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 # The head of a line: numbers, a tag that touches the bar or starts with a quote, and the bar.
 _HEAD = re.compile(rb"[ \t\r]*(?P<numbers>(?:%b[ \t\r]+){0,3})(?P<tag>[^| \t\r]+|'[^| \t\r]*[ \t\r]+|)\|" % _NUMBER)
+# Labels of other problems than classes and numbers, and what a user can do.
+_OTHER_LABELS = {
+    rb"(?:shared|ccb|slates)\s": "this starts an example of several lines, as contextual bandits (ADF) have them, "
+    "which is not read yet; write one line for each action, together with the shared features",
+    rb"(?:ca\s+)?N:N:N": "action:cost:probability is the label of a contextual bandit, which is not read yet; for a "
+    "regression of the cost, write the cost as the label and 1/probability as the importance",
+    rb"\d+:N[\s|]": "class:cost is the label of cost-sensitive classes (csoaa, wap), which are not read; write the "
+    "class of the lowest cost as the label",
+    rb"\d+(?:,\d+)+[\s|]": "these are several labels, and a row has one here; train one model for each label, with "
+    "the labels 1 and -1",
+}
 
 
 class VwStream(IndexedTextStream):
@@ -310,6 +325,12 @@ class VwStream(IndexedTextStream):
             tags = [bytes(chunk.text[begin:end]).decode("utf-8", "backslashreplace") for begin, end in places]
             block.id = np.array(tags, dtype=object)
         return block
+
+    def _reason(self, problem: Problem, line: bytes) -> str:
+        if problem != Problem.NO_LABEL or b"|" not in line.split(b"\n", 1)[0]:
+            return self.WRONG[problem]
+        found = (why for label, why in _OTHER_LABELS.items() if re.match(label.replace(b"N", _NUMBER), line.lstrip()))
+        return next(found, self.WRONG[problem])
 
     def _has_labels(self, chunk: Chunk) -> bool:
         """Return whether lines need a label. The first line decides whether blocks have labels and tags."""
