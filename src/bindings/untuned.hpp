@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "convert.hpp"
 #include "experts.hpp"
@@ -105,6 +106,14 @@ class Untuned {
         untuned_loops().read(experts, scratch_for(given.rows).work, given.rows, margins.data);
     }
 
+    void doubt(nb::handle x, Matrix<double> margins, Matrix<double> variances) const {
+        const RowsFromPython given = rows_from(x);
+        check(given.rows, margins);
+        check(given.rows, variances);
+        const nb::gil_scoped_release unlocked;
+        untuned_loops().doubt(experts, scratch_for(given.rows).work, given.rows, margins.data, variances.data);
+    }
+
     void explain(nb::handle x, const nb::ndarray<const double, nb::ndim<3>, nb::c_contig>& effects,
                  Span<Index> indptr, Span<Index> which, Matrix<double> parts) const {
         const RowsFromPython given = rows_from(x);
@@ -147,6 +156,14 @@ class Untuned {
         scratch.fit(experts, indptr[1]);
         untuned_loops().read(experts, scratch.work, {values.data(), columns.data(), indptr, 1, 0}, &prediction);
         return prediction;
+    }
+
+    // Fill the prediction and the variance of such a row. It uses the scratch memory of `learn_one`.
+    void doubt_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values, double& margin,
+                   double& variance) {
+        const Index indptr[2] = {0, static_cast<Index>(columns.size())};
+        scratch_.fit(experts, indptr[1]);
+        untuned_loops().doubt(experts, scratch_.work, {values.data(), columns.data(), indptr, 1, 0}, &margin, &variance);
     }
 
   private:

@@ -6,6 +6,7 @@ from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
     from robustfd._container import SnapshotError, load
+    from robustfd.decisions import ContextualBandit
     from robustfd.estimators import (
         MahalanobisDetector,
         RFDSONClassifier,
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 # The public names, by the package that defines them.
 _NAMES = {
     "_container": ("SnapshotError", "load"),
+    "decisions": ("ContextualBandit",),
     "estimators": (
         "MahalanobisDetector",
         "SketchSizeWarning",
@@ -65,11 +67,12 @@ _NAMES = {
         "TwoSidedFrequentDirections",
     ),
 }
-_SUBPACKAGES = ("datasets", "estimators", "linalg", "learners", "sketch", "streams")
+_SUBPACKAGES = ("datasets", "decisions", "estimators", "linalg", "learners", "sketch", "streams")
 
 __all__ = [
     "AdaGrad",
     "CompensativeFrequentDirections",
+    "ContextualBandit",
     "DiagonalFrequentDirections",
     "ExactSecondMoment",
     "FrequentDirections",
