@@ -3,6 +3,7 @@
 import sys
 
 from benchmarks import (
+    bandits,
     big_file,
     command_line,
     distributed,
@@ -37,6 +38,7 @@ CASES = {
     "untuned_speed": untuned_speed.untuned_speed,
     "many": many.many,
     "tables": tables.tables,
+    "bandits": bandits.bandits,
     "drift": drift.drift,
     "command_line": command_line.command_line,
     "price": command_line.price,

@@ -83,4 +83,5 @@ NB_MODULE(_core, m) {
     bind_paper(m);
     bind_text(m);
     bind_untuned(m);
+    bind_bandit(m);
 }

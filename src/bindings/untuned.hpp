@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "convert.hpp"
 #include "experts.hpp"
@@ -105,6 +106,14 @@ class Untuned {
         untuned_loops().read(experts, scratch_for(given.rows).work, given.rows, margins.data);
     }
 
+    void doubt(nb::handle x, Matrix<double> margins, Matrix<double> variances) const {
+        const RowsFromPython given = rows_from(x);
+        check(given.rows, margins);
+        check(given.rows, variances);
+        const nb::gil_scoped_release unlocked;
+        untuned_loops().doubt(experts, scratch_for(given.rows).work, given.rows, margins.data, variances.data);
+    }
+
     void explain(nb::handle x, const nb::ndarray<const double, nb::ndim<3>, nb::c_contig>& effects,
                  Span<Index> indptr, Span<Index> which, Matrix<double> parts) const {
         const RowsFromPython given = rows_from(x);
@@ -126,27 +135,28 @@ class Untuned {
         untuned_loops().first_scales(experts, which.data(), length(which));
     }
 
-    // Learn one row of ascending columns, all of which the model has; return the prediction before the step. The model
-    // has one output.
-    double learn_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values, double y,
-                     double weight) {
-        const Index indptr[2] = {0, static_cast<Index>(columns.size())};
+    // Learn one row, all of whose columns the model has; return the prediction before the step. The model has one output.
+    double learn_one(const Rows& row, double y, double weight) {
         double prediction = 0.0;
-        scratch_.fit(experts, indptr[1]);
-        untuned_loops().learn(experts, scratch_.work, {values.data(), columns.data(), indptr, 1, 0}, 0, 1, &y, &weight,
-                              &prediction, true);
+        scratch_.fit(experts, row.longest(0, 1));
+        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, &prediction, true);
         ++seen;
         return prediction;
     }
 
     // Return the prediction of such a row.
-    double read_one(const std::vector<std::int32_t>& columns, const std::vector<double>& values) const {
-        const Index indptr[2] = {0, static_cast<Index>(columns.size())};
+    double read_one(const Rows& row) const {
         double prediction = 0.0;
         static thread_local Scratch scratch;  // allocating it takes longer than reading a row
-        scratch.fit(experts, indptr[1]);
-        untuned_loops().read(experts, scratch.work, {values.data(), columns.data(), indptr, 1, 0}, &prediction);
+        scratch.fit(experts, row.longest(0, 1));
+        untuned_loops().read(experts, scratch.work, row, &prediction);
         return prediction;
+    }
+
+    // Fill the prediction and the variance of such a row. It uses the scratch memory of `learn_one`.
+    void doubt_one(const Rows& row, double& margin, double& variance) {
+        scratch_.fit(experts, row.longest(0, 1));
+        untuned_loops().doubt(experts, scratch_.work, row, &margin, &variance);
     }
 
   private:

@@ -1,6 +1,7 @@
 """The public names of robustfd."""
 
 from robustfd import datasets as datasets
+from robustfd import decisions as decisions
 from robustfd import distributed as distributed
 from robustfd import estimators as estimators
 from robustfd import learners as learners
@@ -10,6 +11,7 @@ from robustfd import sketch as sketch
 from robustfd import streams as streams
 from robustfd._container import SnapshotError as SnapshotError
 from robustfd._container import load as load
+from robustfd.decisions import ContextualBandit as ContextualBandit
 from robustfd.estimators import MahalanobisDetector as MahalanobisDetector
 from robustfd.estimators import RFDSONClassifier as RFDSONClassifier
 from robustfd.estimators import RFDSONRegressor as RFDSONRegressor

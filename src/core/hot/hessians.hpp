@@ -1,5 +1,5 @@
-// The three forms of the Hessian. Each fills the margins of its experts and, to `learn`, their kappa = x'H^-1 x; takes
-// their steps; and follows a feature whose unit or centre changes.
+// The three forms of the Hessian. Each fills the margins of its experts and, unless rows are only read, their
+// kappa = x'H^-1 x; takes their steps; and follows a feature whose unit or centre changes.
 #pragma once
 
 #include "mixture.hpp"
@@ -8,6 +8,9 @@ namespace robustfd::RFD_LEVEL {
 
 namespace {
 
+// What a row is for: its prediction, its prediction and variance, or a step.
+enum class Use { read, doubt, learn };
+
 // Numbers that describe a row in the units of the features.
 struct Row {
     Index size;         // number of entries
@@ -15,6 +18,7 @@ struct Row {
     double length;      // factor of the row for linear experts
     double curve;       // factor of the row in the Hessians
     double slow, fast;  // x'H^-1 x for the diagonal Hessians
+    double unseen;      // the part of x'H^-1 x of features that have not occurred, whose H is the prior
 
     double factor(bool linear) const { return linear ? length : norm; }
 };
@@ -77,14 +81,14 @@ inline double past_of_intercept(const Experts& e, int memory) {
     return own.prior + (memory == 0 ? own.slow : own.fast * e.totals[0].fade);
 }
 
-template <bool learn> void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
+template <Use use> void diagonal_margins(const Experts& e, const Row& row, const Work& work) {
     const Index width = e.weights.shape(1), count = e.count();
     sum_rows(work.sums, e.weights.data(), width, work.feature, work.value, row.size, width);
     for (int memory = 0; memory < 2; ++memory) {
         const Index first = memory * count;
-        if constexpr (learn) {
+        if constexpr (use != Use::read) {
             const double intercept = INTERCEPT * INTERCEPT / past_of_intercept(e, memory);
-            const double kappa = memory == 0 ? row.slow : row.fast;
+            const double kappa = (memory == 0 ? row.slow : row.fast) + row.unseen;
             set_kappa(e, work, first, first + count, row.norm * row.norm * kappa + intercept,
                       row.length * row.length * kappa + intercept);
         }
@@ -144,7 +148,7 @@ inline void diagonal_move_centre(Experts& e, Index j, double norm, double length
 // Fill kappa of the experts of a memory.
 inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Index memory, Index first) {
     const double* inverse = e.inverse.plane(memory).data;
-    double *g = work.direction[memory], kappa = 0.0;  // g = H^-1 zeta
+    double *g = work.direction[memory], kappa = row.unseen;  // g = H^-1 zeta
     sum_rows(g, inverse, e.block.shape(1), work.feature, work.value, row.size, e.block.shape(1));
     for (Index i = 0; i < row.size; ++i) kappa += work.value[i] * g[work.feature[i]];
     const double cross = 2.0 * INTERCEPT * g[0], own = INTERCEPT * INTERCEPT * inverse[0];
@@ -152,14 +156,14 @@ inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Inde
               own + row.length * (cross + row.length * kappa));
 }
 
-template <bool learn> void exact_margins(const Experts& e, const Row& row, const Work& work) {
+template <Use use> void exact_margins(const Experts& e, const Row& row, const Work& work) {
     const Index width = e.exact_weights.shape(1), count = e.count();
     const double* weights = e.exact_weights.data();
     double *sums = work.better[0], *margin = work.margin;
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width);
     for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
         const Index first = e.plain_experts() + memory * count, start = memory * e.outputs() * count;
-        if constexpr (learn) exact_kappa(e, row, work, memory, first);
+        if constexpr (use != Use::read) exact_kappa(e, row, work, memory, first);
         for_experts(e, first, [=](Index i, Index at, bool linear) {
             margin[at] = row.factor(linear) * sums[start + i] + INTERCEPT * weights[start + i];
         });
@@ -290,7 +294,7 @@ inline double sketch_diagonal(const Experts& e, Index j) {
 
 // Fill kappa, after U x for both scalings of the row.
 inline void sketch_kappa(const Experts& e, const Row& row, const Work& work, Index first) {
-    double inside = 0.0, turned[2];
+    double inside = row.unseen, turned[2];
     for (Index i = 0; i < row.size; ++i) {
         const double zeta = work.value[i];
         if (zeta != 0.0) inside += zeta * zeta / sketch_diagonal(e, work.feature[i]);
@@ -301,7 +305,7 @@ inline void sketch_kappa(const Experts& e, const Row& row, const Work& work, Ind
               intercept + row.length * row.length * inside - turned[1]);
 }
 
-template <bool learn> void sketch_margins(const Experts& e, const Row& row, const Work& work) {
+template <Use use> void sketch_margins(const Experts& e, const Row& row, const Work& work) {
     const Index rows = e.lam.size(), width = e.low_weights.shape(1), first = e.plain_experts();
     double *along = work.direction[2], *sums = work.better[0];
     sum_rows(along, e.u.data(), rows, work.feature, work.value, row.size, rows);
@@ -311,7 +315,7 @@ template <bool learn> void sketch_margins(const Experts& e, const Row& row, cons
         direction[0][i] = INTERCEPT * e.u[i] + row.norm * along[i];
         direction[1][i] = INTERCEPT * e.u[i] + row.length * along[i];
     }
-    if constexpr (learn) sketch_kappa(e, row, work, first);
+    if constexpr (use != Use::read) sketch_kappa(e, row, work, first);
     double* more[2] = {work.better[1], work.better[2]};  // b'U x
     for (int kind = 0; kind < 2; ++kind) {
         for (Index i = 0; i < width; ++i) more[kind][i] = 0.0;

@@ -62,6 +62,7 @@ inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& w
 struct Scaled {
     double total = 0.0, slow = 0.0, fast = 0.0;  // of zeta^2, and x'H^-1 x for the diagonal Hessians
     double logarithms = 0.0, met = 0.0;          // of the squares of features that are new
+    double unseen = 0.0;                         // x'H^-1 x of features that have not occurred
 };
 
 // z of entry i: a missing value counts as the mean, or as 0 if the feature is not centred.
@@ -75,34 +76,38 @@ inline double centred_value(const Experts& e, const Feature& f, double x) {
     return z != z ? 0.0 : z;
 }
 
-// The square that a feature that has not occurred adds to a row: with `learn` it is initialised, and adds nothing here.
-template <bool learn> double meet_feature(Experts& e, Feature& f, double square, Scaled& sums) {
+// Meet a feature that has not occurred: to learn, it is initialised. Otherwise it adds to the length of the row, and to
+// its variance with the prior that it would get.
+template <Use use> void meet_feature(Experts& e, Feature& f, double square, Scaled& sums) {
     const Totals& totals = e.totals[0];
-    if constexpr (learn) {
+    if constexpr (use == Use::learn) {
         init_feature(f, totals, square);
         sums.logarithms += log(square);
         sums.met += 1.0;
-        return 0.0;
+    } else {
+        const double scaled = totals.log_weight > 0.0 ? square / exp(totals.logarithms / totals.log_weight) : 1.0;
+        sums.total += scaled;
+        if constexpr (use == Use::doubt) sums.unseen += scaled / prior_of(f, totals);
     }
-    return totals.log_weight > 0.0 ? square / exp(totals.logarithms / totals.log_weight) : 1.0;
 }
 
 // Shorten a row that is so long that float weights would overflow.
-template <bool learn> void shorten(const Work& work, Index n, Scaled& sums) {
+template <Use use> void shorten(const Work& work, Index n, Scaled& sums) {
     const double shorter = sqrt(HUGE_ROW / sums.total);
     for (Index i = 0; i < n; ++i) {
         work.value[i] *= shorter;
-        if constexpr (!learn) continue;
+        if constexpr (use == Use::read) continue;
         work.step_slow[i] *= shorter;
         work.step_fast[i] *= shorter;
     }
     sums.total = HUGE_ROW;
     sums.slow *= shorter * shorter;
     sums.fast *= shorter * shorter;
+    sums.unseen *= shorter * shorter;
 }
 
-// Fill work.value with zeta and return the scaled row; with `learn`, initialise features that are new.
-template <bool learn> Row scale_row(Experts& e, const Work& work, Index n) {
+// Fill work.value with zeta and return the scaled row; to learn, initialise features that are new.
+template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     Totals& totals = e.totals[0];
     const double fade = totals.fade;
     const Index width = e.weights.shape(1);
@@ -113,35 +118,36 @@ template <bool learn> Row scale_row(Experts& e, const Work& work, Index n) {
         Feature& f = e.table[j];
         prefetch(weights + j * width);
         const double z = centred_value(e, f, work.raw[i]);
-        if (f.inverse == 0.0 && z * z > 0.0) sums.total += meet_feature<learn>(e, f, z * z, sums);
+        if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
         const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
         const bool live = square > 0.0;
         work.value[i] = live ? zeta : 0.0;
         if (live) sums.total += square;
-        if constexpr (learn) {
+        if constexpr (use != Use::read) {
             work.step_slow[i] = live ? zeta / (f.prior + f.slow) : 0.0;
             work.step_fast[i] = live ? zeta / (f.prior + f.fast * fade) : 0.0;
             sums.slow += work.value[i] * work.step_slow[i];
             sums.fast += work.value[i] * work.step_fast[i];
         }
     }
-    if constexpr (learn) {
+    if constexpr (use == Use::learn) {
         totals.logarithms += sums.logarithms;
         totals.log_weight += sums.met;
     }
-    if (sums.total > HUGE_ROW) shorten<learn>(work, n, sums);
+    if (sums.total > HUGE_ROW) shorten<use>(work, n, sums);
     const double entries = static_cast<double>(n), total = sums.total;
     const double length = totals.length * (total > FAR * entries ? sqrt(FAR * entries / total) : 1.0);
     const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0;
-    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast};
+    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast, sums.unseen};
 }
 
-// Fill `work` with the margins of all experts, with the prediction and, to `learn`, with kappa; return the scaled row.
-template <bool learn> Row predict_row(Experts& e, const Work& work, Index n) {
-    const Row row = scale_row<learn>(e, work, n);
-    diagonal_margins<learn>(e, row, work);
-    if (e.has_exact()) exact_margins<learn>(e, row, work);
-    if (e.has_sketch()) sketch_margins<learn>(e, row, work);
+// Fill `work` with the margins of all experts, with the prediction and, unless it is only read, with kappa; return the
+// scaled row.
+template <Use use> Row predict_row(Experts& e, const Work& work, Index n) {
+    const Row row = scale_row<use>(e, work, n);
+    diagonal_margins<use>(e, row, work);
+    if (e.has_exact()) exact_margins<use>(e, row, work);
+    if (e.has_sketch()) sketch_margins<use>(e, row, work);
     predict(e, work);
     return row;
 }
@@ -232,7 +238,7 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
     for (Index i = first; i < last; ++i) {
         if (e.is_full()) return i;
         fetch_row(e, rows, i + 1);
-        const Row row = predict_row<true>(e, work, list_row(e, rows, i, work));
+        const Row row = predict_row<Use::learn>(e, work, list_row(e, rows, i, work));
         write_output(e, work, predictions + i * e.outputs());
         learn_row(e, work, row, y[i], weight[i], update_stats);
     }
@@ -240,20 +246,32 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
 }
 
 void read(const Experts& e, const Work& work, const Rows& rows, double* predictions) {
-    Experts& same = const_cast<Experts&>(e);  // `predict_row<false>` changes nothing
+    Experts& same = const_cast<Experts&>(e);  // `predict_row<Use::read>` changes nothing
     for (Index i = 0; i < rows.count; ++i) {
         fetch_row(e, rows, i + 1);
-        predict_row<false>(same, work, list_row(e, rows, i, work));
+        predict_row<Use::read>(same, work, list_row(e, rows, i, work));
         write_output(e, work, predictions + i * e.outputs());
+    }
+}
+
+void doubt(const Experts& e, const Work& work, const Rows& rows, double* predictions, double* variances) {
+    Experts& same = const_cast<Experts&>(e);  // `predict_row<Use::doubt>` changes nothing
+    const Index n = e.experts();
+    for (Index i = 0; i < rows.count; ++i) {
+        fetch_row(e, rows, i + 1);
+        predict_row<Use::doubt>(same, work, list_row(e, rows, i, work));
+        write_output(e, work, predictions + i * e.outputs());
+        for (Index c = 0; c < e.outputs(); ++c)
+            variances[i * e.outputs() + c] = dot(e.share.data() + c * n, work.kappa, n);
     }
 }
 
 void explain(const Experts& e, const Work& work, const Rows& rows, const double* effects, Index* indptr, Index* which,
              double* parts) {
-    Experts& same = const_cast<Experts&>(e);  // `scale_row<false>` changes nothing
+    Experts& same = const_cast<Experts&>(e);  // `scale_row<Use::read>` changes nothing
     const Index outputs = e.outputs(), plane = e.table.size() * outputs;
     for (Index i = 0; i < rows.count; ++i) {
-        const Row row = scale_row<false>(same, work, list_row(e, rows, i, work));
+        const Row row = scale_row<Use::read>(same, work, list_row(e, rows, i, work));
         const Index begin = indptr[i];
         for (Index k = 0; k < row.size; ++k) {
             const Index j = work.feature[k];
@@ -281,6 +299,6 @@ void first_scales(Experts& e, const Index* which, Index count) {
 
 }  // namespace
 
-extern const UntunedLoops untuned_loops{learn, read, explain, first_scales, implicit_steps};
+extern const UntunedLoops untuned_loops{learn, read, doubt, explain, first_scales, implicit_steps};
 
 }  // namespace robustfd::RFD_LEVEL

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
-from robustfd._core import OneRow
 from robustfd._guard import guarded, guarded_pair, guards_itself
 from robustfd._jobs import count_jobs
 from robustfd._sklearn import BaseEstimator, NotFittedError
@@ -114,7 +113,7 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
         """The number of outputs: one per class if there are more than two."""
         return 1
 
-    def _quick_rows(self) -> OneRow | None:
+    def _quick_rows(self) -> Any:
         """Return what learns and reads the next dicts without a detour through Python, or None."""
         return None
 

@@ -81,11 +81,9 @@ class UntunedEstimator(OnlineEstimator):
 
     def _update_common_names(self) -> None:
         """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
-        rows = self._model.seen
-        if rows & (rows - 1) == 0 and rows >= 8 and self._kind == "dicts":
-            often = self._model.experts.features.table["count"][1:] > USUAL * rows
-            names = [name for name, j in self._vocabulary.items() if often[j]]
-            self._common_names = {n for n in names if "=" not in str(n) and not str(n).endswith(IS_MISSING)}
+        if self._kind == "dicts" and is_time_to_count(self._model.seen):
+            counts = self._model.experts.features.table["count"][1:]
+            self._common_names = common_names(self._vocabulary, counts, self._model.seen)
 
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
@@ -128,15 +126,11 @@ class UntunedEstimator(OnlineEstimator):
 
     @contextmanager
     def _all_or_nothing(self, x: Any) -> Iterator[None]:
-        model, features = self._model, None
+        model = self._model
         if model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
             yield
             return
-        if isinstance(x, CsrRows) or sp.issparse(x):
-            features = x.indices.astype(np.int32, copy=False)
-            if self._kind == "rows":  # indicators of missing values may appear
-                features = np.append(features, np.arange(x.shape[1], model.d, dtype=np.int32))
-        kept = model.keep(x.shape[0], features)
+        kept = model.keep(x.shape[0], features_of(x, self._kind, model.d))
         try:
             yield
         except BaseException:  # also an interrupt
@@ -228,30 +222,13 @@ class UntunedEstimator(OnlineEstimator):
         return [{"_model": model} for model in untuned_merging.split(self._model, k, which)]
 
     def _merge_states(self, other: Any) -> None:
-        here, there, width = self._join_features(other)
+        here, there, width = join_features(self, other)
         capacity = max(self._model.d, other._model.d, width)
         one, two = (
             model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, capacity)
             for model, places in ((self._model, here), (other._model, there))
         )
         self._model = untuned_merging.merge(one, two, capacity)
-
-    def _join_features(self, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Add the features of another model. Return the new indices of both models' features and their total number."""
-        if self._kind == "dicts":
-            names, known = dict(self._vocabulary), len(self._vocabulary)
-            places = [names.setdefault(name, len(names)) for name in other._vocabulary]
-            self._vocabulary, self._common_names = names, self._common_names | other._common_names
-            self.n_features_in_ = max(self.n_features_in_, len(names))
-            return np.arange(known), np.array(places, np.int64), self.n_features_in_
-        self.n_features_in_ = max(self.n_features_in_, other.n_features_in_)
-        if hasattr(self, "_encoder"):
-            self._encoder = self._encoder.with_names_of(other._encoder)
-        d, before = self._width, [self._missing, other._missing]
-        if before[0] != before[1]:  # sorted, so the result does not depend on which model is first
-            self._missing = sorted({*before[0], *before[1]})
-        here, there = (np.array([*range(d), *(d + self._missing.index(j) for j in each)], np.int64) for each in before)
-        return here, there, d + len(self._missing)
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
@@ -317,3 +294,43 @@ class UntunedEstimator(OnlineEstimator):
         upper, lower = progress.two_panels()
         progress.plot_drift(self.drift_, lower)
         return super().plot_progress(ax=upper, label=label)
+
+
+def is_time_to_count(rows: int) -> bool:
+    """Return whether to count common names after so many rows: each time their number has doubled."""
+    return rows & (rows - 1) == 0 and rows >= 8
+
+
+def common_names(vocabulary: dict[Any, int], counts: Floats, rows: int) -> set[Any]:
+    """Return the names of numeric features that most dicts have; `counts` say how often each feature occurred."""
+    often = counts > USUAL * rows
+    names = [name for name, j in vocabulary.items() if often[j]]
+    return {name for name in names if "=" not in str(name) and not str(name).endswith(IS_MISSING)}
+
+
+def features_of(x: Any, kind: str, d: int) -> NDArray[np.int32] | None:
+    """Return the features that learning rows may change in a model of d features, None for all."""
+    if not isinstance(x, CsrRows) and not sp.issparse(x):
+        return None
+    features = x.indices.astype(np.int32, copy=False)
+    if kind == "rows":  # indicators of missing values may appear
+        features = np.append(features, np.arange(x.shape[1], d, dtype=np.int32))
+    return features
+
+
+def join_features(model: Any, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Add the features of another model. Return the new indices of both models' features and their total number."""
+    if model._kind == "dicts":
+        names, known = dict(model._vocabulary), len(model._vocabulary)
+        places = [names.setdefault(name, len(names)) for name in other._vocabulary]
+        model._vocabulary, model._common_names = names, model._common_names | other._common_names
+        model.n_features_in_ = max(model.n_features_in_, len(names))
+        return np.arange(known), np.array(places, np.int64), model.n_features_in_
+    model.n_features_in_ = max(model.n_features_in_, other.n_features_in_)
+    if hasattr(model, "_encoder"):
+        model._encoder = model._encoder.with_names_of(other._encoder)
+    d, before = model._width, [model._missing, other._missing]
+    if before[0] != before[1]:  # sorted, so the result does not depend on which model is first
+        model._missing = sorted({*before[0], *before[1]})
+    here, there = (np.array([*range(d), *(d + model._missing.index(j) for j in each)], np.int64) for each in before)
+    return here, there, d + len(model._missing)

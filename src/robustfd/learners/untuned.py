@@ -325,6 +325,12 @@ class UntunedState:
         self.core.read(plain_rows(x), out)
         return out
 
+    def doubts(self, x: Any) -> tuple[Floats, Floats]:
+        """Return the predictions (n,) of rows of a state with one output, and their variances."""
+        margins, variances = np.empty((x.shape[0], 1)), np.empty((x.shape[0], 1))
+        self.core.doubt(plain_rows(x), margins, variances)
+        return margins[:, 0], variances[:, 0]
+
     def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the numbers and arrays from which `unpack` restores this state."""
         return untuned_reading.pack(self)

@@ -1,0 +1,256 @@
+"""The learners behind a bandit: one for each arm, or one over products of arm features and context features."""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._container import Document, Tensors
+from robustfd._scipy import scipy_sparse as sp
+from robustfd.estimators._transfer import check_sizes
+from robustfd.learners import untuned_merging
+from robustfd.learners.rows import CsrRows, Floats, plain_rows, sparse_rows
+from robustfd.learners.snapshot import Parts
+from robustfd.learners.untuned import PRIOR, SPARE, UntunedState
+
+UNPULLED = (1 + 1 / 16) / PRIOR  # the variance of a row of typical length and of the intercept, before the first row
+LAST = 2**31 - 2  # largest index of a feature
+
+Entries = tuple[NDArray[np.int64], Floats]  # places and values of the features of an arm
+
+
+class _Learners:
+    """States by number, and what does not depend on what they mean."""
+
+    def __init__(self, d: int, share: float):
+        self.d, self.share = d, share
+        self.states: dict[int, UntunedState] = {}
+
+    def seen(self) -> int:
+        """Return the number of rows of all states."""
+        return sum(state.seen for state in self.states.values())
+
+    def keep(self, rows: int, arms: Iterable[int], features: Callable[[int], Any]) -> Any:
+        """Return what `undo` needs to forget the next rows, of these arms; `features` are those of a state."""
+        apart = isinstance(self, Apart)
+        some = [arm for arm in arms if arm in self.states] if apart else [0]
+        kept = {n: self.states[n].keep(rows, features(self.states[n].d) if apart else None) for n in some}
+        return vars(self) | {"states": dict(self.states)}, kept
+
+    def undo(self, kept: Any) -> None:
+        """Restore the state at the time of `keep`."""
+        before, states = kept
+        self.__dict__.update(before)
+        for number, each in states.items():
+            self.states[number].undo(each)
+
+    def _like(self, states: dict[int, UntunedState]) -> Self:
+        new = copy.copy(self)
+        new.states = states
+        return new
+
+    def split(self, k: int, which: Sequence[int]) -> list[Self]:
+        """Return the parts `which` of k parts."""
+        parts = [self._like({}) for _ in which]
+        for number, state in self.states.items():
+            for part, new in zip(parts, untuned_merging.split(state, k, which), strict=True):
+                part.states[number] = new
+        for part in parts:
+            part.share = self.share / k
+        return parts
+
+    def merge(self, other: Self) -> None:
+        """Add the states of another one, with the same features and arms."""
+        for number, state in other.states.items():
+            mine = self.states.get(number)
+            self.states[number] = state if mine is None else untuned_merging.merge(mine, state, max(mine.d, state.d))
+        self.share = min(self.share + other.share, 1.0)
+
+    def with_more_prior(self, share: float) -> Self:
+        """Return a copy with more of the prior."""
+        new = self._like({n: untuned_merging.with_more_prior(state, share) for n, state in self.states.items()})
+        new.share = min(self.share + share, 1.0)
+        return new
+
+    def pack(self, more: dict[str, Any]) -> list[tuple[Document, Tensors]]:
+        """Return the parts of a file; `more` are arrays of the bandit."""
+        capacity = self.capacity if isinstance(self, Together) else 0
+        places = sorted(self.states)
+        own = {"places": places, "share": self.share, "d": self.d, "capacity": capacity}
+        return [(own, more), *(self.states[place].pack() for place in places)]
+
+
+class Apart(_Learners):
+    """One learner for each arm, by the place of the arm."""
+
+    def doubts(self, x: Any, arms: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the margins and variances (n, arms) of rows."""
+        margins, variances = np.zeros((x.shape[0], len(arms))), np.full((x.shape[0], len(arms)), UNPULLED)
+        for column, arm in enumerate(arms):
+            if (state := self.states.get(arm)) is not None:
+                margins[:, column], variances[:, column] = state.doubts(x)
+        return margins, variances
+
+    def learn(self, x: Any, arms: NDArray[np.int64], label: Floats, weight: Floats) -> None:
+        """Learn rows, each for its arm. The arms are independent, so their order does not matter."""
+        for arm in np.unique(arms).tolist():
+            which = np.flatnonzero(arms == arm)
+            if arm not in self.states:
+                self.states[arm] = UntunedState(self.d, 1, share=self.share)
+            rows = x if len(which) == x.shape[0] else rows_at(x, which)
+            self.states[arm].learn(rows, label[which], weight[which], np.empty((len(which), 1)))
+
+    def widen(self, d: int, *, growing: bool = True) -> None:
+        """Allocate memory for d features of contexts."""
+        self.d = max(d, self.d)
+        for state in self.states.values():
+            state.widen(d, growing=growing)
+
+    def counts(self) -> Floats:
+        """Return how often each feature of contexts occurred."""
+        total = np.zeros(max(state.d for state in self.states.values()))
+        for state in self.states.values():
+            total[: state.d] += state.experts.features.table["count"][1:]
+        return total
+
+    def moved(self, here: NDArray[np.int64], arms: NDArray[np.int64], d: int) -> "Apart":
+        """Return a copy in which context feature j is here[j] and arm a is arms[a]."""
+        new = Apart(d, self.share)
+        for arm, state in self.states.items():
+            same = np.array_equal(here, np.arange(len(here)))
+            new.states[int(arms[arm])] = (
+                state if same else untuned_merging.with_features_at(state, here, max(d, state.d))
+            )
+        return new
+
+
+class Together(_Learners):
+    """One learner over the products of arm features and context features.
+
+    An arm has features, as a context has; the only feature of a named arm is its name. The row of an arm in a context
+    has the features of the context, those of the arm, and all products of one of these with one of those. Feature f of
+    arms and feature j of contexts, both counted from 1, have the product number f C + j, where C is the capacity for
+    features of contexts. With 0 for j or f it is the other feature alone.
+    """
+
+    def __init__(self, d: int, share: float):
+        super().__init__(d, share)
+        self.capacity = d + 1
+        self.states = {0: UntunedState(2 * self.capacity, 1, share=share)}
+
+    def rows(self, x: Any, arms: Sequence[Entries]) -> CsrRows:
+        """Return the products of rows with arms, row by row. A single row may have many arms."""
+        x = sparse_rows(plain_rows(x))
+        lengths = np.diff(x.indptr)
+        data, indices, indptr = [], [], [0]
+        for i, (places, values) in enumerate(arms):
+            row = slice(x.indptr[0], x.indptr[1]) if len(lengths) == 1 else slice(x.indptr[i], x.indptr[i + 1])
+            column, value = np.append(0, x.indices[row].astype(np.int64) + 1), np.append(1.0, x.data[row])
+            place, factor = np.append(0, places + 1), np.append(1.0, values)
+            if len(places) and int(place[-1]) * self.capacity + self.capacity > LAST:
+                raise ValueError(
+                    f"{int(place[-1])} features of arms and {self.d} features of contexts have more than 2^31 products."
+                )
+            indices.append((place[:, None] * self.capacity + column).ravel()[1:])  # all but the constant
+            data.append((factor[:, None] * value).ravel()[1:])
+            indptr.append(indptr[-1] + len(data[-1]))
+        columns = np.concatenate(indices).astype(np.int32)
+        self._make_room(int(columns.max(initial=0)) + 1)
+        return CsrRows(np.concatenate(data), columns, np.array(indptr, np.int64), self.states[0].d)
+
+    def doubts(self, x: Any, arms: Sequence[Entries]) -> tuple[Floats, Floats]:
+        """Return the margins and variances (n, arms) of rows."""
+        n, x = x.shape[0], sparse_rows(plain_rows(x))
+        if self.states[0].seen == 0:
+            return np.zeros((n, len(arms))), np.full((n, len(arms)), UNPULLED)
+        found = [self.states[0].doubts(self.rows(rows_at(x, np.array([i])), arms)) for i in range(n)]
+        return np.array([margins for margins, _ in found]), np.array([variances for _, variances in found])
+
+    def learn(self, x: Any, arms: Sequence[Entries], label: Floats, weight: Floats) -> None:
+        """Learn rows, each for its arm."""
+        rows = self.rows(x, arms)
+        self.states[0].learn(rows, label, weight, np.empty((len(label), 1)))
+
+    def _make_room(self, d: int) -> None:
+        if d > self.states[0].d:
+            self.states[0].widen(d)
+
+    def widen(self, d: int, *, growing: bool = True) -> None:
+        """Allocate memory for d features of contexts, and for as many more if their number keeps growing."""
+        self.d = max(d, self.d)
+        if d + 1 <= self.capacity:
+            return
+        old, self.capacity = self.capacity, 2 * d + 1 if growing else d + 1
+        state = self.states[0]
+        places = np.arange(state.d)
+        places = places // old * self.capacity + places % old
+        self.states = {0: untuned_merging.with_features_at(state, places, int(places[-1]) + self.capacity)}
+
+    def counts(self) -> Floats:
+        """Return how often each feature of contexts occurred."""
+        return np.asarray(self.states[0].experts.features.table["count"][2 : self.capacity + 1])
+
+    def moved(self, here: NDArray[np.int64], arms: NDArray[np.int64], d: int) -> "Together":
+        """Return a copy in which context feature j is here[j] and arm feature f is arms[f]."""
+        new, state = Together(d, self.share), self.states[0]
+        place, column = np.divmod(np.arange(state.d), self.capacity)
+        used = (place <= len(arms)) & (column <= len(here))  # the others have never occurred
+        to = np.append(0, arms + 1)[place[used]] * new.capacity + np.append(0, here + 1)[column[used]]
+        size = max((int(arms.max(initial=-1)) + 2) * new.capacity, len(to) + int((~used).sum()))
+        places = np.empty(state.d, np.int64)
+        places[used] = to
+        places[~used] = np.setdiff1d(np.arange(size + state.d), to)[: (~used).sum()]
+        new.states = {0: untuned_merging.with_features_at(state, places, int(max(size, places.max() + 1)))}
+        return new
+
+
+def rows_at(x: Any, which: NDArray[np.int64]) -> Any:
+    """Return the rows at these places, which may repeat."""
+    if not isinstance(x, CsrRows):
+        return x[which]
+    rows = sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], max(x.shape[1], 1)))[which]
+    return CsrRows(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), x.width)
+
+
+def unpack_learners(model: Any, states: list[Parts]) -> None:
+    """Restore the learners of a bandit from a file, and its columns with missing values."""
+    first, *others = states
+    found = {}
+    for name in ("missing", "usual"):
+        n, most = first.shape(name, 1)[0], model._width - 1
+        found[name] = first.array(name, n, dtype=np.int32, least=0, most=most).tolist()
+        if len(set(found[name])) != n or (n and model._kind != ("rows" if name == "missing" else "dicts")):
+            raise ValueError(f"{name} is inconsistent")
+    names = list(getattr(model, "_vocabulary", ()))
+    model._missing, model._common_names = found["missing"], {names[j] for j in found["usual"]}
+    places, share, d, capacity = (
+        first.text("places"), first.number("share", 0.0), first.count("d"), first.count("capacity")
+    )  # fmt: skip
+    first.close()
+    inputs = model._width + len(model._missing)
+    arms = len(model._arms if model._names is None else model._names)
+    allowed = set(range(arms)) if capacity == 0 else {0}
+    if not isinstance(places, list) or len(set(places)) != len(places) or not set(places) <= allowed:
+        raise ValueError("the places of arms are inconsistent")
+    if len(others) != len(places) or not inputs <= d <= 2 * inputs + SPARE or share > 1.0:
+        raise ValueError("the sizes of the learners are inconsistent")
+    if capacity and not d < capacity <= 2 * d + 1:
+        raise ValueError(f"a capacity of {capacity} for {d} features")
+
+    def check(width: int, outputs: int) -> None:
+        if capacity == 0:
+            check_sizes(
+                model, width if not model._missing or width < inputs else model._width, outputs, sparse=True
+            )
+        most = 2 * inputs + SPARE if capacity == 0 else 2 * (arms + 2) * capacity + SPARE
+        if width > most or outputs != 1:
+            raise ValueError(f"capacity for {width} features, of which at most {most} were seen")
+
+    learners: Any = Together(1, share) if capacity else Apart(1, share)
+    learners.d, learners.capacity = d, capacity
+    learners.states = {place: UntunedState.unpack(parts, check) for place, parts in zip(places, others, strict=True)}
+    if capacity and 0 not in learners.states:
+        raise ValueError("the learner lacks")
+    model._learners = learners

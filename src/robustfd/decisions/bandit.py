@@ -1,0 +1,342 @@
+"""Contextual bandits without an exploration parameter: one untuned learner for each arm."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._core import choose_probabilities, draw_arm
+from robustfd._guard import guarded, guards_itself
+from robustfd._scipy import scipy_sparse as sp
+from robustfd._validation import check_choice, check_integer, check_real
+from robustfd.decisions._arms import UNPULLED, Apart
+from robustfd.decisions._rewards import RewardLearner, distinct
+from robustfd.estimators._online import Floats
+from robustfd.estimators._rows import blocks, kind_of, single_row, with_indicators
+from robustfd.learners import progress, untuned_reading
+from robustfd.learners.rows import CsrRows, as_rows
+
+
+class ContextualBandit(RewardLearner):
+    """Chooses among arms by context, learns from the rewards of its choices, and has nothing to tune.
+
+    Each arm has its own untuned learner, that of `SketchedNewtonClassifier`, which predicts its reward for a context.
+    Arms with features of their own, and contexts of more than 256 features, share one learner over the products of arm
+    features and context features.
+
+    The learner also knows how little it knows: the variance x'H^-1 x of the context under its Hessian. The bandit
+    chooses by RandUCB: it draws one level z, the absolute value of a normal number, and takes the arm with the largest
+    predicted margin plus z standard deviations. The probability of every choice is exact, so logs of choices can
+    evaluate other policies (`evaluate_policy`).
+
+    Rewards may have any range. The bandit scales them by the smallest and the largest reward so far, or by
+    `reward_range`. While all rewards so far are equal there is nothing to learn, and the arms are equally probable.
+
+    Parameters
+    ----------
+    arms : list, optional
+        Names of the arms: strings, integers, booleans or floats. Other arms appear when they are first named.
+    epsilon : float, default=0.0
+        The part of the probability that all arms share equally. A log that will evaluate other policies needs a value
+        above 0, such as 0.02, because RandUCB never chooses an arm that is certainly worse.
+    reward_range : (float, float), optional
+        The smallest and the largest reward. By default, those seen so far.
+    costs : bool, default=False
+        Whether the numbers given as rewards are costs: the smaller the better.
+    random_state : int, optional
+        Seed of the choices. The choices of a bandit that is saved and loaded continue as if it had not been.
+
+    Attributes
+    ----------
+    arms_ : list
+        The names of the arms.
+    n_pulls_ : dict
+        How often each arm was learned.
+    progressive_reward_ : float
+        The mean reward (or cost) so far.
+    n_samples_seen_, n_features_in_ : int
+        Number of rewards learned and of features.
+
+    See Also
+    --------
+    evaluate_policy : What another policy would have earned on the log of this one.
+
+    Examples
+    --------
+    >>> from robustfd import ContextualBandit
+    >>> bandit = ContextualBandit(["news", "sport"], random_state=0)
+    >>> for day in range(200):
+    ...     x = {"weekend": day % 7 > 4}
+    ...     arm, probability = bandit.choose_one(x)
+    ...     bandit = bandit.learn_one(x, arm, reward=float((arm == "sport") == x["weekend"]), probability=probability)
+    >>> bandit.predict_one({"weekend": True}), bandit.predict_one({"weekend": False})
+    ('sport', 'news')
+    >>> bool(bandit.progressive_reward_ > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        arms: Iterable[Any] | None = None,
+        *,
+        epsilon: float = 0.0,
+        reward_range: tuple[float, float] | None = None,
+        costs: bool = False,
+        random_state: int | None = None,
+    ):
+        self.arms = arms
+        self.epsilon = epsilon
+        self.reward_range = reward_range
+        self.costs = costs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_real("epsilon", self.epsilon, 0.0, 1.0)
+        check_choice("costs", self.costs, (True, False))
+        if self.random_state is not None:
+            check_integer("random_state", self.random_state, 0)
+        if (ends := self.reward_range) is not None:
+            right = isinstance(ends, Sequence) and len(ends) == 2 and all(np.isfinite(ends)) and ends[0] < ends[1]
+            if not right:
+                raise ValueError(f"reward_range must be two numbers, the smaller first, or None, got {ends!r}.")
+        distinct(self.arms or ())
+
+    # -- choosing
+
+    @guards_itself
+    def choose_one(self, x: Any, arms: Any = None) -> tuple[Any, float]:
+        """Choose an arm for a context.
+
+        Parameters
+        ----------
+        x : dict, (indices, values) or array of shape (d,)
+            The context, as in `learn_one`.
+        arms : list or dict, optional
+            The arms to choose from, by default all. New arms are added. A dict gives each arm its features, which are
+            a dict as well; such arms may be new in every round and are not remembered by name.
+
+        Returns
+        -------
+        arm
+            The name of the chosen arm.
+        probability : float
+            The probability with which it was chosen.
+        """
+        quick = self.__dict__.get("_quick")
+        if arms is None and quick is not None and (found := quick.choose(x)) is not None:
+            return self._arms[found[0]], found[1]
+        return self._choose_one(x, arms)
+
+    @guarded
+    def _choose_one(self, x: Any, arms: Any) -> tuple[Any, float]:
+        before = self.__dict__.copy()
+        try:
+            if not self.__sklearn_is_fitted__():
+                self._check_parameters()
+            names, chances = self._chances_of_one(x, arms)
+            place = draw_arm(chances, self._seed, int(self._choices[0]))
+        except BaseException:
+            self.__dict__ = before
+            raise
+        self._choices = self._choices + 1
+        self._renew_quick()
+        return names[place], float(chances[place])
+
+    def _chances_of_one(self, x: Any, arms: Any) -> tuple[list[Any], Floats]:
+        """Return the arms to choose from, and their probabilities."""
+        self._prepare()
+        names, margins, variances = self._doubts_of_one(x, arms)
+        return names, _chances(margins, variances, self.epsilon)[0]
+
+    def _doubts_of_one(self, x: Any, arms: Any) -> tuple[list[Any], Floats, Floats]:
+        """Return the arms to choose from, and their margins and variances (1, arms)."""
+        names = list(self._arms if arms is None else arms)
+        if not names:
+            raise ValueError("There are no arms to choose from. Give `arms` here or in the constructor.")
+        features = arms if isinstance(arms, Mapping) else None
+        if features is None:
+            self._add_arms(distinct(names))
+        if not self.__sklearn_is_fitted__():
+            if not isinstance(x, Mapping | tuple) and np.ndim(x) != 1:
+                raise ValueError(f"x must be a dict, a pair (indices, values) or an array of one row, got {x!r:.60}.")
+            return names, np.zeros((1, len(names))), np.full((1, len(names)), UNPULLED)
+        row = single_row(self, x, kind_of(self, x), known_only=True)[0]
+        row = row if isinstance(row, CsrRows) else with_indicators(row, self._missing)
+        if features is not None or self._names is not None:
+            keys: Any = [self._entries(None if features is None else features[name]) for name in names]
+        else:
+            keys = self._keys([self._place_of()[name] for name in names])
+        return names, *self._finite_doubts(row, keys)
+
+    def _finite_doubts(self, x: Any, keys: Any) -> tuple[Floats, Floats]:
+        margins, variances = self._learners.doubts(x, keys)
+        if not np.isfinite(margins).all():
+            raise OverflowError("The predictions of ContextualBandit overflow: weights or X are too large.")
+        return margins, variances
+
+    # -- learning
+
+    def fit(self, X: Any, arms: Any, rewards: Any, probabilities: Any = None) -> Self:  # type: ignore[override]
+        """Learn a log from scratch; see `partial_fit`."""
+        return self._learn_log(X, arms, rewards, probabilities, reset=True)
+
+    def partial_fit(self, X: Any, arms: Any, rewards: Any, probabilities: Any = None) -> Self:
+        """Learn more rows of a log. The result does not depend on the batch sizes.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, d)
+            The contexts.
+        arms : list of length n
+            The arm that was chosen for each row: its name, or a dict of its features.
+        rewards : array of shape (n,)
+            The reward of each choice, or its cost.
+        probabilities : array of shape (n,), optional
+            The probabilities of the choices. They are checked and not used: weighting rows by them makes the learner
+            worse.
+
+        Returns
+        -------
+        self
+            The bandit.
+        """
+        return self._learn_log(X, arms, rewards, probabilities, reset=not self.__sklearn_is_fitted__())
+
+    def _learn_log(self, X: Any, arms: Any, rewards: Any, probabilities: Any, *, reset: bool) -> Self:
+        arms = arms.tolist() if hasattr(arms, "tolist") else list(arms)
+        rewards = np.asarray(rewards)
+        if len(arms) != len(rewards):
+            raise ValueError(f"arms has {len(arms)} rows, but rewards has {len(rewards)}.")
+        _check_probabilities(probabilities, len(arms))
+        return self._learn(X, rewards, None, reset=reset, classes=arms)
+
+    @guards_itself
+    def learn_one(  # type: ignore[override]
+        self, x: Any, arm: Any, reward: float, probability: float | None = None, *, features: Any = None
+    ) -> Self:
+        """Learn the reward of a choice. It may come late, and in any order.
+
+        Parameters
+        ----------
+        x : dict, (indices, values) or array of shape (d,)
+            The context.
+        arm : str, int, bool or float
+            The chosen arm.
+        reward : float
+            Its reward, or its cost.
+        probability : float, optional
+            The probability of the choice. It is checked and not used.
+        features : dict, optional
+            The features of the arm, if `choose_one` was given features of arms.
+
+        Returns
+        -------
+        self
+            The bandit.
+        """
+        if probability is not None and not (type(probability) is float and 0.0 < probability <= 1.0):
+            _check_probabilities([probability], 1)
+        quick = self.__dict__.get("_quick")
+        if quick is None or features is not None or not quick.learn(x, arm, reward):
+            self._learn_one(x, (arm, reward, features), 1.0)
+        return self
+
+    # -- reading
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the arm with the best predicted reward for each context."""
+        names = np.array(self._require_rows()._arms)
+        return np.asarray(names[self._margins(self._checked(X)).argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probabilities (n, arms) with which `choose_one` chooses arms, in the order of `arms_`."""
+        return _chances(*self._all_doubts(self._require_rows()._checked(X)), self.epsilon)
+
+    def predict_rewards(self, X: Any) -> Floats:
+        """Return the predicted rewards (n, arms), or costs, in the order of `arms_`."""
+        margins = self._margins(self._require_rows()._checked(X))
+        good = 1.0 / (1.0 + np.exp(-np.clip(margins, -700, 700)))
+        low, high = self._range
+        return np.asarray(low + (high - low) * (1.0 - good if self.costs else good))
+
+    def predict_one(self, x: Any, arms: Any = None) -> Any:
+        """Return the arm with the best predicted reward for one context, or None before the first reward."""
+        if not self.__sklearn_is_fitted__():
+            return None
+        names, margins, _ = self._doubts_of_one(x, arms)
+        return names[int(margins[0].argmax())]
+
+    def predict_proba_one(self, x: Any, arms: Any = None) -> dict[Any, float]:
+        """Return the probability of each arm for one context."""
+        names, chances = self._chances_of_one(x, arms)
+        return dict(zip(names, chances.tolist(), strict=True))
+
+    def contributions(self, X: Any, arm: Any) -> Floats:
+        """Return the contribution (n, n_features) of each feature to the margin of an arm.
+
+        The margin is the logarithm of the odds of a good reward. The contributions of a row and an intercept sum to it.
+        """
+        x, state = self._require_rows()._checked(X), self._state_of(arm)
+        out = np.zeros(x.shape)
+        for part, rows in self._read_blocks(x):
+            if state is not None:
+                indptr, which, parts = untuned_reading.contributions(state, rows)
+                columns = np.append(np.arange(x.shape[1]), self._missing)[which].astype(np.int64)
+                out[part] = sp.csr_array((parts[:, 0], columns, indptr), shape=(rows.shape[0], x.shape[1])).toarray()
+        return out
+
+    def _state_of(self, arm: Any) -> Any:
+        if not isinstance(self._learners, Apart):
+            raise ValueError("Contributions need one learner for each arm, and here all arms share one.")
+        if arm not in self._arms:
+            raise ValueError(f"arm must be one of {self._arms!r}, got {arm!r}.")
+        return self._learners.states.get(self._arms.index(arm))
+
+    @property
+    def arms_(self) -> list[Any]:
+        """The names of the arms; empty if they are known by their features."""
+        return list(getattr(self, "_arms", []))
+
+    @property
+    def n_pulls_(self) -> dict[Any, int]:
+        """How often each arm was learned."""
+        pulls = self._require_rows()._pulls.tolist()
+        return dict(zip(self._arms, pulls + [0] * (len(self._arms) - len(pulls)), strict=True))
+
+    @property
+    def progressive_reward_(self) -> float:
+        """The mean reward (or cost) so far."""
+        return progress.mean_loss(self._require_rows()._progress)
+
+    def _margins(self, x: Any) -> Floats:
+        return self._all_doubts(x)[0]
+
+    def _all_doubts(self, x: Any) -> tuple[Floats, Floats]:
+        """Return the margins and variances (n, arms) of rows."""
+        if self._names is not None:
+            raise ValueError("This bandit knows arms by their features. Give them to predict_one or predict_proba_one.")
+        keys = self._keys(range(len(self._arms)))
+        found = [self._finite_doubts(rows, keys) for _, rows in self._read_blocks(x)]
+        empty = np.empty((0, len(self._arms)))
+        return np.vstack([empty, *(m for m, _ in found)]), np.vstack([empty, *(v for _, v in found)])
+
+    def _read_blocks(self, x: Any) -> Iterator[tuple[slice, Any]]:
+        for part, rows in blocks(x, sparse=sp.issparse(x)):
+            yield part, with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+
+
+def _check_probabilities(probabilities: Any, n: int) -> None:
+    if probabilities is None:
+        return
+    given = np.asarray(probabilities, np.float64)
+    if given.shape != (n,):
+        raise ValueError(f"probabilities must be an array of shape ({n},), got shape {given.shape}.")
+    for i in np.flatnonzero(~((given > 0) & (given <= 1)))[:1]:
+        raise ValueError(f"probabilities must be in (0, 1], got {given[i]} in row {i}.")
+
+
+def _chances(margins: Floats, variances: Floats, epsilon: float) -> Floats:
+    out = np.empty_like(margins)
+    choose_probabilities(np.ascontiguousarray(margins), np.ascontiguousarray(variances), float(epsilon), out)
+    return out

@@ -1,0 +1,274 @@
+"""Contextual bandits: choices, learning, arms, rewards, snapshots."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robustfd import ContextualBandit, load
+from robustfd._core import choose_probabilities, draw_arm
+from robustfd.learners.untuned import UntunedState
+from tests import reference_bandits as reference
+
+K, D, N = 5, 6, 700
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Contexts, and the arm that earns 1."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    return X, (X @ rng.standard_normal((K, D)).T).argmax(axis=1)
+
+
+def dicts(X):
+    return [{f"f{j}": float(value) for j, value in enumerate(row)} for row in X]
+
+
+def played(bandit, contexts, best, reward=lambda good: float(good), **options):
+    choices = []
+    for x, arm in zip(contexts, best, strict=True):
+        choice, chance = bandit.choose_one(x, **options)
+        choices.append((choice, chance))
+        bandit.learn_one(x, choice, reward(choice == arm), chance)
+    return choices
+
+
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 9)), min_size=1, max_size=8),
+    st.sampled_from([0.0, 0.02, 1.0]),
+)
+def test_probabilities_are_those_of_the_transcription(arms, epsilon):
+    margins, variances = np.array(arms).T.copy()
+    out = np.empty((1, len(arms)))
+    choose_probabilities(margins[None], variances[None], epsilon, out)
+    np.testing.assert_allclose(out[0], reference.probabilities(margins, variances, epsilon), atol=1e-12)
+    assert abs(out.sum() - 1) < 1e-12 and out.max() <= 1 and out.min() >= epsilon / len(arms) - 1e-15
+
+
+def test_draws_have_their_probabilities():
+    chances = np.array([0.1, 0.0, 0.6, 0.3])
+    drawn = np.array([draw_arm(chances, 7, i) for i in range(20_000)])
+    np.testing.assert_allclose(np.bincount(drawn, minlength=4) / len(drawn), chances, atol=0.012)
+
+
+@pytest.mark.parametrize("rows", [3, 40, 300])
+def test_the_variance_is_that_of_the_transcription(rows):
+    rng = np.random.default_rng(rows)
+    X = rng.standard_normal((rows, D)) * (rng.random((rows, D)) < [1, 1, 0.5, 0.2, 0.1, 0]) * 10.0 ** np.arange(D)
+    state = UntunedState(D, 1, sketch=0)
+    state.learn(X, (X[:, 0] > 0).astype(float), np.ones(rows), np.empty((rows, 1)))
+    for x in (*X[:3], rng.standard_normal(D), np.zeros(D)):  # the last column has never occurred
+        expected = reference.diagonal_variance(state, x)
+        np.testing.assert_allclose(state.doubts(x[None])[1][0], expected, rtol=1e-9)
+        np.testing.assert_allclose(state.doubts(x[None])[0], state.margins(x[None])[:, 0], rtol=1e-9, atol=1e-12)
+
+
+def test_it_earns_far_more_than_chance(problem):
+    X, best = problem
+    bandit = ContextualBandit(range(K), random_state=0)
+    played(bandit, dicts(X), best)
+    assert bandit.progressive_reward_ > 0.55
+    assert np.mean([bandit.predict_one(x) == arm for x, arm in zip(dicts(X), best, strict=True)]) > 0.75
+    assert sum(bandit.n_pulls_.values()) == N == bandit.n_samples_seen_
+
+
+def test_unpulled_arms_are_equally_probable():
+    bandit = ContextualBandit(["a", "b", "c"], random_state=3)
+    assert bandit.predict_proba_one({"x": 1.0}) == pytest.approx(dict.fromkeys("abc", 1 / 3))
+    assert len({bandit.choose_one({"x": 1.0})[0] for _ in range(30)}) == 3
+
+
+def test_batches_and_single_rows_give_the_same_model(problem):
+    X, best = problem
+    X = np.where(np.arange(N)[:, None] % 97 == 50, np.nan, X)  # missing values appear on the way
+    rng = np.random.default_rng(1)
+    arms, rewards = rng.integers(0, K, N), rng.choice([0.0, 0.25, 1.0], N)
+    whole = ContextualBandit(range(K), random_state=0).fit(X, arms, rewards)
+    some = ContextualBandit(range(K), random_state=0)
+    for part in np.split(np.arange(N), [1, 2, 60, 61, 400]):
+        some.partial_fit(X[part], arms[part], rewards[part])
+    single = ContextualBandit(range(K), random_state=0)
+    for x, arm, reward in zip(X, arms.tolist(), rewards.tolist(), strict=True):
+        single.learn_one(x, arm, reward)
+    for other in (some, single):
+        np.testing.assert_array_equal(other.predict_rewards(X), whole.predict_rewards(X))
+    assert some.to_bytes() == whole.to_bytes()
+
+
+def test_quick_rows_are_the_ordinary_ones(problem, monkeypatch):
+    X, best = problem
+    quick = ContextualBandit(range(K), random_state=0)
+    choices = played(quick, dicts(X), best)
+    assert "_quick" in vars(quick)
+    monkeypatch.setattr(ContextualBandit, "_quick_rows", lambda self: None)
+    slow = ContextualBandit(range(K), random_state=0)
+    assert played(slow, dicts(X), best) == choices
+    assert slow.to_bytes() == quick.to_bytes()
+
+
+@pytest.mark.parametrize("scale, shift", [(1000.0, 5.0), (2.0**-30, -3.0)])
+def test_units_of_rewards_do_not_matter(problem, scale, shift):
+    X, best = problem
+    plain = played(ContextualBandit(range(K), random_state=0), X[:300], best[:300])
+    scaled = ContextualBandit(range(K), random_state=0)
+    assert played(scaled, X[:300], best[:300], lambda good: scale * good + shift) == plain
+    costs = ContextualBandit(range(K), random_state=0, costs=True)
+    assert played(costs, X[:300], best[:300], lambda good: 1.0 - good) == plain
+    low, high = scaled.predict_rewards(X).min(), scaled.predict_rewards(X).max()
+    assert shift <= low < high <= scale + shift
+
+
+def test_arms_appear_at_any_time(problem):
+    X, best = problem
+    bandit = ContextualBandit(random_state=0)
+    played(bandit, X[:200], best[:200], arms=[0, 1])
+    assert bandit.arms_ == [0, 1]
+    arm, chance = bandit.choose_one(X[0], arms=[0, 1, 2, 3, 4])
+    assert bandit.arms_ == [0, 1, 2, 3, 4] and chance > 0 and bandit.predict_proba_one(X[0])[4] > 0
+    played(bandit, X[200:], best[200:])
+    assert bandit.n_pulls_[4] > 0
+    assert bandit.choose_one(X[0], arms=[3])[0] == 3
+
+
+def test_epsilon_gives_every_arm_a_chance(problem):
+    X, best = problem
+    bandit = ContextualBandit(range(K), epsilon=0.1, random_state=0)
+    played(bandit, X[:300], best[:300])
+    chances = bandit.predict_proba(X)
+    assert chances.min() >= 0.1 / K - 1e-15 and np.allclose(chances.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("kind", ["dicts", "rows", "features"])
+def test_saved_copied_and_loaded_bandits_go_on_alike(problem, tmp_path, kind):
+    X, best = problem
+    contexts = dicts(X) if kind == "dicts" else X
+    arms = {k: {"number": float(k), f"arm {k}": 1.0} for k in range(K)} if kind == "features" else None
+    bandit = ContextualBandit(None if arms else range(K))
+    for x, arm in zip(contexts[:150], best[:150], strict=True):
+        choice, chance = bandit.choose_one(x, arms)
+        bandit.learn_one(x, choice, float(choice == arm), chance, features=arms and arms[choice])
+    bandit.save(tmp_path / "bandit")
+    others = [load(tmp_path / "bandit"), pickle.loads(pickle.dumps(bandit)), copy.deepcopy(bandit)]
+    for x, arm in zip(contexts[150:250], best[150:250], strict=True):
+        choice, chance = bandit.choose_one(x, arms)
+        for each in others:
+            assert each.choose_one(x, arms) == (choice, chance)
+        for each in (bandit, *others):
+            each.learn_one(x, choice, float(choice == arm), chance, features=arms and arms[choice])
+    assert all(each.to_bytes() == bandit.to_bytes() for each in others)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_parts_merge(problem, wide):
+    X, best = problem
+    X = np.hstack([X, np.zeros((N, 300))]) if wide else X  # above 256 features the arms share a learner
+    rng = np.random.default_rng(2)
+    arms = rng.integers(0, K, N)
+    rewards = (arms == best).astype(float)
+    names = [f"arm {k}" for k in arms]
+    one = ContextualBandit(random_state=0).fit(X, names, rewards)
+    back = one.split(3)
+    np.testing.assert_allclose((back[0] + back[1] + back[2]).predict_rewards(X), one.predict_rewards(X), atol=1e-6)
+    first = ContextualBandit(random_state=0).fit(X[:100], names[:100], rewards[:100])
+    parts = first.split(2)
+    parts[0].partial_fit(X[100::2], names[100::2], rewards[100::2])
+    parts[1].partial_fit(X[101::2], names[101::2], rewards[101::2])
+    merged = parts[0].merge(parts[1])
+    assert sum(merged.n_pulls_.values()) == N
+    assert np.mean(merged.predict(X) == [f"arm {k}" for k in best]) > 0.7
+
+
+def test_merging_joins_arms_and_features_by_name():
+    one, two = (ContextualBandit(random_state=0) for _ in range(2))
+    for i in range(100):
+        one.learn_one({"x": float(i % 2), "y": 1.0}, "left", float(i % 2))
+        two.learn_one({"z": float(i % 2), "x": 1.0}, "right", float(i % 2))
+        two.learn_one({"x": float(i % 2)}, "left", float(i % 2))
+    merged = one.merge(two)
+    assert merged.arms_ == ["left", "right"] and merged.n_pulls_ == {"left": 200, "right": 100}
+    assert merged.predict_one({"x": 0.0, "z": 1.0}) == "right" and merged.predict_one({"x": 1.0, "z": 0.0}) == "left"
+
+
+def test_arms_are_known_by_their_features():
+    """Arms are new in every round; the features that pay depend on the context."""
+    rng = np.random.default_rng(0)
+    bandit, earned = ContextualBandit(random_state=0), []
+    for t in range(600):
+        x = {"rich": float(rng.integers(2)), "poor": 0.0}
+        x["poor"] = 1.0 - x["rich"]
+        arms = {f"{t} {k}": {"colour": rng.choice(["red", "blue"]), "size": float(k)} for k in range(3)}
+        arm, chance = bandit.choose_one(x, arms)
+        reward = float((arms[arm]["colour"] == "red") == (x["rich"] > 0))
+        earned.append(reward)
+        bandit.learn_one(x, arm, reward, chance, features=arms[arm])
+    assert np.mean(earned[100:]) > 0.8 and bandit.arms_ == []
+    best = bandit.predict_one({"rich": 1.0, "poor": 0.0}, {"a": {"colour": "red"}, "b": {"colour": "blue"}})
+    assert best == "a"
+    with pytest.raises(ValueError, match="knows arms by their features"):
+        bandit.learn_one({"rich": 1.0}, "a", 1.0)
+
+
+def test_tables_and_missing_values(problem):
+    X, best = problem
+    table = pd.DataFrame(X, columns=[f"c{j}" for j in range(D)]).assign(town=np.where(X[:, 0] > 0, "Rome", "Oslo"))
+    table.loc[5, "c1"] = np.nan
+    rng = np.random.default_rng(0)
+    arms = rng.integers(0, K, N)
+    bandit = ContextualBandit(random_state=0).fit(table, arms, arms == best, np.full(N, 1 / K))
+    assert np.mean(bandit.predict(table) == best) > 0.6
+    assert bandit.choose_one(table.iloc[0].to_dict())[0] in range(K)
+    numbers = ContextualBandit(random_state=0).fit(X, arms, arms == best)
+    parts = numbers.contributions(X, 2)
+    margins = numbers._margins(X)[:, 2]
+    np.testing.assert_allclose(np.ptp(margins - parts.sum(axis=1)), 0, atol=1e-5)  # weights are floats
+    assert parts.shape == X.shape
+
+
+BAD = {
+    "reward nan": (lambda b: b.learn_one({"x": 1.0}, "a", np.nan), "rewards must be finite, got nan in row 0"),
+    "reward text": (lambda b: b.learn_one({"x": 1.0}, "a", "good"), "rewards must be numbers"),
+    "probability": (lambda b: b.learn_one({"x": 1.0}, "a", 1.0, 1.5), r"in \(0, 1\], got 1.5"),
+    "probability 0": (lambda b: b.learn_one({"x": 1.0}, "a", 1.0, 0.0), r"in \(0, 1\], got 0.0"),
+    "arm": (lambda b: b.learn_one({"x": 1.0}, [1], 1.0), "An arm must be"),
+    "twice": (lambda b: b.choose_one({"x": 1.0}, ["a", "a"]), "distinct"),
+    "none": (lambda b: b.choose_one({"x": 1.0}, []), "no arms"),
+    "context": (lambda b: b.choose_one({"x": object()}), "must be a number"),
+    "features": (lambda b: b.choose_one({"x": 1.0}, {"a": {"size": 1.0}}), "without features"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_leave_the_bandit_as_it_was(case):
+    bandit = ContextualBandit(["a", "b"], random_state=0)
+    for i in range(40):
+        bandit.learn_one({"x": float(i)}, "ab"[i % 2], float(i % 3 == 0))
+    before, (call, words) = bandit.to_bytes(), BAD[case]
+    with pytest.raises(ValueError, match=words):
+        call(bandit)
+    assert bandit.to_bytes() == before
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"epsilon": 2.0}, "epsilon"), ({"reward_range": (1, 0)}, "reward_range"), ({"arms": ["a", "a"]}, "distinct"),
+    ({"costs": 3}, "costs"), ({"random_state": -1}, "random_state"),
+])  # fmt: skip
+def test_parameters_are_checked(options, words):
+    with pytest.raises(ValueError, match=words):
+        ContextualBandit(**{"arms": ["a", "b"], **options}).choose_one({"x": 1.0})
+
+
+def test_logs_are_checked_row_by_row():
+    X = np.ones((3, 2))
+    bandit = ContextualBandit(reward_range=(0, 1))
+    with pytest.raises(ValueError, match=r"in reward_range \(0, 1\), got 2.0 in row 1"):
+        bandit.fit(X, ["a", "b", "a"], [0, 2, 1])
+    with pytest.raises(ValueError, match="arms has 2 rows, but rewards has 3"):
+        bandit.fit(X, ["a", "b"], [0, 1, 1])
+    with pytest.raises(ValueError, match=r"got 0.0 in row 2"):
+        bandit.fit(X, ["a", "b", "a"], [0, 1, 1], [0.5, 0.5, 0.0])
+    assert bandit.arms_ == []
