@@ -1,0 +1,3 @@
+"""The public names of robustfd.decisions."""
+
+from robustfd.decisions.bandit import ContextualBandit as ContextualBandit
