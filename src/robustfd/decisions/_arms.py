@@ -241,9 +241,7 @@ def unpack_learners(model: Any, states: list[Parts]) -> None:
 
     def check(width: int, outputs: int) -> None:
         if capacity == 0:
-            check_sizes(
-                model, width if not model._missing or width < inputs else model._width, outputs, sparse=True
-            )
+            check_sizes(model, width if not model._missing or width < inputs else model._width, outputs, sparse=True)
         most = 2 * inputs + SPARE if capacity == 0 else 2 * (arms + 2) * capacity + SPARE
         if width > most or outputs != 1:
             raise ValueError(f"capacity for {width} features, of which at most {most} were seen")
