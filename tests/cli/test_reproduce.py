@@ -70,7 +70,8 @@ def test_there_is_progress_without_a_terminal(capfd):
         listener.on_end(cells[0], "kept")
         listener.on_end(cells[1], "done")
     err = capfd.readouterr().err
-    assert "reading a9a\n1 of 4 cells after 0 s\n2 of 4 cells after 0 s, about 0 s left\n" in err
+    lines = ("reading a9a", "running 4 cells, the largest first", "1 of 4 cells after 0 s")
+    assert "\n".join((*lines, "2 of 4 cells after 0 s, about 0 s left\n")) in err
 
 
 @pytest.mark.slow

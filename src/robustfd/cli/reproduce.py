@@ -88,6 +88,8 @@ def _listener(progress: Progress, kind: Any) -> Any:
         total, count, started = sum(cell.effort for cell in cells), len(cells), time.monotonic()
         shown = started
         progress.update(task, description="running", total=total)
+        if show:
+            show(f"running {count} cells, the largest first")
 
     def ended(cell: Any, how: str) -> None:
         nonlocal total, spent, done, shown
