@@ -386,6 +386,8 @@ class SketchedPCA(_Wrapper, base.MiniBatchTransformer):
     2.0
     """
 
+    n_components: int
+
     def __init__(self, n_components: int = 2, sketch_size: Literal["auto"] | int = "auto", decay: float = 1.0):
         self._start(pca.SketchedPCA, n_components=n_components, sketch_size=sketch_size, decay=decay)
 

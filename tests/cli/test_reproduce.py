@@ -53,6 +53,27 @@ class Page(HTMLParser):
         assert self.stack.pop() == tag
 
 
+def test_there_is_progress_without_a_terminal(capfd):
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from robustfd.cli import reproduce
+    from robustfd.experiments.cells import cell
+    from robustfd.experiments.reproduce import ProgressListener
+
+    cells = [cell("error", "a9a", effort=2.0, k=k) for k in range(4)]
+    with pytest.MonkeyPatch.context() as patch, Progress(console=Console(stderr=True)) as progress:
+        patch.setattr(reproduce, "SECONDS", 0.0)
+        listener = reproduce._listener(progress, ProgressListener)
+        listener.on_message("reading a9a")
+        listener.on_plan(cells)
+        listener.on_end(cells[0], "kept")
+        listener.on_end(cells[1], "done")
+    err = capfd.readouterr().err
+    lines = ("reading a9a", "running 4 cells, the largest first", "1 of 4 cells after 0 s")
+    assert "\n".join((*lines, "2 of 4 cells after 0 s, about 0 s left\n")) in err
+
+
 @pytest.mark.slow
 def test_a_whole_run_and_its_report(tmp_path):
     code, out, err = call(*COMMAND, "all", "--data", "breast-cancer", "--quick", "--out", str(tmp_path), "--jobs", "2")

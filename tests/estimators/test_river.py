@@ -228,6 +228,9 @@ def test_the_estimator_scores_single_rows():
     assert named.score_one(dict(zip("edcba", X[3, ::-1]))) == named.score_one(X[3])
     with pytest.raises(ValueError, match="sliding window"):
         robustfd.MahalanobisDetector(window=50).learn_one({"a": 1.0}).learn_one({"b": 1.0})
+    assert isinstance(named.learn_one({"f": 1.0, "a": 2.0}).sketch_, robustfd.ExactSecondMoment)
+    with pytest.raises(ValueError, match="the exact matrix has 2006 columns"):
+        named.learn_one({str(k): 1.0 for k in range(2000)})
     assert robustfd.MahalanobisDetector().learn_one({"a": 1.0}).score_one({"a": 1.0, "b": 2.0}) > 1e6
 
 

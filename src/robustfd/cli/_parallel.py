@@ -25,7 +25,7 @@ def parallel(model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0
 
     `expected_rows` estimates the number of rows to come, if that is possible: processes pay off only for many.
     """
-    return ParallelModel(model, jobs, expected_rows) if jobs > 1 else model
+    return ParallelModel(model, jobs, expected_rows) if jobs > 1 and not isinstance(model, ParallelModel) else model
 
 
 def merged(model: Any) -> Any:

@@ -141,6 +141,7 @@ class Pass:
         self.model: Any = None
         self.layout: dict[str, Any] | None = None
         self.position: Position | None = None
+        self.passes: list[dict[str, Any]] = []  # the scores of passes that are complete, if there are several
         self.resumed = False  # whether model, layout and position come from a checkpoint
         self._checkpoint, self._every = checkpoints.checkpoint, checkpoints.every
         self._input_names: list[str] = []
@@ -166,17 +167,21 @@ class Pass:
         """Restore model and position from a checkpoint of the same job."""
         loaded = load_file(path)
         saved = loaded.notes.get("checkpoint")
-        if not isinstance(saved, dict) or not isinstance(saved.get("job"), dict) or "position" not in saved:
+        if (
+            not isinstance(saved, dict)
+            or not isinstance(saved.get("job"), dict)
+            or not {"position", "passes"} <= set(saved)
+        ):
             raise ValueError(f"{path} is not a checkpoint; it holds a {type(loaded.model).__name__}.")
         for name, value in self.job.items():
             if saved["job"].get(name) != value:
                 raise ValueError(f"The checkpoint {path} was made with {name} {saved['job'].get(name)}, not {value}.")
         self.model, self.layout, self._input_names_before = loaded.model, loaded.layout, saved.get("inputs")
-        self.position, self.resumed = Position.from_json(saved["position"]), True
+        self.position, self.resumed, self.passes = Position.from_json(saved["position"]), True, saved["passes"]
         log(
             self.console,
-            f"Continuing from row {self.position.rows:,} of the checkpoint {path}. The rows before it are read again "
-            "to check that they have not changed.",
+            f"Continuing from row {self.position.rows:,}{self._of_pass()} of the checkpoint {path}. The rows before it "
+            "are read again to check that they have not changed.",
         )
 
     def __enter__(self) -> "Pass":
@@ -235,7 +240,7 @@ class Pass:
     def _save_checkpoint(self) -> None:
         assert self._checkpoint is not None and self.position is not None
         names = self._input_names[: self.position.file + 1]  # files may still be added after these
-        saved = {"job": self.job, "position": self.position.to_json(), "inputs": names}
+        saved = {"job": self.job, "position": self.position.to_json(), "inputs": names, "passes": self.passes}
         try:
             self.model.save(self._checkpoint, notes=self._notes() | {"checkpoint": saved})
         except OSError as error:
@@ -264,25 +269,46 @@ class Pass:
         """Save a checkpoint because of a signal; return the message about it."""
         assert self.position is not None
         if self._checkpoint is None:
-            return f"stopped after {self.position.rows:,} rows. Nothing was saved; --checkpoint FILE would do that."
+            saved = f"{self.output} holds the best pass before" if self.passes else "Nothing was saved"
+            return f"stopped after {self.position.rows:,} rows. {saved}; --checkpoint FILE would do that."
         if not self.position.rows:
             return "stopped before the first rows."
         self._save_checkpoint()
         return (
-            f"stopped after {self.position.rows:,} rows, which {self._checkpoint} holds. "
+            f"stopped after {self.position.rows:,} rows{self._of_pass()}, which {self._checkpoint} holds. "
             "Run the same command with --resume to continue."
         )
 
+    def _of_pass(self) -> str:
+        return f" of pass {len(self.passes) + 1}" if self.passes else ""
+
     def finish(self, stream: Stream) -> None:
         """Merge the parts of a parallel model, write it to its file, and remove the checkpoint."""
+        self._merge()
+        report_skipped(stream, self.console)
+        self.write()
+        self.remove_checkpoint()
+
+    def end_pass(self) -> None:
+        """Merge the parts of a parallel model, and save a checkpoint of the whole pass."""
+        self._merge()
+        if self._checkpoint is not None:
+            self._save_checkpoint()
+
+    def _merge(self) -> None:
         parallel, self.model = self.model, merged(self.model)
         close(parallel)
-        report_skipped(stream, self.console)
+
+    def write(self) -> None:
+        """Write the model to its file."""
         try:
             self.model.save(self.output, notes=self._notes())
         except OSError as error:
             reason = error.strerror or error
             raise OSError(f"{self.output} could not be written: {reason}. {self._save_elsewhere()}") from error
+
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint."""
         if self._checkpoint is not None:  # resolved, because a checkpoint is written to the target of a link
             Path(os.path.realpath(self._checkpoint)).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""`robustfd train`: a linear model from files, learned in one pass."""
+"""`robustfd train`: a linear model from files, learned in one pass or several."""
 
 import time
 from dataclasses import replace
@@ -40,7 +40,8 @@ from robustfd.cli._options import sketch_size as sketch_size_option
 from robustfd.cli._output import new_figure, require_plot, try_to_draw
 from robustfd.cli._parallel import parallel
 from robustfd.cli._pass import Pass, Print
-from robustfd.streams import Block, Stream, StreamError
+from robustfd.cli._passes import held_out, learn_in_passes
+from robustfd.streams import Block, Position, Stream, StreamError
 
 Learner = Literal["newton", "rfdson"]
 Loss = Literal["squared", "huber", "absolute", "quantile", "poisson"]
@@ -53,6 +54,9 @@ _LOSS = (
 )
 _SKETCH_SIZE = "Rows of the sketch, 0 for none. Default: chosen during training."
 _HOLDOUT = "Hold out this share of the rows, and test the model on them."
+_PASSES = (
+    "Learn the files N times, hold out every tenth row, and write the model of the pass with the lowest loss on them."
+)
 _PLOT = "Plot progressive loss and error to this file; updated whenever the rows double."
 
 
@@ -69,6 +73,7 @@ def train(
     classes: Classes = None,
     start: Annotated[Path | None, option("Continue to train this model.", "--from", metavar="MODEL", use=READ)] = None,
     holdout: Annotated[float | None, option(_HOLDOUT, metavar="SHARE", min=0.01, max=0.99)] = None,
+    passes: Annotated[int, option(_PASSES, metavar="N", min=1)] = 1,
     plot: Annotated[Path | None, option(_PLOT, metavar="FILE", use=WRITE)] = None,
     jobs: Jobs = 1,
     checkpoints: CheckpointOptions,
@@ -83,8 +88,10 @@ def train(
     require_plot(plot)
     if holdout is not None and checkpoints.checkpoint is not None:
         raise ValueError("--holdout and --checkpoint cannot be combined: checkpoints do not store held-out rows.")
+    if holdout is not None and passes > 1:
+        raise ValueError("--holdout and --passes cannot be combined: with several passes, every tenth row is held out.")
     options = LearnerOptions(task, learner, sketch_size, loss, quantile, classes)
-    training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs))
+    training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs), passes)
     progress = Progress(console, plot)
     model = training.run(output, checkpoints, console, progress)
     progress.draw(model)  # only now, because the model file is more important
@@ -129,9 +136,10 @@ class Training:
 
     def __init__(
         self, files: list[str], options: LearnerOptions, inputs: InputOptions, start: Path | None,
-        holdout: float | None, jobs: int,
+        holdout: float | None, jobs: int, passes: int,
     ):  # fmt: skip
         self.files, self.options, self.inputs, self.start, self.jobs = files, options, inputs, start, jobs
+        self.passes, self._scores = passes, dict[str, Any]()
         self._existing: LoadedFile | None = None
         self._holdout: Any = None
         if holdout is not None:
@@ -148,26 +156,37 @@ class Training:
         """Learn from all rows, write the model, and return it."""
         job = {
             "command": "train", "files": self.files, **self.options._asdict(),
-            "from": None if self.start is None else str(self.start), **column_options(self.inputs),
+            "from": None if self.start is None else str(self.start), "passes": self.passes,
+            **column_options(self.inputs),
         }  # fmt: skip
         with Pass(job, output, checkpoints, console) as run:
             if not run.resumed and self._existing is not None:
                 run.model, run.layout = self._existing.model, self._existing.layout
             nan = self.options.learner == "newton" if run.model is None else accepts_nan(run.model)
             if run.model is not None:
-                run.model = parallel(run.model, self.jobs)
                 progress.resumed(run.model)
-            stream = open_labelled(
-                self.files, self.inputs, layout=run.layout, start=run.position, accepts_nan=nan,
-                **({} if self.start is None else {"unseen": "drop"}),
-            )  # fmt: skip
-            stream.parse_threads = self.jobs
-            stream.plain_rows = nan and self._holdout is None and self.jobs == 1
-            self._learn(run, stream, progress)
-            if not _has_learned(run.model):
-                raise ValueError("There are no rows to learn from.")
-            progress.finished(run.model)
-            run.finish(stream)
+
+            def open_files(start: Position | None) -> Stream:
+                stream = open_labelled(
+                    self.files, self.inputs, layout=run.layout, start=start, accepts_nan=nan,
+                    **({} if self.start is None else {"unseen": "drop"}),
+                )  # fmt: skip
+                stream.parse_threads = self.jobs
+                stream.plain_rows = nan and self._holdout is None and self.jobs == self.passes == 1
+                return stream
+
+            def learn(stream: Stream) -> None:
+                self._learn(run, stream, progress)
+                if not _has_learned(run.model):
+                    raise ValueError("There are no rows to learn from.")
+
+            if self.passes > 1:
+                self._scores = learn_in_passes(run, self.passes, open_files, learn)
+            else:
+                stream = open_files(run.position)
+                learn(stream)
+                progress.finished(run.model)
+                run.finish(stream)
             return run.model
 
     def _learn(self, run: Pass, stream: Stream, progress: "Progress") -> None:
@@ -187,18 +206,22 @@ class Training:
             require_labels(block, self.files, stream)
             if run.model is None:
                 task, classes = decide_task(task, block.y if classes is None else classes)
-                run.model = parallel(make_learner(task, self.options), self.jobs)
+                run.model = make_learner(task, self.options)
                 progress.task_decided(task, classes)
+            run.model = parallel(run.model, self.jobs)
             if self.start is not None:
                 _require_known_labels(self.start, run.model, block)
             if self._holdout is not None:
                 block = block.take(self._holdout.keep(block.X, block.y))
+            if self.passes > 1:
+                assert run.position is not None
+                block = block.take(~held_out(run.position.rows, block.X.shape[0]))
             learn_block(run.model, block, classes)
 
     def holdout_scores(self, model: Any) -> dict[str, Any]:
         """Return the scores of the model on the rows held out, if there are any."""
         if self._holdout is None:
-            return {}
+            return self._scores
         if not self._holdout.rows:
             return {"holdout_rows": 0}
         X, y = self._holdout.all()

@@ -294,6 +294,11 @@ class SketchEstimator(Saved, BaseEstimator):
 
     def _widened(self, d: int) -> Self:
         """Return a copy with d columns."""
+        if isinstance(self.sketch_, ExactSecondMoment) and d > MOST_FEATURES:
+            raise ValueError(
+                f"x has new features, and the exact matrix has {d} columns with them, more than {MOST_FEATURES}. Give "
+                "sketch_size, or start with a dict, to keep a sketch."
+            )
         new = copy.copy(self)
         new.sketch_, new.n_features_in_, new._cache = widened(self.sketch_, d), d, {}
         new._widen_own()
