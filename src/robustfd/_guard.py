@@ -22,14 +22,15 @@ def guarded(method: Method, *, shared: bool = False) -> Method:
     @functools.wraps(method)
     def locked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         lock = self._lock
-        if shared:
-            lock.acquire_shared()
-        else:
-            lock.acquire()
-        try:
+        enter = lock.acquire_shared if shared else lock.acquire
+        try:  # a signal handler may raise as soon as the lock is held
+            enter()
             return method(self, *args, **kwargs)
         finally:
-            lock.release()
+            try:  # noqa: SIM105 - nothing may be called before the release
+                lock.release()
+            except RuntimeError:  # it may have raised before, too
+                pass
 
     return guards_itself(locked)  # type: ignore[return-value]
 
