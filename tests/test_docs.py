@@ -32,7 +32,7 @@ def test_each_example_of_the_readme_runs_alone_and_prints_what_it_says(code, tmp
     assert printed and promised(code) <= set(printed)
 
 
-# The examples of docs/command-line.md need its files and commands: tests/cli/test_docs.py runs them together.
+# Two tests below run the examples of docs/command-line.md with its commands, and those on Dask and Spark.
 @pytest.mark.parametrize(
     "page",
     [
@@ -48,6 +48,17 @@ def test_python_examples_run_and_print_what_they_say(page, tmp_path, monkeypatch
     code = "\n".join(examples(page))
     exec(code, {})
     assert promised(code) <= set(capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.slow
+def test_the_page_on_the_command_line_runs_from_top_to_bottom(tmp_path):
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    for kind, block in re.findall(r"^```(python|console)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        commands = "\n".join(re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE))
+        shell = f'set -e; robustfd() {{ "{sys.executable}" -m robustfd "$@"; }}\n{commands}'
+        program = [sys.executable, "-c", block] if kind == "python" else ["bash", "-c", shell]
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, block + done.stderr
 
 
 @pytest.mark.slow

@@ -107,10 +107,10 @@ def _parquet_writer(file: Any, closing: contextlib.ExitStack) -> WriteColumns:
 def new_figure() -> Any:
     """Return an empty figure, without pyplot: it belongs to no window; raise if matplotlib is not installed."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError as error:
         raise ImportError("matplotlib is missing. Plots need an extra: pip install 'robustfd[plot]'") from error
-    return Figure(figsize=(6.4, 4.0), layout="constrained")
+    return matplotlib.figure.Figure(figsize=(6.4, 4.0), layout="constrained")
 
 
 def require_plot(path: Path | None) -> None:
