@@ -13,6 +13,7 @@ from benchmarks import (
     online_speed,
     partitions,
     pca,
+    policies,
     reading,
     sketch_speed,
     tables,
@@ -45,6 +46,7 @@ CASES = {
     "merging": merging.merging,
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
+    "policies": policies.policies,
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 STORED = Path(__file__).parent / "data" / "api.txt"
-PACKAGES = ["", ".datasets", ".estimators", ".learners", ".linalg", ".sketch", ".streams"]
+PACKAGES = ["", ".datasets", ".decisions", ".estimators", ".learners", ".linalg", ".sketch", ".streams"]
 
 
 def signature(value):

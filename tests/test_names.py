@@ -10,7 +10,7 @@ import pytest
 
 import robustfd
 
-PACKAGES = ["datasets", "estimators", "linalg", "learners", "sketch", "streams"]
+PACKAGES = ["datasets", "decisions", "estimators", "linalg", "learners", "sketch", "streams"]
 
 
 def run(code: str) -> str:

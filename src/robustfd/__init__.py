@@ -6,6 +6,7 @@ from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
     from robustfd._container import SnapshotError, load
+    from robustfd.decisions import PolicyEvaluation, evaluate_policy
     from robustfd.estimators import (
         MahalanobisDetector,
         RFDSONClassifier,
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 # The public names, by the package that defines them.
 _NAMES = {
     "_container": ("SnapshotError", "load"),
+    "decisions": ("PolicyEvaluation", "evaluate_policy"),
     "estimators": (
         "MahalanobisDetector",
         "SketchSizeWarning",
@@ -65,7 +67,7 @@ _NAMES = {
         "TwoSidedFrequentDirections",
     ),
 }
-_SUBPACKAGES = ("datasets", "estimators", "linalg", "learners", "sketch", "streams")
+_SUBPACKAGES = ("datasets", "decisions", "estimators", "linalg", "learners", "sketch", "streams")
 
 __all__ = [
     "AdaGrad",
@@ -81,6 +83,7 @@ __all__ = [
     "OnlineGradientDescent",
     "OnlineNewton",
     "ParameterizedFrequentDirections",
+    "PolicyEvaluation",
     "RFDSONClassifier",
     "RFDSONRegressor",
     "RandomProjectionSketch",
@@ -93,6 +96,7 @@ __all__ = [
     "SlidingFrequentDirections",
     "SnapshotError",
     "TwoSidedFrequentDirections",
+    "evaluate_policy",
     "frobenius_optimum",
     "load",
     "merge",
