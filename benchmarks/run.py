@@ -14,6 +14,7 @@ from benchmarks import (
     online_speed,
     partitions,
     pca,
+    policies,
     reading,
     sketch_speed,
     tables,
@@ -47,6 +48,7 @@ CASES = {
     "merging": merging.merging,
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
+    "policies": policies.policies,
 }
 
 

@@ -147,7 +147,7 @@ _PACKAGES = {
         "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
     ),
     "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
-    "robustfd.decisions": ("ContextualBandit",),
+    "robustfd.decisions": ("ContextualBandit", "PolicyEvaluation"),
     "robustfd.estimators": (
         "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
         "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
