@@ -42,7 +42,7 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         row, found, names = _of_table(model, [x], by)
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        names: list[Any] = list(getattr(model, "feature_names_in_", range(model._width)))
+        names = list[Any](getattr(model, "feature_names_in_", range(model._width)))
         if kind == "rows":
             found = by_feature(model, row)
         else:
