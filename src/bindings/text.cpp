@@ -169,7 +169,8 @@ void bind_hashing(nb::module_& m) {
           "Return the column, below 2^bits, and the sign that FeatureHasher gives to a name.");
     m.def("hash_values", columns_of_values, "prefix"_a, "text"_a, "ends"_a, "bits"_a,
           "Return the starts of the values text[ends[k]:ends[k + 1]] among their terms, with columns and numbers.");
-    m.def("text_terms", terms_of, "value"_a, "Return the features of a text value, each with a number: its words, pairs of words, or the value itself.");
+    m.def("text_terms", terms_of, "value"_a,
+          "Return the features of a text value, each with a number: its words, pairs of words, or the value itself.");
     m.def("hash_rows", rows_of_dicts, "rows"_a, "bits"_a,
           "Return CSR arrays of dicts, as FeatureHasher makes them, and the numbers and problems of bad ones.");
     m.def("table_rows", rows_of_table, "numbers"_a, "codes"_a, "starts"_a, "columns"_a, "values"_a,
