@@ -59,8 +59,8 @@ class CsrMatrix {
     bool sorted_ = true;  // so far, columns of the row are ascending
 };
 
-// The values of text columns. Row i has the value with number codes(t, i) in column t, or none if that is -1. The value k
-// stands for the entries starts[k] to starts[k + 1] - 1, each a column of the rows and a number.
+// The values of text columns. Row i has the value with number codes(t, i) in column t, or none if that is -1. The value
+// k stands for the entries starts[k] to starts[k + 1] - 1, each a column of the rows and a number.
 struct Categories {
     Matrix<const Index> codes;
     const Index *starts, *columns;

@@ -40,7 +40,8 @@ std::ptrdiff_t mark_of(const Letter* begin, const Letter* end, bool at_end) {
 // A Latin, Greek or Cyrillic letter from U+00C0 on as a lower-case one.
 unsigned lower_case(unsigned c) {
     const auto within = [c](unsigned first, unsigned last) { return first <= c && c <= last; };
-    if ((within(0xC0, 0xDE) && c != 0xD7) || (within(0x391, 0x3A9) && c != 0x3A2) || within(0x410, 0x42F)) return c + 32;
+    if ((within(0xC0, 0xDE) && c != 0xD7) || (within(0x391, 0x3A9) && c != 0x3A2) || within(0x410, 0x42F))
+        return c + 32;
     if (within(0x400, 0x40F)) return c + 80;
     if ((within(0x100, 0x137) && c != 0x130) || within(0x14A, 0x177)) return c | 1;
     if (within(0x139, 0x148) || within(0x179, 0x17E)) return c + (c & 1);

@@ -20,7 +20,7 @@ class Terms {
     const std::vector<Term>& of(Text value);
 
   private:
-    std::vector<Letter> words_;     // all words, with a space between two
+    std::vector<Letter> words_;      // all words, with a space between two
     std::vector<std::size_t> ends_;  // of the words
     std::vector<Term> terms_;
 };
