@@ -28,7 +28,7 @@ def contributions(model: Any, X: Any, *, by: str, intercept: bool) -> list[Any]:
     else:
         x, found, names = _of_table(model, X, by)
     if intercept:
-        found = [_with_column(each, rest) for each, rest in zip(found, _rests(model, x, found).T, strict=True)]
+        found = [_with_column(each, rest) for each, rest in zip(found, rests(model, x, found).T, strict=True)]
         names = None if names is None else [*names, REST]
     return found if names is None else [_like(X, each, names) for each in found]
 
@@ -42,7 +42,7 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         row, found, names = _of_table(model, [x], by)
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        names = list(getattr(model, "feature_names_in_", range(model._width)))
+        names: list[Any] = list(getattr(model, "feature_names_in_", range(model._width)))  # type: ignore[arg-type]
         if kind == "rows":
             found = by_feature(model, row)
         else:
@@ -58,7 +58,7 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         for name, value in zip(names, each[0].tolist(), strict=True):
             total[name] = total.get(name, 0.0) + value
     if intercept:
-        for total, rest in zip(totals, _rests(model, row, found)[0].tolist(), strict=True):
+        for total, rest in zip(totals, rests(model, row, found)[0].tolist(), strict=True):
             total[REST] = rest
     return totals
 
@@ -81,7 +81,7 @@ def by_feature(model: Any, x: Any) -> list[Any]:
     return [sp.vstack(each, "csr") if sparse else np.vstack(each) for each in found]
 
 
-def _rests(model: Any, x: Any, found: list[Any]) -> Floats:
+def rests(model: Any, x: Any, found: list[Any]) -> Floats:
     """Return what the contributions leave of the predictions (n, outputs), or of their logarithms for counts."""
     margins = model._finite_margins(x)
     loss = model._number_loss()
