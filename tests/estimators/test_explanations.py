@@ -171,7 +171,7 @@ def test_one_dict_is_explained_by_its_names(classes):
         found = model.contributions_one(row, intercept=True)
         by_value = model.contributions_one(row, by="value", intercept=True)
         if classes == 3:
-            assert list(found) == list(by_value) == [0, 1, 2]
+            assert list(found) == list(by_value) == model.classes_.tolist()
         else:
             found, by_value = {0: found}, {0: by_value}
         margins = model._margins_of_one(row)

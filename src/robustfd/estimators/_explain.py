@@ -38,19 +38,21 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     check_choice("by", by, ("column", "value"))
     check_choice("intercept", intercept, (True, False))
     kind = kind_of(model, x)
+    names: list[Any]
     if kind == "rows" and isinstance(x, Mapping) and hasattr(model, "_encoder"):
         row, found, names = _of_table(model, [x], by)
+    elif kind == "rows":
+        row = single_row(model, x, kind, known_only=True)[0]
+        found, names = by_feature(model, row), list(getattr(model, "feature_names_in_", range(model._width)))
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        names: list[Any] = list(getattr(model, "feature_names_in_", range(model._width)))  # type: ignore[arg-type]
-        if kind == "rows":
-            found = by_feature(model, row)
-        else:
-            _, which, parts = untuned_reading.contributions(model._model, row)
-            found, names = list(parts.T[:, None]), [names[j] for j in which.tolist()]
-            if kind == "dicts":
-                every = list(model._vocabulary)
-                names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
+        _, which, parts = untuned_reading.contributions(model._model, row)
+        found, names = list(parts.T[:, None]), which.tolist()
+        if kind == "dicts":
+            every = list(model._vocabulary)
+            names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
+        elif model._kind == "rows":  # an index stands for a column, with the indicator of its missing values
+            names = [model._missing[j - model._width] if j >= model._width else j for j in which.tolist()]
     totals: list[dict[Any, float]] = [
         dict.fromkeys(x, 0.0) if kind == "dicts" and by == "column" else {} for _ in found
     ]
@@ -106,7 +108,7 @@ def _key_of(name: Any, x: Mapping[Any, Any]) -> Any:
 
 def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str]]:
     """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
-    block, encoder = model._encoder.encode_named(table)
+    block, encoder = model._encoder.encode_named(table, parts=True)
     found = by_feature(model, block.X)
     if by == "column":
         columns = by_column(encoder._layout, encoder._names, found, block.parts)
