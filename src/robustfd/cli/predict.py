@@ -79,7 +79,7 @@ def _explainer(
     """Return a function from blocks of a stream to the contributions of their columns, and the rest of predictions."""
     if not hasattr(learner, "contributions"):
         raise ValueError(f"--contributions is for the untuned learners, and {path} holds a {type(learner).__name__}.")
-    from robustfd.estimators._explain import by_column, by_feature, rests
+    from robustfd.estimators.explain import by_column, by_feature, rests
 
     table = Layout.from_json(stream.layout) if stream.layout.get("kind") == "table" else None
     if table is not None:

@@ -13,7 +13,7 @@ from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
-from robustfd.estimators import _explain
+from robustfd.estimators import explain
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, width_of, with_indicators
 from robustfd.estimators._transfer import check_sizes
@@ -184,7 +184,7 @@ class UntunedEstimator(OnlineEstimator):
             Sparse if X is sparse. If X is a table, a table of the same library with named columns. For more than two
             classes, a list with one of these per class.
         """
-        found = _explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
+        found = explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
         return found[0] if len(found) == 1 else found
 
     def contributions_one(
@@ -198,7 +198,7 @@ class UntunedEstimator(OnlineEstimator):
         """
         if not self.__sklearn_is_fitted__():
             return {}
-        found = _explain.contributions_of_one(self, x, by=by, intercept=intercept)
+        found = explain.contributions_of_one(self, x, by=by, intercept=intercept)
         return found[0] if len(found) == 1 else dict(zip(self.classes_.tolist(), found, strict=True))
 
     @property
