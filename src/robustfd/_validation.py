@@ -52,6 +52,11 @@ def check_rows(estimator: Any, x: Any, *, reset: bool) -> Any:
             return x
         if not reset and x.shape[1] == estimator.n_features_in_:
             return x
+    if isinstance(x, list | tuple) and len(x) and isinstance(x[0], Mapping):
+        raise ValueError(
+            f"X must be an array, a sparse matrix or a DataFrame, got a {type(x).__name__} of dicts. Learn dicts one "
+            "at a time with learn_one, if the estimator has it, or make a table of them, as with pandas.DataFrame(X)."
+        )
     from sklearn.utils.validation import validate_data  # takes a second, which streams do not need
 
     x = validate_data(

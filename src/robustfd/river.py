@@ -140,7 +140,27 @@ class _Regressor(_Supervised, base.MiniBatchRegressor):
         return float(self._model.predict_one(x))
 
 
-class SketchedNewtonClassifier(_Classifier):
+class _Explained(_Wrapper):
+    """Base class of the models whose predictions can be explained."""
+
+    def contributions_one(
+        self, x: dict[Any, Any], *, by: Literal["column", "value"] = "column", intercept: bool = False
+    ) -> dict[Any, Any]:
+        """Return what each feature adds to the prediction of a row, by name; for more than two classes, by class.
+
+        Parameters
+        ----------
+        x
+            The row.
+        by
+            With "value", strings are the features "name=value".
+        intercept
+            Whether to add the rest of the prediction, as "(intercept)".
+        """
+        return dict(self._model.contributions_one(x, by=by, intercept=intercept))
+
+
+class SketchedNewtonClassifier(_Explained, _Classifier):
     """Online logistic classifier without tuning. See `robustfd.SketchedNewtonClassifier`.
 
     Numbers need no scaling. Strings are treated as categories, or as words if they have several. No scaler or encoder
@@ -171,7 +191,7 @@ class SketchedNewtonClassifier(_Classifier):
         self._start(newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight)
 
 
-class SketchedNewtonRegressor(_Regressor):
+class SketchedNewtonRegressor(_Explained, _Regressor):
     """Online linear regressor without tuning. See `robustfd.SketchedNewtonRegressor`.
 
     Neither features nor targets need scaling. Strings are treated as categories, or as words if they have several.

@@ -40,6 +40,33 @@ def test_a_table_needs_nothing_but_its_target(run, tmp_path):
     assert predicted.status == 0 and len(predicted.out.splitlines()) == 301, predicted.err
 
 
+def test_predictions_are_explained_by_the_columns_of_the_table(run, tmp_path):
+    pd = pytest.importorskip("pandas")
+    table, model, output = write_table(tmp_path / "orders.csv"), tmp_path / "m.rfd", tmp_path / "p.csv"
+    run("train", table, "--target", "returned", "--drop", "order id", "-o", model)
+    features = pd.read_csv(table).drop(columns=["order id", "returned"])
+    python = tmp_path / "python.rfd"
+    robustfd.SketchedNewtonRegressor(shuffle=False).fit(features, np.arange(300.0)).save(python)
+    for path, learner in ((model, robustfd.load(model)), (python, robustfd.load(python))):
+        done = run("predict", path, table, "--drop", "order id", "--contributions", "-o", output)
+        done = done if path == model else run("predict", path, table, "--contributions", "-o", output)
+        assert done.status == 0, done.err
+        found = pd.read_csv(output)
+        parts = found[[f"contribution({name})" for name in features.columns] + ["intercept"]].to_numpy()
+        if path == python:
+            np.testing.assert_allclose(parts[:, :-1], learner.contributions(features), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(parts.sum(axis=1), found["prediction"], rtol=1e-9)
+        else:
+            assert ((parts.sum(axis=1) > 0) == (found["prediction"] == "yes")).all()
+        shown = run("inspect", path)
+        assert "city=Bern" in shown.out and "hash " not in shown.out, shown.err
+    rows = tmp_path / "rows.vw"
+    rows.write_text("1 | a:1 b:2\n-1 | a:2\n" * 20)
+    run("train", rows, "-o", model)
+    done = run("predict", model, rows, "--contributions")
+    assert done.status != 0 and "at most 1000 features" in done.err
+
+
 def test_what_was_said_when_training_need_not_be_said_again(run, tmp_path):
     table, model = write_table(tmp_path / "orders.csv"), tmp_path / "m.rfd"
     said = ("--target", "returned", "--id", "order id", "--drop", "note,placed", "--weight", "weight")

@@ -2,9 +2,11 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
@@ -200,6 +202,62 @@ def test_classes_must_be_known_beforehand_for_batches():
             make().fit(X, np.zeros(30, int))
         with pytest.raises(ValueError, match="y contains 2, which is not among the classes"):
             make().partial_fit(X, Y, classes=[0, 1])
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA, float("nan")])
+@pytest.mark.parametrize("make", [robustfd.SketchedNewtonClassifier, robustfd.RFDSONClassifier])
+def test_missing_labels_are_named(make, missing):
+    labels = np.array([*"ab" * 14, missing, "a"], object)
+    given = [labels, pd.Series(labels), pd.Series(labels, dtype="string"), pd.Series(labels, dtype="category")]
+    model = make().fit(X[:28], labels[:28])
+    before = model.to_bytes()
+    for y in given:
+        with pytest.raises(ValueError, match=r"y contains a missing label, .*, at 28 \(from 0\)"):
+            make().fit(X, y)
+        with pytest.raises(ValueError, match="y contains a missing label"):
+            model.partial_fit(X, y)
+    with pytest.raises(ValueError, match="classes contains a missing label"):
+        make().partial_fit(X[:28], labels[:28], classes=["a", "b", missing])
+    with pytest.raises(ValueError, match="y must have labels of one type, got int, str"):
+        make().fit(X[:3], np.array(["a", 1, 2], object))
+    assert model.to_bytes() == before
+
+
+def test_many_classes_are_no_surprise_if_they_were_given():
+    for labels in (np.arange(30.0), np.arange(30).astype(str).astype(object)):
+        model = robustfd.SketchedNewtonClassifier()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.partial_fit(X, labels, classes=labels).partial_fit(X, labels)
+        assert model.classes_.tolist() == np.unique(labels).tolist()
+        with pytest.warns(UserWarning, match="number of unique classes"):
+            robustfd.SketchedNewtonClassifier().fit(X, labels)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        robustfd.SketchedNewtonClassifier().partial_fit(X, Y / 2, classes=[0.0, 0.5, 1.0])
+
+
+@every_face
+def test_lists_of_dicts_are_for_learn_one(make, classification):
+    rows = [as_dict(row) for row in X]
+    with pytest.raises(ValueError, match="X must be an array, .* got a list of dicts. Learn dicts one at a time with"):
+        make().fit(rows, Y)
+    with pytest.raises(ValueError, match="got a tuple of dicts"):
+        robustfd.RobustFrequentDirections(3).fit(tuple(rows))
+
+
+def test_an_array_may_follow_a_table_of_numbers():
+    table = pa.table({f"x{k}": X[:, k] for k in range(8)})
+    model = robustfd.SketchedNewtonClassifier(shuffle=False).fit(table, Y)
+    assert model.feature_names_in_.tolist() == table.column_names
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        np.testing.assert_array_equal(model.predict(X), model.predict(table))
+    with (
+        pytest.warns(UserWarning, match="feature names"),
+        pytest.raises(ValueError, match="7 features, .* expecting 8"),
+    ):
+        model.predict(X[:, :7])
+    with pytest.warns(UserWarning, match="feature names"):
+        assert model.predict_one(X[0]) == model.predict_one(dict(zip(table.column_names, X[0].tolist(), strict=True)))
 
 
 @every_face

@@ -246,3 +246,12 @@ def test_without_river_there_is_a_word_on_what_to_install():
     code = "import sys; sys.modules['river'] = None; import robustfd.river"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: robustfd.river needs River: pip install 'robustfd[river]'" in done.stderr
+
+
+def test_a_row_is_explained_by_its_names():
+    model = robustfd.river.SketchedNewtonRegressor()
+    for k in range(50):
+        model.learn_one({"x": float(k % 7), "kind": "u" if k % 2 else "v"}, 2.0 * (k % 7))
+    found = model.contributions_one({"x": 3.0, "kind": "u"}, intercept=True)
+    assert list(found) == ["x", "kind", "(intercept)"]
+    assert sum(found.values()) == pytest.approx(model.predict_one({"x": 3.0, "kind": "u"}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -273,3 +275,21 @@ def test_a_sketch_near_the_largest_norm_accepts_more_rows(center):
     assert sketch.n_samples_seen_ == 14
     assert np.isfinite(sketch.sketch_).all()
     assert type(sketch).from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weight", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("decay", [1e-4, 2e-4, 1e-3, 0.5])
+def test_large_rows_with_decay_and_centring_do_not_overflow(decay, weight, sparse):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 5)) * (rng.random((200, 5)) < 0.5)
+    weights = weight * rng.uniform(0.5, 2, 200)
+    with np.errstate(all="raise", under="ignore"):
+        for kind in (robustfd.ExactSecondMoment, partial(robustfd.RobustFrequentDirections, 3)):
+            large, usual = (
+                kind(decay=decay, center=True).fit(sp.csr_array(scale * x) if sparse else scale * x, sample_weight=some)
+                for scale, some in ((1e100, weights), (1.0, weights / weight))
+            )
+            size = 1e100 * np.sqrt(weight)
+            np.testing.assert_allclose(large.singular_values_ / size, usual.singular_values_, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(large.mean_ / 1e100, usual.mean_, rtol=1e-9, atol=1e-12)

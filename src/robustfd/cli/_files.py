@@ -143,9 +143,18 @@ def load_file(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -
 def load_learner(path: Path, inputs: InputOptions) -> tuple[LoadedFile, InputOptions]:
     """Return a learner, and the input options with the --missing that it was trained with as the default."""
     loaded = load_file(path, "learner")
+    if loaded.layout is None and (layout := layout_of_table(loaded.model)) is not None:
+        loaded = loaded._replace(layout=layout)
+        loaded.model._read_encoded()  # the stream encodes the rows
     if inputs.missing is None and loaded.missing in ("error", "zero", "nan"):
         inputs = replace(inputs, missing=loaded.missing)
     return loaded, inputs
+
+
+def layout_of_table(model: Any) -> dict[str, Any] | None:
+    """Return the layout of the table that a learner was fitted to in Python, None if it was fitted to other rows."""
+    encoder = getattr(model, "_encoder", None)
+    return None if encoder is None else dict(encoder.layout)
 
 
 def is_sketch(model: Any) -> bool:

@@ -1,5 +1,7 @@
 """`robustfd predict`, `evaluate` and `inspect`: what a model predicts, how well, and by which features."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from robustfd.cli._files import (
     TARGETS,
     accepts_nan,
     column_names,
+    layout_of_table,
     load_file,
     load_learner,
     open_for_model,
@@ -20,8 +23,11 @@ from robustfd.cli._files import (
 from robustfd.cli._learning import ClassificationScorer, labels_for, scorer_for
 from robustfd.cli._options import ConsoleOptions, Files, InputOptions, ModelFile, TableOutput, option
 from robustfd.cli._output import table_writer
-from robustfd.streams.layout import signer
+from robustfd.streams import Block, Stream
+from robustfd.streams.crossing import namer
+from robustfd.streams.layout import Layout, names_in, signer
 
+MOST_COLUMNS = 1000  # of features without a table, up to which contributions are written
 MOST_CLASSES = 20  # up to which the confusion matrix is printed
 
 
@@ -32,30 +38,75 @@ def predict(
     *,
     output: TableOutput = None,
     probabilities: Annotated[bool, option("Also write the probability of each class.")] = False,
+    contributions: Annotated[bool, option("Also write what each column of FILES adds to the prediction.")] = False,
     inputs: InputOptions,
     console: ConsoleOptions,
 ) -> None:
-    """Predict the label of each row of FILES with MODEL. Labels in FILES are ignored."""
+    """Predict the label of each row of FILES with MODEL. Labels in FILES are ignored.
+
+    Contributions and the intercept of a row sum to the prediction: to the margin of a class, the predicted number, or
+    the logarithm of a count. Only the untuned learners have them.
+    """
     (learner, layout, *_), inputs = load_learner(model, inputs)
     if probabilities and not hasattr(learner, "predict_proba"):
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
     stream = open_for_model(files, inputs, learner, _without_labels(layout))
     stream.wants_ids = True
-    stream.plain_rows = accepts_nan(learner)
+    stream.plain_rows = accepts_nan(learner) and not contributions
+    explain = _explainer(model, learner, layout, stream) if contributions else None
     name = stream.layout.get("id")  # tables have a column of ids with a name
-    id_column = name if isinstance(name, str) and name != "prediction" and not name.startswith("p(") else "id"
+    taken = ("prediction", "p(", "contribution(", "intercept")
+    id_column = name if isinstance(name, str) and not name.startswith(taken) else "id"
     with table_writer(output) as write:
         for block in stream:
             columns: dict[str, Any] = {"prediction": learner.predict(block.X)}
             if probabilities:
                 found = learner.predict_proba(block.X)
                 columns |= {f"p({label})": found[:, k] for k, label in enumerate(learner.classes_.tolist())}
+            if explain is not None:
+                columns |= explain(block)
             if block.id is not None:
                 columns[id_column] = block.id
             write(columns)
     report_skipped(stream, console)
     if output is not None:
         print_result(console, {"rows": stream.rows_read, "file": str(output)})
+
+
+def _explainer(
+    path: Path, learner: Any, layout: dict[str, Any] | None, stream: Stream
+) -> Callable[[Block], dict[str, Any]]:
+    """Return a function from blocks of a stream to the contributions of their columns, and the rest of predictions."""
+    if not hasattr(learner, "contributions"):
+        raise ValueError(f"--contributions is for the untuned learners, and {path} holds a {type(learner).__name__}.")
+    from robustfd.estimators.explain import by_column, by_feature, rests
+
+    table = Layout.from_json(stream.layout) if stream.layout.get("kind") == "table" else None
+    if table is not None:
+        stream.groups = tuple(column.name for column in table.texts)
+        names = [column.name for column in table.columns]
+    elif stream.n_features <= MOST_COLUMNS:
+        names = [namer(layout or stream.layout)(column) for column in range(stream.n_features)]
+    else:
+        raise ValueError(
+            f"--contributions is for tables, and for at most {MOST_COLUMNS} features. {path} has {stream.n_features}."
+        )
+    labels = learner.classes_.tolist() if learner._outputs > 1 else [None]
+    of = ["" if label is None else f", {label}" for label in labels]
+
+    def explain(block: Block) -> dict[str, Any]:
+        found = by_feature(learner, block.X)
+        rest = rests(learner, block.X, found)
+        if table is not None:
+            found = by_column(table, names_in(layout or {}), found, block.parts)
+        dense = [each if isinstance(each, np.ndarray) else each.toarray() for each in found]
+        columns: dict[str, Any] = {}
+        for label, end, values, left in zip(labels, of, dense, rest.T):
+            columns |= {f"contribution({name}{end})": values[:, k] for k, name in enumerate(names)}
+            columns["intercept" if label is None else f"intercept({label})"] = left
+        return columns
+
+    return explain
 
 
 def _without_labels(layout: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -99,6 +150,7 @@ def inspect(
     not 0. Features of RFDSON are ranked by weight.
     """
     learner, layout, *_ = load_file(model, "learner")
+    layout = layout_of_table(learner) if layout is None else layout
     result, tables = summary(learner), []
     result |= {"weights": {}, "spectrum": {}}
     effects = _by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}

@@ -396,11 +396,6 @@ class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
             raise NotFittedError(f"This {type(self).__name__} has seen no rows yet. Call fit or partial_fit first.")
         return self
 
-    @property
-    def _width(self) -> int:
-        """The number of features that the learner sees. A table with text or dates has more of them than columns."""
-        return self._encoder.n_features if hasattr(self, "_encoder") else self.n_features_in_
-
     def _checked(self, X: Any, *, reset: bool = False, learn: bool = False) -> Any:
         """Return checked rows."""
         x = encoded(self, X, reset=reset, learn=learn) if self._takes_missing else None

@@ -84,8 +84,10 @@ def single_row(
 
 def _fixed_row(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     """Return a one-dimensional array, or a dict keyed by column names, as a checked row (1, d)."""
-    if hasattr(model, "_encoder") and (isinstance(x, Mapping) or not _has_only_numbers(model._encoder)):
+    if hasattr(model, "_encoder") and isinstance(x, Mapping):
         row = _encoded_rows(model, [x], learn=learn)
+    elif hasattr(model, "_encoder") and not _has_only_numbers(model._encoder):
+        raise ValueError(f"x must be a dict, as {type(model).__name__} was started with a table, got {x!r:.60}.")
     elif isinstance(x, Mapping):
         nothing = np.nan if model._takes_missing else 0.0
         values = (x.get(name, nothing) for name in model.feature_names_in_)
@@ -116,7 +118,7 @@ def _sparse_row(model: Any, x: Any, kind: Kind, known_only: bool) -> tuple[CsrRo
         indices, values, new = entries_of_dict(x, model._vocabulary, missing=model._takes_missing)
     else:
         indices, values = entries_of_pair(x)
-    seen = model._width
+    seen = width_of(model)
     width = max(seen, int(indices[-1]) + 1 if len(indices) else 1)
     if model._kind == "rows" and width > seen:
         raise ValueError(f"x has the index {indices[-1]}, but {type(model).__name__} is expecting {seen} features.")
@@ -221,16 +223,21 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
         model.n_features_in_ = len(model.feature_names_in_)
     if not hasattr(model, "_encoder") or (not is_table(x) and _has_only_numbers(model._encoder)):
         return None
-    return _encoded_rows(model, x, learn=learn)
-
-
-def _encoded_rows(model: Any, x: Any, *, learn: bool) -> Any:
-    """Return a table, or a list with a dict, as rows of numbers."""
-    if not is_table(x) and not (isinstance(x, list) and len(x) == 1 and isinstance(x[0], Mapping)):
+    if not is_table(x):
         raise ValueError(
             f"X must be a table, as {type(model).__name__} was started with a table that has non-numeric columns, "
             f"got {type(x).__name__}."
         )
+    return _encoded_rows(model, x, learn=learn)
+
+
+def width_of(model: Any) -> int:
+    """Return the number of features that the learner sees. A table with text or dates has more of them than columns."""
+    return int(model._encoder.n_features if hasattr(model, "_encoder") else model.n_features_in_)
+
+
+def _encoded_rows(model: Any, x: Any, *, learn: bool) -> Any:
+    """Return a table, or a list with a dict, as rows of numbers."""
     if not learn:
         return model._encoder.encode(x)[0]
     block, model._encoder = model._encoder.encode_named(x)

@@ -53,16 +53,21 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
     def _check_targets(self, y: Any, classes: Any) -> NDArray[np.int64]:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y contains NaN or infinity. Labels must be finite.")
-        if y.dtype.kind not in "biuU":  # others are labels for certain, and the check is slow for a few rows
-            from sklearn.utils.multiclass import check_classification_targets
-
-            check_classification_targets(y)
+        _require_labels("y", y)
+        if classes is not None:
+            _require_labels("classes", np.asarray(classes, dtype=object))
+            classes = one_dimensional(classes)
         if not hasattr(self, "classes_"):
-            self.classes_ = np.unique(y if classes is None else one_dimensional(classes))
+            labels = y if classes is None else classes
+            if labels.dtype.kind not in "biuU" and not (classes is not None and _are_whole(labels)):
+                from sklearn.utils.multiclass import check_classification_targets
+
+                check_classification_targets(labels)
+            self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
                 raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")
-        elif classes is not None and set(np.asarray(classes).tolist()) != set(self.classes_.tolist()):
+        elif classes is not None and set(classes.tolist()) != set(self.classes_.tolist()):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}.")
         return self._indices(y)
 
@@ -210,6 +215,30 @@ class OnlineRegressor(RegressorMixin, OnlineEstimator):
         table = super().progressive_
         del table["error"]
         return table
+
+
+def _require_labels(name: str, labels: NDArray[Any]) -> None:
+    """Raise if a label is missing, or if text and numbers are mixed, which numpy can neither compare nor sort."""
+    if labels.dtype.kind != "O":
+        return
+    kinds = set(map(type, labels.tolist()))
+    numbers = {kind for kind in kinds if issubclass(kind, float | np.floating)}
+    suspects = numbers | {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType", "NaTType")}
+    for place, label in enumerate(labels.tolist() if suspects else ()):
+        if type(label) in suspects and (type(label) not in numbers or label != label):
+            raise ValueError(
+                f"{name} contains a missing label, {label!r}, at {place} (from 0). "
+                "Leave out such rows, or give them a label of their own."
+            )
+    if len({issubclass(kind, str) for kind in kinds}) > 1:
+        raise ValueError(f"{name} must have labels of one type, got {', '.join(sorted(k.__name__ for k in kinds))}.")
+
+
+def _are_whole(labels: NDArray[Any]) -> bool:
+    """Return whether labels are whole numbers, or text as objects."""
+    if labels.dtype.kind == "O":
+        return all(isinstance(label, str) for label in labels.tolist())
+    return labels.dtype.kind == "f" and bool((np.isfinite(labels) & (labels == np.floor(labels))).all())
 
 
 # -- class margins to probabilities

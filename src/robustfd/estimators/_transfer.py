@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._jobs import side_by_side
 from robustfd._validation import check_choice, check_same_features, check_same_params
-from robustfd.estimators._rows import Order, in_order
+from robustfd.estimators._rows import Order, in_order, width_of
 from robustfd.learners import progress
 from robustfd.learners.snapshot import pack_common, unpack_common
 from robustfd.sketch.merging import merge
@@ -165,7 +165,7 @@ def unpack(model: Any, document: Document, tensors: Tensors) -> None:
 
 def check_sizes(model: Any, d: int, outputs: int, *, sparse: bool) -> None:
     """Raise if the numbers of features and outputs of saved states do not fit the model."""
-    growing, width = model._kind != "rows", model._width
+    growing, width = model._kind != "rows", width_of(model)
     if outputs != model._outputs:
         raise ValueError(f"{outputs} outputs, not {model._outputs}")
     if d < width or (d > width and not growing) or (growing and not sparse):

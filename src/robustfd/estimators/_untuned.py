@@ -13,9 +13,9 @@ from robustfd._container import Document, Tensors, plain
 from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
-from robustfd.estimators import _explain
+from robustfd.estimators import explain
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, with_indicators
+from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, width_of, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
@@ -44,6 +44,7 @@ class UntunedEstimator(OnlineEstimator):
     _common_names: set[Any]  # names of numeric features that most dicts have
     _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
+    _width = property(width_of)
 
     def _check_parameters(self) -> None:
         check_choice("shuffle", self.shuffle, (True, False))
@@ -146,14 +147,20 @@ class UntunedEstimator(OnlineEstimator):
             margins[part] = self._model.margins(rows)
         return margins
 
+    def _read_encoded(self) -> None:
+        """Change the model of a table to one of the rows that its encoder makes."""
+        width = self._width
+        del self._encoder, self.feature_names_in_
+        self.n_features_in_ = width
+
     def contributions(self, X: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False) -> Any:
         """Return what each feature adds to the prediction of each row.
 
         The contributions of a row plus `intercept_` sum to its `decision_function` (classifier) or `predict`
         (regressor; with `loss="poisson"` to the logarithm of it). The effect of a missing value counts as the
         contribution of its column. A regressor limits predictions to a range near the targets. In a row where it does,
-        the contributions are those before the limit, `X * coef_`. With `intercept=True`, the last column has all the
-        rest, so the sum of each row is the prediction.
+        the contributions are those before the limit. With `intercept=True`, the last column has all the rest, so that
+        each row sums to the prediction.
 
         Parameters
         ----------
@@ -171,7 +178,7 @@ class UntunedEstimator(OnlineEstimator):
             Sparse if X is sparse. If X is a table, a table of the same library with named columns. For more than two
             classes, a list with one of these per class.
         """
-        found = _explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
+        found = explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
         return found[0] if len(found) == 1 else found
 
     def contributions_one(
@@ -185,7 +192,7 @@ class UntunedEstimator(OnlineEstimator):
         """
         if not self.__sklearn_is_fitted__():
             return {}
-        found = _explain.contributions_of_one(self, x, by=by, intercept=intercept)
+        found = explain.contributions_of_one(self, x, by=by, intercept=intercept)
         return found[0] if len(found) == 1 else dict(zip(self.classes_.tolist(), found, strict=True))
 
     @property

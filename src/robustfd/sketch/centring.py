@@ -11,7 +11,7 @@ import numpy as np
 from robustfd.linalg.decompose import EPS
 from robustfd.sketch.rows import Floats, Rows
 
-MAX_LOG_DECAY = 600.0  # exp(-x) and exp(x) stay within the range of float64
+MAX_LOG_DECAY = 300.0  # exp(x) times the largest rows stays within the range of float64
 CHUNK = 64  # dense rows that are centred together
 LOSS = 1e4  # largest acceptable ratio of the squared terms to the square of their sum; above it, cancellation is severe
 
@@ -41,14 +41,15 @@ class Centring:
     def of(cls, rows: Rows, weight: float) -> "Centring":
         """Return the centring of these rows, given the total weight of the rows before them."""
         log = np.cumsum(np.log(rows.decay))
-        share, old = rows.weight * np.exp(-log), weight * np.exp(log)
+        unit = np.ldexp(1.0, np.frexp(rows.weight.max())[1] - 1)  # a power of two, so that dividing by it is exact
+        share, old = rows.weight / unit * np.exp(-log), weight * np.exp(log)
         sums = np.cumsum(share)
-        before = np.exp(log) * np.concatenate([[0.0], sums[:-1]]) + old
+        before = unit * (np.exp(log) * np.concatenate([[0.0], sums[:-1]])) + old
         after = before + rows.weight
         scale = np.sqrt(rows.weight * (before / after))  # in this order, so that extreme weights do not overflow
         per_unit = np.divide(scale, before, out=np.zeros_like(before), where=before > 0)
-        mean_step = share * np.exp(log[-1]) / after[-1]
-        rows_coef, mean_coef = per_unit * np.exp(log), -per_unit * old
+        mean_step = share * np.exp(log[-1]) * (unit / after[-1])
+        rows_coef, mean_coef = unit * per_unit * np.exp(log), -per_unit * old
         return cls(np.sqrt(rows.weight), scale, share, rows_coef, mean_coef, mean_step, after[-1])
 
     def apply(self, y: Floats, mean_products: Floats | None = None) -> Floats:

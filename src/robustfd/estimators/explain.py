@@ -28,7 +28,7 @@ def contributions(model: Any, X: Any, *, by: str, intercept: bool) -> list[Any]:
     else:
         x, found, names = _of_table(model, X, by)
     if intercept:
-        found = [_with_column(each, rest) for each, rest in zip(found, _rests(model, x, found).T, strict=True)]
+        found = [_with_column(each, rest) for each, rest in zip(found, rests(model, x, found).T, strict=True)]
         names = None if names is None else [*names, REST]
     return found if names is None else [_like(X, each, names) for each in found]
 
@@ -38,19 +38,21 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     check_choice("by", by, ("column", "value"))
     check_choice("intercept", intercept, (True, False))
     kind = kind_of(model, x)
+    names: list[Any]
     if kind == "rows" and isinstance(x, Mapping) and hasattr(model, "_encoder"):
         row, found, names = _of_table(model, [x], by)
+    elif kind == "rows":
+        row = single_row(model, x, kind, known_only=True)[0]
+        found, names = by_feature(model, row), list(getattr(model, "feature_names_in_", range(model._width)))
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        names = list[Any](getattr(model, "feature_names_in_", range(model._width)))
-        if kind == "rows":
-            found = by_feature(model, row)
-        else:
-            _, which, parts = untuned_reading.contributions(model._model, row)
-            found, names = list(parts.T[:, None]), [names[j] for j in which.tolist()]
-            if kind == "dicts":
-                every = list(model._vocabulary)
-                names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
+        _, which, parts = untuned_reading.contributions(model._model, row)
+        found, names = list(parts.T[:, None]), which.tolist()
+        if kind == "dicts":
+            every = list(model._vocabulary)
+            names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
+        elif model._kind == "rows":  # an index stands for a column, with the indicator of its missing values
+            names = [model._missing[j - model._width] if j >= model._width else j for j in which.tolist()]
     totals: list[dict[Any, float]] = [
         dict.fromkeys(x, 0.0) if kind == "dicts" and by == "column" else {} for _ in found
     ]
@@ -58,7 +60,7 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         for name, value in zip(names, each[0].tolist(), strict=True):
             total[name] = total.get(name, 0.0) + value
     if intercept:
-        for total, rest in zip(totals, _rests(model, row, found)[0].tolist(), strict=True):
+        for total, rest in zip(totals, rests(model, row, found)[0].tolist(), strict=True):
             total[REST] = rest
     return totals
 
@@ -81,7 +83,7 @@ def by_feature(model: Any, x: Any) -> list[Any]:
     return [sp.vstack(each, "csr") if sparse else np.vstack(each) for each in found]
 
 
-def _rests(model: Any, x: Any, found: list[Any]) -> Floats:
+def rests(model: Any, x: Any, found: list[Any]) -> Floats:
     """Return what the contributions leave of the predictions (n, outputs), or of their logarithms for counts."""
     margins = model._finite_margins(x)
     loss = model._number_loss()
@@ -106,7 +108,7 @@ def _key_of(name: Any, x: Mapping[Any, Any]) -> Any:
 
 def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str]]:
     """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
-    block, encoder = model._encoder.encode_named(table)
+    block, encoder = model._encoder.encode_named(table, parts=True)
     found = by_feature(model, block.X)
     if by == "column":
         columns = by_column(encoder._layout, encoder._names, found, block.parts)
