@@ -237,11 +237,11 @@ def test_an_unseen_feature_is_left_out_of_the_inverse(form, d):
     assert M.solve(b)[3] == pytest.approx(2 * b[3])
 
 
-def test_single_precision_rows_give_a_single_precision_operator():
+def test_single_precision_rows_give_a_double_precision_operator():
     X = np.random.default_rng(9).standard_normal((100, 20)).astype(np.float32)
     sketch = DiagonalFrequentDirections(5).fit(X)
-    assert sketch.second_moment().dtype == np.float32
-    assert sketch.diagonal_.dtype == np.float64
+    assert sketch.sketch_.dtype == np.float32
+    assert sketch.second_moment().dtype == sketch.diagonal_.dtype == np.float64
     np.testing.assert_allclose(columns_squared(sketch), np.square(X, dtype=float).sum(axis=0), rtol=1e-6)
 
 

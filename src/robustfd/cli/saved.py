@@ -12,7 +12,7 @@ from robustfd.cli._options import READ, WRITE, ConsoleOptions, Output, SavedFile
 from robustfd.cli._output import csv_writer, new_figure, open_output, require_plot, require_writable, save_figure
 from robustfd.cli._overlaps import refuse_overlaps
 from robustfd.sketch.merging import merge as merge_models
-from robustfd.streams.layout import names_in, with_names, without_names
+from robustfd.streams.layout import NUMBER, names_in, with_names, without_names
 
 MOST_VALUES = 10  # eigenvalues in the printed table
 
@@ -97,17 +97,29 @@ def _spectrum_figure(sketch: Any, spectrum: list[list[float]]) -> Any:
 def export(
     file: SavedFile,
     *,
-    to: Annotated[Literal["npz", "csv"], option("All arrays as .npz, or the sketch or the weights as CSV.")] = "npz",
+    to: Annotated[
+        Literal["npz", "csv", "onnx"],
+        option("All arrays as .npz, the sketch or the weights as CSV, or a model that predicts as ONNX."),
+    ] = "npz",
     output: Annotated[
         Path | None, option("Output file. Default: FILE with the new suffix.", "-o", "--output", use=WRITE)
     ] = None,
     console: ConsoleOptions,
 ) -> None:
-    """Write the arrays in FILE: B, alpha, singular values and mean, or weights, intercept and classes."""
+    """Write the arrays in FILE: B, alpha, singular values and mean, or weights, intercept and classes.
+
+    With --to onnx, write a model that predicts in any ONNX runtime (needs the package onnx).
+    """
     model, layout, *_ = load_file(file)
     output = output or file.with_suffix(f".{to}")
     refuse_overlaps([file], {"--output": output})  # again, because it may be the default
     require_writable(output)
+    if to == "onnx":
+        data = _onnx(model, layout or {}).SerializeToString()
+        with open_output(output) as stream:
+            stream.write(data)
+        print_result(console, {"file": str(output), "bytes": len(data)})
+        return
     arrays = _arrays(model)
     with open_output(output) as stream:
         if to == "npz":
@@ -115,6 +127,19 @@ def export(
         else:
             csv_writer(stream)(_columns(arrays, column_names(model, layout)))
     print_result(console, {"file": str(output)} | {name: list(value.shape) for name, value in arrays.items()})
+
+
+def _onnx(model: Any, layout: dict[str, Any]) -> Any:
+    """Return the model as an ONNX graph; raise if the columns of its input are not numbers."""
+    of_numbers = all(each["type"] == NUMBER for each in layout["columns"]) if layout.get("kind") == "table" else True
+    if not hasattr(model, "to_onnx"):
+        raise TypeError(f"A {type(model).__name__} cannot be exported to ONNX, because it makes no predictions.")
+    if layout.get("hash_bits") is not None or layout.get("kind") == "interactions" or not of_numbers:
+        raise ValueError(
+            f"This {type(model).__name__} cannot be exported to ONNX, because its columns are hashed or encoded text, "
+            "dates or products of columns. Only models of numeric columns can be."
+        )
+    return model.to_onnx()
 
 
 def _columns(arrays: dict[str, Any], name: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from robustfd._guard import guarded, guarded_pair, guards_itself
 from robustfd._jobs import count_jobs
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_integer, check_rows, check_weights
+from robustfd.estimators._onnx import Exported
 from robustfd.estimators._rows import Order, encoded, kind_of, one_dimensional, single_row
 from robustfd.estimators._transfer import learn_in_order, learn_in_parts, merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
@@ -31,7 +32,7 @@ FEWEST_ROWS = 4096  # per thread; merging models of fewer rows loses accuracy
 LEAST_WORK = 2**20  # entries times outputs per thread; with less, merging takes longer than the threads save
 
 
-class OnlineEstimator(Saved, BaseEstimator, metaclass=ABCMeta):
+class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model that learns from batches, from single rows, or from any mix of both.
 
     Learning works on a copy that replaces the model at the end, so an error leaves the model unchanged. The copy shares

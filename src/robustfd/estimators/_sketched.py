@@ -13,6 +13,7 @@ from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_integer, check_real, check_weights
+from robustfd.estimators._onnx import Exported
 from robustfd.estimators._rows import entries_of_dict
 from robustfd.learners.snapshot import Parts
 from robustfd.sketch.exact import ExactSecondMoment, ExactWindow
@@ -78,7 +79,7 @@ def default_buffer(m: int, d: int, *, sparse: bool) -> int:
     return buffer
 
 
-class SketchEstimator(Saved, BaseEstimator):
+class SketchEstimator(Exported, Saved, BaseEstimator):
     """Base class of estimators that keep a sketch of their rows in `sketch_`."""
 
     _kind: ClassVar[type] = RobustFrequentDirections  # the sketch for rows that are too wide for the exact matrix

@@ -24,6 +24,7 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
     """Base class of online classifiers. It encodes labels as integers and decodes predictions."""
 
     _has_classes = True
+    _sharpness = SHARPNESS
     classes_: NDArray[Any]
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:

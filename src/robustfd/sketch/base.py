@@ -33,7 +33,7 @@ from robustfd.sketch.rows import Contents, Floats, Queue, Rows
 from robustfd.sketch.view import View
 
 MIN_ROWS_PER_PART = 4096  # with fewer rows, merging costs more than parallel fitting saves
-EPS32 = float(np.finfo(np.float32).eps)
+EPS, EPS32 = float(np.finfo(np.float64).eps), float(np.finfo(np.float32).eps)
 FITTED_ATTRIBUTES = ("_state", "_queue", "_tail", "_cached", "_n_seen", "_single", "_seen_structure")
 MIN_FACTOR = 1e-250  # smaller factors have the same effect; the floor keeps logarithms and their sums finite
 
@@ -257,9 +257,10 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         if cached is None or cached[0] != key:
             with one_blas_thread():
                 view = read(Contents(self._state, self._queue, self._tail))
+            rounded = 2.0 * EPS * self.alpha0  # of sums with alpha0, which may be far larger than the rows
             if self._single:  # bound on the effect of `_cast`
-                rounded = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
-                view = replace(view, error_bound=float(view.error_bound + rounded))
+                rounded += EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
+            view = replace(view, error_bound=float(view.error_bound + rounded))
             cached = self._cached = (key, view)
         return cached[1]
 
@@ -323,9 +324,12 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return mean.copy()
 
     def second_moment(self) -> LowRankPlusIdentity:
-        """Return the approximation of A'A + alpha0 I. If `alpha_` is 0, it is singular and uses the pseudo-inverse."""
+        """Return the approximation of A'A + alpha0 I. If `alpha_` is 0, it is singular and uses the pseudo-inverse.
+
+        It is float64, also for float32 rows: float32 would round a large alpha0 by more than `error_bound_`.
+        """
         view = self._view
-        return LowRankPlusIdentity(self._cast(view.components), view.lam, view.alpha)
+        return LowRankPlusIdentity(view.components.copy(), view.lam, view.alpha)
 
     def covariance(self, ddof: float = 1) -> LowRankPlusIdentity:
         """Return the second moment divided by (total weight - ddof).

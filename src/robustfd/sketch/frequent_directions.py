@@ -396,7 +396,7 @@ class DiagonalFrequentDirections(_FrequentDirections):
     def second_moment(self) -> LowRankPlusDiagonal:
         """Return the approximation of A'A + alpha0 I. If it is singular, it uses the pseudo-inverse."""
         view = self._view
-        return LowRankPlusDiagonal(self._cast(view.components), view.lam, self._removed() + view.alpha)
+        return LowRankPlusDiagonal(view.components.copy(), view.lam, self._removed() + view.alpha)
 
     def covariance(self, ddof: float = 1) -> LowRankPlusDiagonal:
         """Return the second moment divided by (total weight - ddof).
