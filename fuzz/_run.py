@@ -20,7 +20,10 @@ from typing import Any
 
 import numpy as np
 
-TARGETS = ("files", "threads", "certificates", "components", "resumed", "outputs", "refused", "extremes")
+TARGETS = (
+    "files", "threads", "certificates", "components", "resumed", "outputs", "refused", "extremes", "interrupts",
+    "forks", "memory",
+)  # fmt: skip
 ADDRESSES = 6 << 30  # bytes of address space that a process may allocate in addition to its initial size
 STALLED = 300.0  # seconds after which a case counts as hanging
 CORPUS = Path(__file__).with_name("corpus.txt")  # cases that once failed; they run first

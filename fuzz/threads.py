@@ -21,41 +21,29 @@ CALLS = 12  # learning calls per learning thread
 
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Use one model from several threads."""
-    d, size = int(rng.choice([5, 40, 300])), int(rng.choice([3, 10, 30]))
-    x = rng.standard_normal((int(rng.choice([1, 7, 50])), d))
-    rows: Any = x
-    if rng.random() < 0.4:
-        rows = sp.csr_array(x * (rng.random(x.shape) < 0.3))
-    y = np.where(rng.random(len(x)) < 0.5, 1.0, -1.0)
-    y[: min(2, len(y))] = [1.0, -1.0][: len(y)]
-    name = str(rng.choice(["newton", "rfdson", "untuned", "regression", "sketch"]))
-    kinds: dict[str, Any] = {
-        "newton": robustfd.OnlineNewton("rfd", size), "rfdson": robustfd.RFDSONClassifier(size),
-        "untuned": robustfd.SketchedNewtonClassifier(), "regression": robustfd.SketchedNewtonRegressor(),
-        "sketch": robustfd.RobustFrequentDirections(size),
-    }  # fmt: skip
+    name, model, rows, y = setting(rng)
     learners, readers = int(rng.integers(1, 3)), int(rng.integers(1, 4))
-    alone = _started(kinds[name], name, rows, y)
-    expected = {_read(alone, rows).tobytes() for _ in _steps(alone, name, rows, y, CALLS * learners)}
-    model, errors, seen = _started(kinds[name], name, rows, y), [], []
+    alone = started(model, name, rows, y)
+    expected = {read(alone, rows).tobytes() for _ in steps(alone, name, rows, y, CALLS * learners)}
+    model, errors, seen = started(model, name, rows, y), [], []
     done = threading.Event()
 
     def learn() -> None:
         try:
-            for _ in _steps(model, name, rows, y, CALLS):
+            for _ in steps(model, name, rows, y, CALLS):
                 pass
         except Exception as error:
             errors.append(error)
 
-    def read() -> None:
+    def watch() -> None:
         try:
             while not done.is_set():
-                seen.append(_read(model, rows))
+                seen.append(read(model, rows))
         except Exception as error:
             errors.append(error)
 
     working = [threading.Thread(target=learn) for _ in range(learners)]
-    reading = [threading.Thread(target=read) for _ in range(readers)]
+    reading = [threading.Thread(target=watch) for _ in range(readers)]
     for thread in (*reading, *working):
         thread.start()
     for thread in working:
@@ -71,15 +59,34 @@ def case(rng: np.random.Generator, folder: Path) -> str:
     return name
 
 
-def _started(model: Any, name: str, rows: Any, y: Any) -> Any:
+def setting(rng: np.random.Generator) -> tuple[str, Any, Any, Any]:
+    """Return the name of a kind of model, a model, and rows and labels for it."""
+    d, size = int(rng.choice([5, 40, 300])), int(rng.choice([3, 10, 30]))
+    x = rng.standard_normal((int(rng.choice([1, 7, 50])), d))
+    rows: Any = x
+    if rng.random() < 0.4:
+        rows = sp.csr_array(x * (rng.random(x.shape) < 0.3))
+    y = np.where(rng.random(len(x)) < 0.5, 1.0, -1.0)
+    y[: min(2, len(y))] = [1.0, -1.0][: len(y)]
+    name = str(rng.choice(["newton", "rfdson", "untuned", "regression", "sketch"]))
+    kinds: dict[str, Any] = {
+        "newton": robustfd.OnlineNewton("rfd", size), "rfdson": robustfd.RFDSONClassifier(size),
+        "untuned": robustfd.SketchedNewtonClassifier(), "regression": robustfd.SketchedNewtonRegressor(),
+        "sketch": robustfd.RobustFrequentDirections(size),
+    }  # fmt: skip
+    return name, kinds[name], rows, y
+
+
+def started(model: Any, name: str, rows: Any, y: Any) -> Any:
+    """Return a new model like this one that has learned the rows once."""
     from sklearn.base import clone
 
     fresh = clone(model)
-    next(_steps(fresh, name, rows, y, 1))
+    next(steps(fresh, name, rows, y, 1))
     return fresh
 
 
-def _steps(model: Any, name: str, rows: Any, y: Any, count: int) -> Any:
+def steps(model: Any, name: str, rows: Any, y: Any, count: int) -> Any:
     """Learn the same rows repeatedly. Yield the model before the first call, if it is fitted, and after each call."""
     if hasattr(model, "n_features_in_"):
         yield model
@@ -95,7 +102,8 @@ def _steps(model: Any, name: str, rows: Any, y: Any, count: int) -> Any:
         yield model
 
 
-def _read(model: Any, rows: Any) -> Any:
+def read(model: Any, rows: Any) -> Any:
+    """Return what the model says of the rows."""
     if hasattr(model, "decision_function"):
         return np.array(model.decision_function(rows))
     return np.array(model.predict(rows) if hasattr(model, "predict") else model.singular_values_)

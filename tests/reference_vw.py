@@ -114,7 +114,7 @@ def read(text, *, bits):
 
 
 def plain(text):
-    """Return whether all features of valid lines are numbers up to 2^31 - 2 without a namespace, and these numbers."""
+    """Return whether all features of valid lines are numbers up to 2^24 without a namespace, and these numbers."""
     found = set()
     for line in text.decode("latin-1").split("\n"):
         if words(line):
@@ -124,5 +124,5 @@ def plain(text):
                 continue
     numbers = {int(name) for space, name in found if not space and re.fullmatch("[0-9]+", name)}
     return len(numbers) <= len(found) and all(
-        not space and re.fullmatch("[0-9]+", name) and int(name) <= 2**31 - 2 for space, name in found
+        not space and re.fullmatch("[0-9]+", name) and int(name) <= 2**24 for space, name in found
     ), numbers

@@ -144,6 +144,7 @@ PLAIN = st.builds(
 def test_looking_through_a_file_tells_what_reading_it_would(tmp_path_factory, lines, feed, block_bytes, options):
     path = tmp_path_factory.mktemp("libsvm") / "rows.svm"
     path.write_bytes(("1 1:1" + feed + feed.join(lines)).encode())
+    options = {"max_columns": 10**9 + 1, **options}
     if "n_features" in options and any(" 0:" in line or "\t0:" in line for line in lines):
         options = options | {"zero_based": True}
     quick = open_stream(path, block_bytes=block_bytes, **options)
@@ -257,12 +258,6 @@ def test_cut_short(put, compress):
         path = put(compress(text.encode())[:-50], name)
         with pytest.raises(StreamError, match=f"{name} is damaged or truncated"):
             read(path, n_features=1)
-
-
-def test_a_line_without_end_is_no_line(put, monkeypatch):
-    monkeypatch.setattr("robustfd.streams.inputs.LONGEST_LINE", 1000)
-    with pytest.raises(StreamError, match="no line feed in .* bytes"):
-        read(put(b"\0" * 5000), n_features=3, block_bytes=64)
 
 
 TEXT = "".join(f"{k % 2} {k % 7 + 1}:{k}.5 9:1\n" for k in range(3000))

@@ -73,6 +73,7 @@ _ZERO_BASED = _input(None, "First index of LIBSVM text. Default: detected.", "--
 _HEADER = _input(None, "Whether CSV starts with column names. Default: detected.", "--header/--no-header")
 _MISSING = "Missing numbers: error, zero or nan. Default: nan where the learner supports it, else error."
 _INTERACTIONS = "Add products of columns A and B, or of namespaces. Two letters work as -q in Vowpal Wabbit."
+_MAX_COLUMNS = "Most columns that a file may claim. Default: 2^20, and 2^24 in LIBSVM text and .npz."
 _ON_ERROR = "Rows that cannot be read: raise an error (default), or skip and count them."
 
 
@@ -102,6 +103,8 @@ class InputOptions:
     missing: Annotated[Literal["error", "zero", "nan"] | None, _input("HOW", _MISSING)] = None
     interactions: Annotated[str | None, _input("A:B,...", _INTERACTIONS)] = None
     on_error: Annotated[Literal["raise", "skip"], _input("HOW", _ON_ERROR)] = "raise"
+    max_columns: Annotated[int | None, _input("N", _MAX_COLUMNS)] = None
+    max_line_bytes: Annotated[int | None, _input("N", "Longest line of text. Default: 2^26.")] = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Arrays (.npy) and sparse matrices (.npz) in files of numpy and scipy, read sequentially."""
 
 import errno
+import io
 import math
 import struct
 import zipfile
@@ -16,6 +17,7 @@ from robustfd.streams.layout import MOST_COLUMNS, is_width, not_a_layout, place,
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _READ_BYTES = 1 << 22
+_LONGEST_HEADER = 1 << 16  # bytes; numpy reads up to 10,000
 _PARTS = ("shape", "indptr", "indices", "data")  # of a sparse matrix
 
 
@@ -28,7 +30,11 @@ class ArrayReader:
             version = np.lib.format.read_magic(file)
             if version not in _HEADERS:  # 3.0 is for structured arrays only
                 raise ValueError(f"version {version} of the format")
-            self.shape, self.fortran, self.dtype = _HEADERS[version](file)
+            length = file.read(2 * version[0])  # of the header
+            if int.from_bytes(length, "little") > _LONGEST_HEADER:
+                raise ValueError(f"a header of {int.from_bytes(length, 'little')} bytes")
+            header = io.BytesIO(length + file.read(int.from_bytes(length, "little")))
+            self.shape, self.fortran, self.dtype = _HEADERS[version](header)
             self.count = math.prod(self.shape)
         except Exception as error:  # a header is parsed as Python, so any error is possible
             if is_damage(error):
@@ -100,6 +106,7 @@ class NpyStream(Stream):
                 raise StreamError(
                     f"{source.name} has the shape {items.shape}, expected two dimensions: rows and columns."
                 )
+            self._require_few_columns(file, items.shape[1])
             if source.path is None:
                 self._pipes[file] = items
             yield items
@@ -161,6 +168,8 @@ class NpzStream(Stream):
         if layout is not None:
             n_features = read_layout(layout, "npz", n_features=is_width)["n_features"]
         with self._matrix(0) as (shape, *_):
+            if n_features is None:
+                self._require_few_columns(0, shape[1])
             self.n_features = shape[1] if n_features is None else n_features
         self._narrow = n_features is None  # whether all files must have the same number of columns
 
@@ -235,6 +244,11 @@ class NpzStream(Stream):
             while begin < len(ends) - 1:
                 end = max(int(np.searchsorted(ends, ends[begin] + most, side="right")) - 1, begin + 1)
                 size = int(ends[end] - ends[begin])
+                if size > most and size > max(self.max_columns, self.n_features):
+                    raise StreamError(
+                        f"{name}, row {done + begin} (from 0): it has {size} entries, more than "
+                        f"max_columns={self.max_columns}. If the file is right, raise that limit (--max-columns)."
+                    )
                 yield ends[begin : end + 1] - ends[begin], indices.take(size), data.take(size)
                 begin = end
             done, at = done + len(found), int(ends[-1])

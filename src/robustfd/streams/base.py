@@ -11,8 +11,8 @@ import numpy as np
 
 from robustfd.learners.rows import CsrRows
 from robustfd.streams.crossing import namer
-from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
-from robustfd.streams.layout import SeenNames
+from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
+from robustfd.streams.layout import MOST_COLUMNS, SeenNames
 
 MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _EXAMPLES = 10  # messages about skipped rows that a stream keeps
@@ -246,8 +246,11 @@ class Stream(ABC):
         start: Position | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         block_bytes: int = BLOCK_BYTES,
+        max_columns: int = MOST_COLUMNS,
+        max_line_bytes: int = LONGEST_LINE,
     ):
         self.inputs = list(inputs)
+        self.max_columns, self.max_line_bytes = max_columns, max_line_bytes
         self.on_error = on_error
         self.block_bytes = block_bytes
         self.skipped: list[str] = []
@@ -355,6 +358,14 @@ class Stream(ABC):
     def _once(self) -> str:
         """Return the end of a message about empty inputs that can be read only once."""
         return "" if self.can_be_reread else ", or they have already been read"
+
+    def _require_few_columns(self, file: int, columns: int) -> None:
+        """Raise if an input has, or claims, more columns than allowed, before memory is allocated for them."""
+        if columns > self.max_columns:
+            raise StreamError(
+                f"{self.inputs[file].name} has {columns} columns, more than max_columns={self.max_columns}. "
+                "If the file is right, raise that limit (--max-columns)."
+            )
 
     def _bad_row(self, message: str, *, harmless: bool = False) -> None:
         """Raise, or record the message, about a row that cannot be read. A `harmless` row is always skipped."""

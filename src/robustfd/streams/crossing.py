@@ -21,6 +21,7 @@ from robustfd.streams.layout import (
     with_names,
 )
 
+MOST_PRODUCTS = 1 << 22  # of a row; a line of 25 kB could have this many
 _BY_PARTS = ("vw", "jsonl", "python")  # formats with hashed names: blocks carry the entries of each group
 
 
@@ -112,7 +113,7 @@ class Crossing:
                 return f"{name(int(pair.columns[0][i]))}^{name(int(pair.columns[1][j]))}"
         return f"interaction {column - self._hashed}"
 
-    def crossed(self, x: Any, parts: Sequence[Any]) -> Any:
+    def crossed(self, x: Any, parts: Sequence[Any], source: str) -> Any:
         """Return rows with their products: an array, or the arrays of a CSR matrix. `parts` has the hidden groups."""
         if isinstance(x, np.ndarray):
             single = ((pair.columns[0][0], pair.columns[1][0]) for pair in self.pairs if pair.columns)
@@ -124,6 +125,13 @@ class Crossing:
             chosen = wanted[x.indices]
             before = np.concatenate((np.zeros(1, np.int64), np.cumsum(chosen)))
             factors[group] = _arrays(before[x.indptr], x.indices[chosen], x.data[chosen])
+        for pair in self.pairs:
+            counts = np.diff(factors[pair.left][0]).astype(np.int64) * np.diff(factors[pair.right][0])
+            if (most := counts.max(initial=0)) > MOST_PRODUCTS:
+                raise StreamError(
+                    f"{source}: a row has {most} products of {pair.left!r} and {pair.right!r}, more than "
+                    f"{MOST_PRODUCTS}. Leave these interactions out, or the row."
+                )
         pairs = [
             (factors[pair.left], factors[pair.right], pair.left == pair.right, *self._ranks(pair))
             for pair in self.pairs

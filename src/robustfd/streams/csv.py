@@ -15,7 +15,7 @@ import numpy as np
 from robustfd._core import copy_fields, count_letter, find_records, last_record_end
 from robustfd.streams.base import Options
 from robustfd.streams.columns import classify_fields, converted, kind_of, one_array, pa, pc, pcsv, seen_type
-from robustfd.streams.inputs import BYTE_ORDER_MARK, LONGEST_LINE, Input, Position, StreamError, chunks_of, shown
+from robustfd.streams.inputs import BYTE_ORDER_MARK, Input, Position, StreamError, chunks_of, endless, shown
 from robustfd.streams.layout import NUMBER, TEXT, listed
 from robustfd.streams.table import Piece, Schema, TableStream
 
@@ -24,6 +24,7 @@ WIDE = 1024  # columns; with more, the time per column must be small
 TEXT_FIELD = pa.dictionary(pa.int32(), pa.string())
 _EXPECTED = {pa.bool_(): "true or false", TEXT_FIELD: "text in UTF-8"}
 _HEAD = 1 << 20  # bytes from which column types are inferred, for any block_bytes
+_WIDE_BYTES = 1 << 25  # the most that is read at once because records are wide
 _SAMPLE = 100  # records for the detection of a header
 _IN_ORDER = 8  # this many numbers 0, 1, 2, ... in order are names, not data
 _CANDIDATES = "\t;,"
@@ -60,6 +61,7 @@ class CsvStream(TableStream):
             raise StreamError(f"{self.inputs[file].name} has no rows{self._once()}.")
         self._delimiter = self._delimiter or _likely_delimiter(text)
         begin, end, _, width = _records(text, self._delimiter, 1)[0].tolist()
+        self._require_few_columns(file, width)
         try:
             record = Fields(self._delimiter, [""] * max(width, 1), {}).matrix(text[begin:end])
             fields = record.cast(pa.string()).to_pylist()
@@ -71,7 +73,8 @@ class CsvStream(TableStream):
         if self._header is None:
             self._header = self._is_header(fields, text[end:], file)
         # A block of a few records of a wide file takes no longer than one record.
-        self._at_once = max(self.block_bytes, 16 * (end - begin)) if len(fields) > WIDE else self.block_bytes
+        few = min(16 * (end - begin), _WIDE_BYTES) if len(fields) > WIDE else 0
+        self._at_once = max(self.block_bytes, few)
         names = fields if self._header else [str(k) for k in range(len(fields))]
         if file > 0:
             types = dict(zip(self._first.names, self._first.types))
@@ -83,12 +86,14 @@ class CsvStream(TableStream):
         """Return whole records from the start of a file, including one that is not empty if there is any."""
         while True:
             head = self.inputs[file].head(size)
-            short = len(head) < size or size > LONGEST_LINE
+            short = len(head) < size
             whole = head if short else head[: _cut_records(bytearray(head), size, self._delimiter or ",")]
             whole = whole.removeprefix(BYTE_ORDER_MARK)
             if short or not _blank(whole):
                 return whole
-            size *= 2
+            if size > self.max_line_bytes:
+                raise endless(self.inputs[file].name, 0, head, self.max_line_bytes)
+            size = min(2 * size, self.max_line_bytes + 1)
 
     def _decimal_mark(self, text: bytes, width: int) -> tuple[str, list[int]]:
         """Return the decimal mark of some records, and the columns of numbers with one comma each.
@@ -171,8 +176,8 @@ class CsvStream(TableStream):
             schema = self._first if file == 0 else self._schema(file)
             features, roles = self._places(file, schema)
             how = Fields(self._delimiter, schema.names, self._types(schema, features, roles), self._decimal)
-            header = self._header
-            for chunk in chunks_of(self.inputs, file, self._at_once, partial(_cut_records, delimiter=self._delimiter)):
+            header, cut = self._header, partial(_cut_records, delimiter=self._delimiter)
+            for chunk in chunks_of(self.inputs, file, self._at_once, self.max_line_bytes, cut):
                 text, line = bytes(chunk.text), chunk.first
                 if header and len(found := _records(text, self._delimiter, 1)):
                     header, end = False, int(found[0, END])

@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 from robustfd._core import count_letter
 
 BLOCK_BYTES = 1 << 20
-LONGEST_LINE = 1 << 28
+LONGEST_LINE = 1 << 26  # bytes, the default of max_line_bytes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, at the start of a file
 
 _MAGIC: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
     b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"\xfd7zXZ\x00": lambda file: _Xz(file),
 }
 _BUFFER_BYTES = 1 << 20
+_XZ_BYTES = 1 << 27  # memory of the decompressor; `xz -9` needs half of it
 
 
 class StreamError(ValueError):
@@ -135,6 +136,10 @@ class Input:
                 with open(self.path, "rb", buffering=_BUFFER_BYTES) as self._file, _plain(self._file) as plain:
                     yield plain
         except Exception as error:
+            if isinstance(error, lzma.LZMAError) and "limit" in str(error):
+                raise StreamError(
+                    f"{self.name} takes more than {_XZ_BYTES} bytes of memory to decompress. Decompress it with xz."
+                ) from error
             if is_damage(error):
                 raise StreamError(f"{self.name} is damaged or truncated: {error}") from error
             raise
@@ -167,6 +172,32 @@ class _Joined(io.RawIOBase):
             buffer[:count], self._head = self._head[:count], self._head[count:]
             return count
         piece = getattr(self._file, "read1", self._file.read)(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class _Xz(io.RawIOBase):
+    """The uncompressed content of a file of xz. `lzma.LZMAFile` would use as much memory as the file asks for."""
+
+    def __init__(self, file: Any):
+        self._file, self._decoder = file, lzma.LZMADecompressor(memlimit=_XZ_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = b""
+        while not piece:
+            data = b""
+            if self._decoder.eof or self._decoder.needs_input:
+                data = (self._decoder.eof and self._decoder.unused_data) or self._file.read1(_BUFFER_BYTES)
+                if self._decoder.eof:
+                    if not data.startswith(b"\xfd7zXZ"):  # not another stream
+                        return 0
+                    self._decoder = lzma.LZMADecompressor(memlimit=_XZ_BYTES)
+                if not data:
+                    raise EOFError("the compressed data ends too early")
+            piece = self._decoder.decompress(data, len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -204,13 +235,13 @@ def last_line_end(text: bytearray, size: int) -> int:
 Cut = Callable[[bytearray, int], int]
 
 
-def chunks(inputs: Sequence[Input], size: int) -> Generator[Chunk, None, None]:
-    """Yield the lines of all inputs, about `size` bytes at a time."""
+def chunks(inputs: Sequence[Input], size: int, longest: int) -> Generator[Chunk, None, None]:
+    """Yield the lines of all inputs, about `size` bytes at a time; raise if one has more than `longest` bytes."""
     for file in range(len(inputs)):
-        yield from chunks_of(inputs, file, size)
+        yield from chunks_of(inputs, file, size, longest)
 
 
-def chunks_of(inputs: Sequence[Input], file: int, size: int, cut: Cut = last_line_end) -> Iterator[Chunk]:
+def chunks_of(inputs: Sequence[Input], file: int, size: int, longest: int, cut: Cut = last_line_end) -> Iterator[Chunk]:
     """Yield the lines of one of the inputs; `cut` finds the end of a chunk."""
     source, before = inputs[file], stored_before(inputs, file)
     buffer, held = bytearray(size), 0
@@ -237,12 +268,17 @@ def chunks_of(inputs: Sequence[Input], file: int, size: int, cut: Cut = last_lin
                 buffer[: held - end] = buffer[end:held]
                 held, line = held - end, after
             elif held == len(buffer) - 1:
-                if held > LONGEST_LINE:
-                    raise StreamError(
-                        f"{source.name}, line {line + 1}: no line feed in {held} bytes, so this is not text. "
-                        f"It starts with {shown(buffer)}."
-                    )
-                buffer.extend(bytes(len(buffer)))
+                if held >= longest:
+                    raise endless(source.name, line, buffer, longest)
+                buffer.extend(bytes(min(len(buffer), longest + 1 - held)))
+
+
+def endless(name: str, line: int, text: Any, longest: int) -> StreamError:
+    """Return the error about a line that is too long, after so many lines."""
+    return StreamError(
+        f"{name}, line {line + 1}: no line feed in {longest} bytes, so this may not be text. It starts with "
+        f"{shown(text)}. If it is a line, raise max_line_bytes (--max-line-bytes), which is {longest}."
+    )
 
 
 def stored_before(inputs: Sequence[Input], file: int) -> int:

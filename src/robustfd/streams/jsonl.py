@@ -71,7 +71,7 @@ class JsonlStream(Stream):
         return layout | {name: value for name, value in others.items() if value}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        for chunk in chunks(self.inputs, self.block_bytes):
+        for chunk in chunks(self.inputs, self.block_bytes, self.max_line_bytes):
             yield self._block(chunk), chunk.end
 
     def _block(self, chunk: Chunk) -> Block:
@@ -134,6 +134,11 @@ class JsonlStream(Stream):
 
     def _row(self, line: bytes) -> "_Row":
         """Return the features of a line, and its label, weight and id."""
+        if len(line) > self.max_columns and line.count(b",") >= self.max_columns:  # a value takes up to 300 bytes
+            raise ValueError(
+                f"it has {line.count(b',')} commas, so more than max_columns={self.max_columns} values. If it is "
+                "right, raise that limit (--max-columns)"
+            )
         try:
             found = json.loads(line)
         except ValueError as error:

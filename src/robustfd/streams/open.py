@@ -12,8 +12,8 @@ import numpy as np
 from robustfd._validation import check_choice, check_integer
 from robustfd.streams.base import Block, Options, Stream, Survey
 from robustfd.streams.crossing import Crossing, namer, pair_of, read_products
-from robustfd.streams.inputs import BLOCK_BYTES, Input, Position, StreamError
-from robustfd.streams.layout import MOST_BITS, not_a_layout
+from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
+from robustfd.streams.layout import MOST_BITS, MOST_COLUMNS, not_a_layout
 
 
 class _Format(NamedTuple):
@@ -21,23 +21,27 @@ class _Format(NamedTuple):
 
     stream: str  # module and class
     options: tuple[str, ...]
+    max_columns: int  # by default: tables need about 100 bytes of memory per column, and sparse rows none
     suffixes: tuple[str, ...] = ()
     magic: tuple[bytes, ...] = ()  # the first bytes of a file
 
 
+_FEW, _MANY = 2**20, 2**24  # columns
 _TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
 _TEXT = ("n_features", "zero_based", "hash_bits", "unseen")
 _JSON = ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")
 _FORMATS = {
-    "libsvm": _Format("text.LibsvmStream", _TEXT, (".svm", ".libsvm", ".svmlight")),
-    "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), (".vw",)),
-    "jsonl": _Format("jsonl.JsonlStream", _JSON, (".jsonl", ".ndjson")),
-    "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter", "decimal"), (".csv", ".tsv", ".tab")),
-    "parquet": _Format("arrow.ParquetStream", _TABLE, (".parquet", ".pq"), (b"PAR1",)),
-    "arrow": _Format("arrow.ArrowStream", _TABLE, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff")),
-    "npy": _Format("arrays.NpyStream", ("target", "columns"), (".npy",), (b"\x93NUMPY",)),
-    "npz": _Format("arrays.NpzStream", ("n_features",), (".npz",), (b"PK\x03\x04",)),
-    "python": _Format("python.PythonStream", ("hash_bits", "missing")),
+    "libsvm": _Format("text.LibsvmStream", _TEXT, _MANY, (".svm", ".libsvm", ".svmlight")),
+    "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), _MANY, (".vw",)),
+    "jsonl": _Format("jsonl.JsonlStream", _JSON, _FEW, (".jsonl", ".ndjson")),
+    "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter", "decimal"), _FEW, (".csv", ".tsv", ".tab")),
+    "parquet": _Format("arrow.ParquetStream", _TABLE, _FEW, (".parquet", ".pq"), (b"PAR1",)),
+    "arrow": _Format(
+        "arrow.ArrowStream", _TABLE, _FEW, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff")
+    ),
+    "npy": _Format("arrays.NpyStream", ("target", "columns"), _FEW, (".npy",), (b"\x93NUMPY",)),
+    "npz": _Format("arrays.NpzStream", ("n_features",), _MANY, (".npz",), (b"PK\x03\x04",)),
+    "python": _Format("python.PythonStream", ("hash_bits", "missing"), MOST_COLUMNS),
 }
 FORMATS = tuple(name for name in _FORMATS if name != "python")
 # Labels, an optional tag, and a bar. A tag without a quote must follow a label. The stream refuses labels other than
@@ -68,6 +72,8 @@ def open_stream(
     interactions: Iterable[str] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     block_bytes: int = BLOCK_BYTES,
+    max_columns: int | None = None,
+    max_line_bytes: int = LONGEST_LINE,
     layout: dict[str, Any] | None = None,
     start: Position | None = None,
 ) -> Stream:
@@ -128,6 +134,12 @@ def open_stream(
         Whether a row that cannot be read raises `StreamError`, or is skipped and counted.
     block_bytes : int, default=2**20
         Approximate number of source bytes per block.
+    max_columns : int, optional
+        The most columns that a file may have, so that a small file cannot claim much memory: by default 2^20 in tables
+        and .npy, 2^24 in LIBSVM text and .npz, if `n_features` is not given, and 2^20 values in an object of JSON
+        lines. Vowpal Wabbit text with numbers above 2^24 is hashed.
+    max_line_bytes : int, default=2**26
+        The longest line of text.
     layout : dict, optional
         The `layout` of another stream, to get the same columns.
     start : Position, optional
@@ -165,6 +177,9 @@ def open_stream(
     check_choice("decimal", decimal, (None, ".", ","))
     check_choice("unlabelled", unlabelled, (None, "keep", "skip"))
     check_integer("block_bytes", block_bytes, 64)
+    check_integer("max_line_bytes", max_line_bytes, 1)
+    if max_columns is not None:
+        check_integer("max_columns", max_columns, 1)
     if hash_bits is not None and check_integer("hash_bits", hash_bits, 1) > MOST_BITS:
         raise ValueError(f"hash_bits must be at most {MOST_BITS}, got {hash_bits}.")
     if n_features is not None:
@@ -192,7 +207,8 @@ def open_stream(
     module, type_name = _FORMATS[name].stream.split(".")
     result: Stream = getattr(import_module(f"robustfd.streams.{module}"), type_name)(
         source if inputs is None else inputs, Options(**options), layout,
-        start=start, on_error=on_error, block_bytes=block_bytes,
+        start=start, on_error=on_error, block_bytes=block_bytes, max_line_bytes=max_line_bytes,
+        max_columns=min(_FORMATS[name].max_columns if max_columns is None else max_columns, MOST_COLUMNS),
     )  # fmt: skip
     if n_features is not None and result.n_features != n_features:
         raise StreamError(f"There are {result.n_features} features, expected n_features={n_features}.")
@@ -290,7 +306,7 @@ class InteractionStream(Stream):
         rows = 0
         for features, end in self._base._blocks():
             with np.errstate(over="ignore"):
-                x = self._crossing.crossed(features.X, features.parts)
+                x = self._crossing.crossed(features.X, features.parts, self._names())
             if isinstance(x, tuple):
                 x = csr_matrix(x, shape=(features.X.shape[0], self.n_features))
                 x.has_canonical_format = True

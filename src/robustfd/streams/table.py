@@ -201,6 +201,7 @@ class TableStream(Stream):
         if onehot and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
+        self._require_few_columns(0, len(self._first.names))
         if not self._first.names:
             raise StreamError(f"{self.inputs[0].name} has no columns.")
         if isinstance(target, tuple):
@@ -238,6 +239,7 @@ class TableStream(Stream):
     def _places(self, file: int, schema: Schema) -> tuple[list[int], dict[str, int]]:
         """Return the places of the features of an input, and of its columns of labels, weights and ids."""
         names, layout, name = schema.names, self._layout, self.inputs[file].name
+        self._require_few_columns(file, len(names))
         if self._given is None and sorted(names) != sorted(self._first.names):
             others = f"{self.inputs[0].name} has others: {listed(self._first.names)}"
             raise StreamError(f"{name} has the columns {listed(names)}, and {others}.")

@@ -17,6 +17,10 @@ from robustfd.streams.base import MOST_LABELS, Block, Options, Stream, Survey
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
 from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
 
+_TOO_MANY = (
+    "there is the index {}, above max_columns={}. If it is right, raise that limit (--max-columns) or give n_features "
+    "(--features), or use hash_bits (--hash-bits) to hash indices"
+)
 Result = TypeVar("Result")
 Settings = tuple[bool, int, int, int, bool]  # labelled, smallest index, width or -1, hash_bits or -1, drop the unknown
 
@@ -51,6 +55,7 @@ class IndexedTextStream(Stream):
         if n_features is not None and hash_bits is not None:
             raise ValueError(f"n_features={n_features} and hash_bits={hash_bits}: give one of them only.")
         self._labelled: bool | None = None
+        self._finding = False  # whether the width is being found
         self._hash_bits, self._drop = hash_bits, options.unseen == "drop"
         self._first = int(hash_bits is None and not zero_based)
         self._width = 2**hash_bits if hash_bits is not None else -1 if n_features is None else n_features
@@ -74,10 +79,10 @@ class IndexedTextStream(Stream):
 
     def _find_width(self, zero_based: bool | None, *, only_numbers: bool = False) -> None:
         """Read all rows once for the smallest and the largest index, and for a survey."""
-        self._first = 0
+        self._first, self._width, self._finding = 0, self.max_columns + 1, True
         self._surveyed, least, largest = self._survey_indices(only_numbers=only_numbers)
         self._first = int(least > 0 if zero_based is None else not zero_based)
-        self._width = max(largest + 1 - self._first, 1)
+        self._width, self._finding = max(largest + 1 - self._first, 1), False
 
     def _survey_indices(self, *, only_numbers: bool = False) -> tuple[Survey | None, int, int]:
         """Return a survey, and the smallest (at most 1) and the largest index; None if names are not `only_numbers`."""
@@ -99,7 +104,7 @@ class IndexedTextStream(Stream):
 
     def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
         """Yield all chunks, each with the result of a fast scan, None if there is none."""
-        return ((chunk, None) for chunk in chunks(self.inputs, self.block_bytes))
+        return ((chunk, None) for chunk in chunks(self.inputs, self.block_bytes, self.max_line_bytes))
 
     def _in_range(self, least: int, largest: int) -> bool:
         """Return whether the smallest and the largest index have columns."""
@@ -113,7 +118,8 @@ class IndexedTextStream(Stream):
         return {"kind": self.KIND, "n_features": self.n_features, "zero_based": self._first == 0}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        with closing(chunks(self.inputs, self.block_bytes)) as source:  # a traceback keeps what a variable holds
+        lines = chunks(self.inputs, self.block_bytes, self.max_line_bytes)
+        with closing(lines) as source:  # a traceback keeps what a variable holds
             ahead = self._ahead(source, lambda chunk: partial(self._parsed, chunk, self._settings(chunk)))
             alone = ((chunk, self._parsed(chunk, self._settings(chunk))) for chunk in source)
             for chunk, parsed in alone if self.parse_threads == 1 else ahead:
@@ -158,6 +164,8 @@ class IndexedTextStream(Stream):
         """Return the block of a parsed chunk; report its bad lines."""
         for begin, line, problem in parsed.bad:
             reason = self._reason(problem, bytes(chunk.text[begin : begin + 1000])).format(width=self._width)
+            if problem == Problem.BEYOND_LAST and self._finding:
+                reason = _TOO_MANY.format(_largest(chunk.text[begin:]), self.max_columns)
             where = f"{self.inputs[chunk.file].name}, line {chunk.first + line + 1}"
             self._bad_row(f"{where}: {reason}: {shown(chunk.text[begin:])}", harmless=problem == Problem.UNLABELLED)
         if self.seen_names is not None and self._hash_bits is not None:
@@ -179,6 +187,11 @@ class IndexedTextStream(Stream):
         x = csr_matrix(rows, shape=(len(rows[2]) - 1, width))
         x.has_canonical_format = True
         return x
+
+
+def _largest(text: Any) -> int:
+    """Return the largest index of the first line."""
+    return max(map(int, re.findall(rb"\d+(?=:)", bytes(text).split(b"\n", 1)[0])), default=0)
 
 
 def _read_layout(layout: dict[str, Any], kind: str) -> tuple[int | None, bool | None, int | None]:
@@ -226,7 +239,7 @@ class LibsvmStream(IndexedTextStream):
             return super()._scanned_chunks()
         names = self._hash_bits is not None
         return self._ahead(
-            chunks(self.inputs, self.block_bytes),
+            chunks(self.inputs, self.block_bytes, self.max_line_bytes),
             lambda chunk: partial(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1),
         )
 
