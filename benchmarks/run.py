@@ -8,6 +8,7 @@ from benchmarks import (
     distributed,
     drift,
     jobs,
+    linear_bandits,
     many,
     merging,
     online_speed,
@@ -47,6 +48,7 @@ CASES = {
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
     "policies": policies.policies,
+    "linear_bandits": linear_bandits.linear_bandits,
 }
 
 

@@ -6,7 +6,7 @@ from robustfd._lazy import lazily
 
 if TYPE_CHECKING:
     from robustfd._container import SnapshotError, load
-    from robustfd.decisions import PolicyEvaluation, evaluate_policy
+    from robustfd.decisions import PolicyEvaluation, SketchedLinUCB, evaluate_policy
     from robustfd.estimators import (
         MahalanobisDetector,
         RFDSONClassifier,
@@ -39,7 +39,7 @@ __version__ = "0.1.0"
 # The public names, by the package that defines them.
 _NAMES = {
     "_container": ("SnapshotError", "load"),
-    "decisions": ("PolicyEvaluation", "evaluate_policy"),
+    "decisions": ("PolicyEvaluation", "SketchedLinUCB", "evaluate_policy"),
     "estimators": (
         "MahalanobisDetector",
         "SketchSizeWarning",
@@ -89,6 +89,7 @@ __all__ = [
     "RandomProjectionSketch",
     "RobustFrequentDirections",
     "SketchSizeWarning",
+    "SketchedLinUCB",
     "SketchedNewtonClassifier",
     "SketchedNewtonRegressor",
     "SketchedPCA",
