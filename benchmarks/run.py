@@ -9,6 +9,7 @@ from benchmarks import (
     distributed,
     drift,
     jobs,
+    linear_bandits,
     many,
     merging,
     online_speed,
@@ -49,6 +50,7 @@ CASES = {
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
     "policies": policies.policies,
+    "linear_bandits": linear_bandits.linear_bandits,
 }
 
 

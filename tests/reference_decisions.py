@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 FRACTIONS = (0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75)
 
 
@@ -45,3 +47,40 @@ def interval(policy, rewards, logged, level, low=0.0, high=1.0):
     below = lower([w * r for w, r in zip(weights, scaled)], tail)
     above = 1 - lower([w * (1 - r) for w, r in zip(weights, scaled)], tail)
     return low + (high - low) * below, low + (high - low) * above
+
+
+class DenseLinUCB:
+    """SketchedLinUCB with H as a dense matrix, a shrink step as an SVD, and weights by a plain solve."""
+
+    def __init__(self, d, m, method, alpha, grows=False):
+        self.m, self.alpha0, self.grows, self.d = (d + 1 if method == "exact" else min(m, d + 1)), alpha, grows, d
+        self.share = {"rfd": 0.5, "scfd": 1.0}.get(method, 0.0)
+        self.rows, self.b = np.zeros((0, d)), np.zeros(d)
+        self.delta = self.grown = self.squares = 0.0
+        self.seen = 0
+
+    def read(self, x):
+        h = self.rows.T @ self.rows + (self.alpha0 + self.share * self.delta) * np.eye(self.d)
+        size = math.sqrt(self.squares / self.seen) if self.seen else 1.0
+        inverse = np.linalg.inv(h)
+        return x @ inverse @ self.b, [size * math.sqrt(row @ inverse @ row) for row in x]
+
+    def learn(self, x, reward):
+        self.squares += (reward - self.read(x[None])[0][0]) ** 2
+        self.seen += 1
+        self.rows, self.b = np.vstack([self.rows, x]), self.b + reward * x
+        if len(self.rows) == 2 * self.m:
+            _, s, v = np.linalg.svd(self.rows, full_matrices=False)
+            lam = np.pad(s**2, (0, self.m))
+            removed = lam[self.m - 1] if self.m <= self.d else 0.0
+            if self.grows and self.m <= self.d and self.share * (self.delta + removed - self.grown) > self.alpha0:
+                self.m, self.grown = min(2 * self.m, self.d + 1), self.delta
+                return
+            kept = min(self.m - 1, len(v))
+            self.rows = np.sqrt(np.maximum(lam[:kept] - removed, 0))[:, None] * v[:kept]
+            self.delta += removed
+
+    def probabilities(self, x, levels):
+        means, widths = self.read(x)
+        best = [max(range(len(x)), key=lambda a: means[a] + z * widths[a]) for z in levels]
+        return [best.count(a) / len(levels) for a in range(len(x))]

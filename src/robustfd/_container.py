@@ -147,7 +147,7 @@ _PACKAGES = {
         "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
     ),
     "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
-    "robustfd.decisions": ("ContextualBandit", "PolicyEvaluation"),
+    "robustfd.decisions": ("ContextualBandit", "PolicyEvaluation", "SketchedLinUCB"),
     "robustfd.estimators": (
         "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
         "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
