@@ -58,13 +58,15 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
         if classes is not None:
             _require_labels("classes", np.asarray(classes, dtype=object))
             classes = one_dimensional(classes)
-        if not hasattr(self, "classes_"):
-            labels = y if classes is None else classes
-            if labels.dtype.kind not in "biuU" and not (classes is not None and _are_whole(labels)):
+        known = classes is not None or hasattr(self, "classes_")
+        for labels in (y,) if classes is None else (y, classes):
+            # The check of scikit-learn is slow for a few rows, and warns if many labels are different.
+            if labels.dtype.kind not in "biuU" and not (known and _are_whole(labels)):
                 from sklearn.utils.multiclass import check_classification_targets
 
                 check_classification_targets(labels)
-            self.classes_ = np.unique(labels)
+        if not hasattr(self, "classes_"):
+            self.classes_ = np.unique(y if classes is None else classes)
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
                 raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")

@@ -9,7 +9,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
 from robustfd.estimators._rows import IS_MISSING, blocks, kind_of, single_row, with_indicators
 from robustfd.learners import untuned_reading
-from robustfd.learners.rows import Floats, as_rows
+from robustfd.learners.rows import Floats, as_rows, check_numbers
 from robustfd.streams import is_table
 from robustfd.streams.layout import Layout, SeenName
 
@@ -109,6 +109,7 @@ def _key_of(name: Any, x: Mapping[Any, Any]) -> Any:
 def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str]]:
     """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
     block, encoder = model._encoder.encode_named(table, parts=True)
+    check_numbers(block.X, missing=True)
     found = by_feature(model, block.X)
     if by == "column":
         columns = by_column(encoder._layout, encoder._names, found, block.parts)
