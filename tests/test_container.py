@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import robustfd
 from robustfd import _container
-from robustfd._container import Saved, SnapshotError
+from robustfd._container import Saved, SnapshotError, discard, replacing
 
 
 def saved_classes():
@@ -49,3 +50,63 @@ def test_classes_from_outside_are_not_registered():
     assert _container._find("Mine") is None
     with pytest.raises(TypeError, match="Only robustfd's own"):
         Mine(4).fit([[1.0, 2.0]]).to_bytes()
+
+
+# -- temporary files
+
+KILLED = """
+import os, signal, sys
+from robustfd._container import replacing
+with replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_the_temporary_file_of_a_killed_process_is_removed_by_the_next(tmp_path):
+    path, other = tmp_path / "model.rfd", tmp_path / "other.rfd"
+    for each in (path, path, other):
+        assert subprocess.run([sys.executable, "-c", KILLED, each]).returncode < 0
+    assert len(list(tmp_path.glob(".robustfd-*.part"))) == 2  # the second run removed that of the first
+    with replacing(path) as file:
+        file.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    (left,) = set(tmp_path.iterdir()) - {path}  # that of the other file
+    assert subprocess.run([sys.executable, "-c", KILLED, path]).returncode < 0
+    discard(path)
+    assert list(tmp_path.iterdir()) == [left]
+    with replacing(other), pytest.raises(ZeroDivisionError), replacing(other):
+        raise ZeroDivisionError
+    assert not left.exists() and not list(tmp_path.glob(".robustfd-*.part"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+def test_a_temporary_file_in_use_or_of_another_kind_stays(tmp_path):
+    path, precious = tmp_path / "model.rfd", tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    with replacing(path) as first:
+        (used,) = tmp_path.glob(".robustfd-*.part")
+        with replacing(path) as second:  # as another process would
+            second.write(b"second")
+        first.write(b"first")
+        assert used.exists() and path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    used.symlink_to(precious)
+    with replacing(path) as file:
+        file.write(b"third")
+    assert path.read_bytes() == b"third" and precious.read_bytes() == b"mine" and used.is_symlink()
+
+
+def test_many_threads_write_one_file(tmp_path):
+    path = tmp_path / "model.rfd"
+
+    def write(number):
+        for _ in range(50):
+            with replacing(path) as file:
+                file.write(bytes([number]) * 1000)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, range(8)))
+    assert len(set(path.read_bytes())) == 1 and list(tmp_path.iterdir()) == [path]

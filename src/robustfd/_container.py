@@ -10,7 +10,6 @@ import hashlib
 import json
 import numbers
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 import safetensors.numpy
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from robustfd._guard import Guarded
 
@@ -326,22 +330,83 @@ def replacing(path: Any) -> Iterator[Any]:
         with open(path, "wb") as file:
             yield file
         return
-    temporary = path.parent / f".robustfd-{secrets.token_hex(8)}.part"
-    try:
-        with open(temporary, "xb") as file:
+    file, temporary = _temporary(path)
+    with file:  # it stays locked until it has its name
+        try:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+            if path.exists():
+                os.chmod(temporary, path.stat().st_mode & 0o777)
+            if fcntl is None:
+                file.close()
+            os.replace(temporary, path)
+        except BaseException:
+            if fcntl is None:
+                file.close()
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
     with contextlib.suppress(OSError):  # not every system can sync a directory
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def discard(path: Any) -> None:
+    """Remove a file that `replacing` wrote, if there is one, and what a killed process left of the next version."""
+    path = Path(os.path.realpath(os.fsdecode(path)))
+    path.unlink(missing_ok=True)
+    _remove_abandoned(_part(path, 0))
+
+
+def _part(path: Path, number: int) -> Path:
+    """Return the name of a temporary file for `path`. It is the same for each process, so that the next finds it."""
+    return path.parent / f".robustfd-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-{number}.part"
+
+
+def _temporary(path: Path) -> tuple[Any, Path]:
+    """Return a new file beside `path`, and its name. One that a killed process left for the same path is removed."""
+    number = 0
+    while True:
+        temporary = _part(path, number)
+        try:
+            file = open(temporary, "xb")  # noqa: SIM115  the caller closes it
+        except FileExistsError:
+            number += not _remove_abandoned(temporary)
+            continue
+        if fcntl is None or _locked(file, temporary, new=True):
+            return file, temporary
+        file.close()
+
+
+def _remove_abandoned(temporary: Path) -> bool:
+    """Remove a temporary file unless a process still writes it; return whether it is gone."""
+    try:
+        if fcntl is None:  # Windows removes no open file
+            os.unlink(temporary)
+            return True
+        with open(temporary, "r+b") as file:
+            if not _locked(file, temporary, new=False):
+                return False
+            os.unlink(temporary)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return True
+
+
+def _locked(file: Any, temporary: Path, *, new: bool) -> bool:
+    """Lock an open file; return False if another process has locked it, or has renamed or removed it before.
+
+    A file that cannot be locked, as in some network folders, counts as locked if it is new.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if isinstance(error, BlockingIOError) or not new:
+            return False
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(temporary))
+    return False

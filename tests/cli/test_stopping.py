@@ -156,8 +156,9 @@ def test_killed_at_random_moments_it_ends_as_if_left_alone(run, svm, tmp_path, n
         kills, ended = kills + (process.returncode != 0), process.returncode == 0
         if kept.exists():
             robustfd.load(kept)  # it is complete, whatever happened
-        for part in parts(tmp_path):  # nobody else could have removed it
-            part.unlink()
+        if not ended and kills % 3 == 2:  # the next one is killed when it writes
+            for part in parts(tmp_path):
+                part.unlink()
         if ended:
             assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
             assert {each.name for each in tmp_path.iterdir()} == {"rows.svm", "whole", "model"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from robustfd._container import discard
 from robustfd.cli._console import Stopped, log
 from robustfd.cli._files import load_file, report_remarks, report_skipped
 from robustfd.cli._options import CheckpointOptions, ConsoleOptions
@@ -309,8 +310,8 @@ class Pass:
 
     def remove_checkpoint(self) -> None:
         """Remove the checkpoint."""
-        if self._checkpoint is not None:  # resolved, because a checkpoint is written to the target of a link
-            Path(os.path.realpath(self._checkpoint)).unlink(missing_ok=True)
+        if self._checkpoint is not None:
+            discard(self._checkpoint)
 
     def _save_elsewhere(self) -> str:
         """Save the model to the checkpoint or a temporary file; return the message about it."""

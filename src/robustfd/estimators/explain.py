@@ -140,6 +140,7 @@ def by_column(layout: Layout, names: Mapping[int, SeenName], found: list[Any], p
     groups = sp.csr_array((np.ones(first), (np.arange(first), owner)), shape=(first, len(place)))
     entries = [sp.csr_array(abs(part)) for part in parts]
     total = sp.csr_array(sum(entries, sp.csr_array((found[0].shape[0], width))))
+    total.eliminate_zeros()  # two words of a cell may have the same hash and opposite signs
     shares = sp.csr_array((1.0 / total.data, total.indices, total.indptr), shape=total.shape)
     results = []
     for values in found:

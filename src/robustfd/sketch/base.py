@@ -257,9 +257,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         if cached is None or cached[0] != key:
             with one_blas_thread():
                 view = read(Contents(self._state, self._queue, self._tail))
-            rounded = 2.0 * EPS * self.alpha0  # of sums with alpha0, which may be far larger than the rows
-            if self._single:  # bound on the effect of `_cast`
-                rounded += EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0)
+            cast = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0) if self._single else 0.0
+            rounded = cast + 2.0 * EPS * self.alpha0  # of `_cast`, and of sums with alpha0
             view = replace(view, error_bound=float(view.error_bound + rounded))
             cached = self._cached = (key, view)
         return cached[1]
@@ -324,11 +323,8 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         return mean.copy()
 
     def second_moment(self) -> LowRankPlusIdentity:
-        """Return the approximation of A'A + alpha0 I. If `alpha_` is 0, it is singular and uses the pseudo-inverse.
-
-        It is float64, also for float32 rows: float32 would round a large alpha0 by more than `error_bound_`.
-        """
-        view = self._view
+        """Return the approximation of A'A + alpha0 I. If `alpha_` is 0, it is singular and uses the pseudo-inverse."""
+        view = self._view  # not cast: float32 would round a large alpha0 by more than the certificate
         return LowRankPlusIdentity(view.components.copy(), view.lam, view.alpha)
 
     def covariance(self, ddof: float = 1) -> LowRankPlusIdentity:
