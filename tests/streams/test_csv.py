@@ -359,10 +359,14 @@ def test_commas_that_may_group_thousands_are_text_until_said(put):
 
 def test_a_layout_knows_the_decimal_mark(put):
     layout = json.loads(json.dumps(open_stream(put(DECIMALS), drop=["name"], missing="nan").layout))
-    for text, size in (("size;price;y\n1,234;2;0\n", 1.234), ("size;price;y\n1.5;2.5;0\n", 1.5)):
+    for text, size in (("size;price;y\n1,234;2;0\n", 1.234), ("size;price;y\n7;2;0\n", 7)):
         stream = open_stream(put(text, "other.csv"), layout=layout)
         assert (rows_of(stream)[0][0, 0], stream.remarks) == (size, [])
-    with pytest.raises(StreamError, match=r"line 3: the column 'price' should be a number: 1,5;1\.234"):
+    points = put("size;price;y\n1.5;2.5;0\n", "other.csv")
+    with pytest.raises(StreamError, match="'size' should be a number"):
+        read(points, layout=layout)
+    assert read(points, layout=layout, decimal=".")[0][0, 0] == 1.5
+    with pytest.raises(StreamError, match=r"line 3: the column 'price' should be a number: '1,5;1\.234"):
         read(put("size;price;y\n1,5;2,5;0\n1,5;1.234;0\n", "other.csv"), layout=layout)
     with pytest.raises(StreamError, match="is not a layout"):
         open_stream(put(DECIMALS), layout=layout | {"decimal": ";"})

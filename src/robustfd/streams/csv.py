@@ -98,7 +98,8 @@ class CsvStream(TableStream):
     def _decimal_mark(self, text: bytes, width: int) -> tuple[str, list[int]]:
         """Return the decimal mark of some records, and the columns of numbers with one comma each.
 
-        It is a comma if the commas of a column cannot all group thousands, and no number has a point.
+        It is a comma if the commas of a column cannot all group thousands, and no number has a point; otherwise that of
+        the layout. A point where the layout has commas may group thousands, so it is an error.
         """
         known = "." if self._given is None else self._given.decimal
         if not re.search(rb'"[ \t]*[+-]?[0-9]*,[0-9]' if self._delimiter == "," else rb",[0-9]", text):
@@ -109,9 +110,8 @@ class CsvStream(TableStream):
         comma, grouped, point = (mask.to_numpy(zero_copy_only=False).reshape(-1, width) for mask in found)
         missing, _, number = (mask.reshape(-1, width) for mask in classify_fields(fields))
         columns = (missing | comma | (number & ~point)).all(axis=0) & comma.any(axis=0)
-        if ((missing | number).all(axis=0) & (number & point).any(axis=0)).any():
-            known = "."
-        elif (comma & ~grouped)[:, columns].any():
+        points = (missing | number).all(axis=0) & (number & point).any(axis=0)
+        if (comma & ~grouped)[:, columns].any() and not points.any():
             known = ","
         return known, np.flatnonzero(columns).tolist()
 
