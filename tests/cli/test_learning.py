@@ -145,6 +145,8 @@ def test_lines_that_cannot_be_read_end_it_or_are_skipped(run, svm, tmp_path):
         (["predict", "{svm}", "{svm}"], 1, "snapshot"),
         (["train", "{svm}"], 2, "output"),
         (["nonsense"], 2, "nonsense"),
+        (["train", "{svm}", "-o", "m.rfd", "--max-columns", "1"], 1, "above --max-columns 1. If it is right"),
+        (["train", "{svm}", "-o", "m.rfd", "--max-line-bytes", "0"], 2, "--max-line-bytes must be"),
         (["train", "{svm}", "-o", "m.rfd", "--holdout", "0.25", "--checkpoint", "c"], 2, "--holdout and --checkpoint"),
         (["train", "{svm}", "-o", "m.rfd", *REGRESSION, "--loss", "quantile"], 2, "--quantile"),
         (["train", "{svm}", "-o", "m.rfd", *REGRESSION, "--quantile", "0.1"], 2, "--loss quantile"),
@@ -157,6 +159,15 @@ def test_bad_input_has_one_line_and_an_exit_status(run, svm, tmp_path, monkeypat
     done = run(*(each.format(svm=svm) for each in arguments))
     assert done.status == status and message in done.err and done.out == ""
     assert "Traceback" not in done.err
+
+
+def test_too_little_memory_has_a_sentence(run, svm, tmp_path, monkeypatch):
+    def train(self, *args, **named):
+        np.empty(2**56)
+
+    monkeypatch.setattr("robustfd.SketchedNewtonClassifier.partial_fit", train)
+    done = run("train", svm, "-o", tmp_path / "m.rfd")
+    assert done.status == 1 and "512. PiB. A model takes memory for each column." in done.err
 
 
 def test_plot_of_progress(run, svm, tmp_path):

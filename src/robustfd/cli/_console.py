@@ -189,12 +189,17 @@ def write_errors(name: Any) -> Iterator[None]:
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError):
+        what = str(error).partition(" for an array")[0] or "Not enough memory"
+        return (
+            f"{what}. A model takes memory for each column. Use fewer columns, or a smaller --hash-bits or --features."
+        )
     return as_options(str(error)) or type(error).__name__
 
 
 _ARGUMENT = re.compile(
     r"\b(target|weight|id|columns|drop|categories|hash_bits|n_features|zero_based|header|delimiter|decimal|missing|"
-    r"interactions|on_error|sketch_size|loss|quantile)"
+    r"interactions|on_error|sketch_size|loss|quantile|max_columns|max_line_bytes)"
     r"(?:=(\[[^]\n]*\]|'[^'\n]*'|[^\s,;:.()]*)|(?= must be ))"
 )
 _SWITCHES = {"header": ("--header", "--no-header"), "zero_based": ("--zero-based", "--one-based")}
