@@ -206,6 +206,7 @@ def renew_low_rank(low: LowRank, prior: Floats, squares: Floats) -> None:
     low.diagonal[:] = prior + np.maximum(squares - np.einsum("ij,ij->j", b, b), 0.0)
     inverse = np.divide(1.0, low.diagonal, out=np.zeros_like(low.diagonal), where=low.diagonal > 0)
     scaled = b * inverse
-    values, vectors = scipy_linalg.eigh(scaled @ b.T, check_finite=False)
+    gram = scaled @ b.T
+    values, vectors = scipy_linalg.eigh(gram, check_finite=False) if len(b) else (np.empty(0), gram)  # scipy < 1.14
     low.u[:] = 0.0
     low.u[:, :have] = scaled.T @ (vectors / np.sqrt(1.0 + np.maximum(values, 0.0)))
