@@ -17,7 +17,7 @@ from benchmarks import many, untuned, vowpal
 from benchmarks.common import RESULTS
 from robustfd import ContextualBandit
 
-ROWS, SEEDS = 2000, 1
+ROWS, SEEDS = 1000, 1
 MODES = {
     "greedy": "--epsilon 0",
     "epsilon .05": "",

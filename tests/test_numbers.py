@@ -35,7 +35,12 @@ def learnt(name, parameter, value):
     if "Sliding" in name:
         more["window"] = Fraction(41, 2)
     model = kind(**more, **{parameter: value})
-    if hasattr(model, "learn"):
+    if name == "SketchedLinUCB":
+        for x, y in zip(X, Y, strict=True):
+            model.learn(x, y)
+    elif name == "ContextualBandit":
+        model.partial_fit(X, Y > 0, X[:, 1])
+    elif hasattr(model, "learn"):
         model.learn(X, Y)
     elif name.endswith("Classifier"):
         model.partial_fit(X, Y, classes=[-1, 1])

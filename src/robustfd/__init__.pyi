@@ -11,10 +11,10 @@ from robustfd import sketch as sketch
 from robustfd import streams as streams
 from robustfd._container import SnapshotError as SnapshotError
 from robustfd._container import load as load
-from robustfd.decisions import ContextualBandit as ContextualBandit
 from robustfd.decisions import PolicyEvaluation as PolicyEvaluation
 from robustfd.decisions import SketchedLinUCB as SketchedLinUCB
 from robustfd.decisions import evaluate_policy as evaluate_policy
+from robustfd.estimators import ContextualBandit as ContextualBandit
 from robustfd.estimators import MahalanobisDetector as MahalanobisDetector
 from robustfd.estimators import RFDSONClassifier as RFDSONClassifier
 from robustfd.estimators import RFDSONRegressor as RFDSONRegressor

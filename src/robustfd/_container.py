@@ -151,9 +151,9 @@ _PACKAGES = {
         "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
     ),
     "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
-    "robustfd.decisions": ("ContextualBandit", "PolicyEvaluation", "SketchedLinUCB"),
+    "robustfd.decisions": ("PolicyEvaluation", "SketchedLinUCB"),
     "robustfd.estimators": (
-        "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
+        "ContextualBandit", "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
         "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
     ),
 }  # fmt: skip

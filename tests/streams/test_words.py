@@ -111,3 +111,12 @@ def test_a_table_is_learned_by_its_words():
     model = robustfd.SketchedNewtonClassifier().partial_fit(frame[:1500], label[:1500], classes=[False, True])
     assert model.score(frame[1500:], label[1500:]) > 0.95
     assert model.predict_one({"review": "a Great one!", "noise": 0.0})
+
+
+def test_a_column_without_values_before_others(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b,c,y\n,x y,1,1\n,z,2,0\n")
+    for missing in ("nan", "zero"):
+        layout = open_stream(tmp_path / "rows.csv", target="y", missing=missing).layout
+        layout["columns"] = [{**each, "kind": "text"} if each["name"] == "a" else each for each in layout["columns"]]
+        (block,) = open_stream(tmp_path / "rows.csv", layout=layout, missing=missing)
+        assert block.X.shape[0] == 2 and block.X.nnz > 5

@@ -1,6 +1,7 @@
 """The public names of robustfd.estimators."""
 
 from robustfd.estimators._sketched import SketchSizeWarning as SketchSizeWarning
+from robustfd.estimators.bandit import ContextualBandit as ContextualBandit
 from robustfd.estimators.detector import MahalanobisDetector as MahalanobisDetector
 from robustfd.estimators.newton import SketchedNewtonClassifier as SketchedNewtonClassifier
 from robustfd.estimators.newton import SketchedNewtonRegressor as SketchedNewtonRegressor

@@ -126,7 +126,7 @@ class Converter:
         """
         pairs = [(array, column) for array, column in zip(piece.features, self._layout.columns) if column.text]
         codes, starts, columns, numbers = np.empty((len(pairs), n), np.int64), [np.zeros(1, np.int64)], [], []
-        before = 0  # values of earlier columns
+        before = entries = 0  # values of earlier columns, and their entries
         for t, (array, column) in enumerate(pairs):
             codes[t], values = as_codes(array)
             if self._missing == "nan":
@@ -151,7 +151,8 @@ class Converter:
                 codes[t, unseen] = -1
             codes[t, codes[t] >= 0] += before
             before += len(first) - 1
-            starts.append(first[1:] + starts[-1][-1])
+            starts.append(first[1:] + entries)
+            entries += int(first[-1])
             columns.append(places + self._layout.starts[t])
             numbers.append(number)
         return codes, (np.concatenate(starts), np.concatenate(columns), np.concatenate(numbers))

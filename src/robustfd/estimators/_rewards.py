@@ -12,9 +12,9 @@ from robustfd._container import Document, Tensors
 from robustfd._core import OneChoice
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_integer
-from robustfd.decisions._arms import UNPULLED, Apart, Entries, Together, rows_at, unpack_learners
+from robustfd.estimators._arms import UNPULLED, Apart, Entries, Together, rows_at, unpack_learners
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import blocks, entries_of_dict, first_missing, with_indicators
+from robustfd.estimators._rows import blocks, entries_of_dict, first_missing, width_of, with_indicators
 from robustfd.estimators._transfer import pack, plain_label, unpack
 from robustfd.estimators._untuned import common_names, features_of, is_time_to_count, join_features
 from robustfd.learners.hessian import next_event
@@ -36,6 +36,7 @@ class RewardLearner(OnlineEstimator):
     )  # fmt: skip
     _free_to_differ = ("random_state", "arms")
     _takes_missing = True
+    _width = property(width_of)
 
     arms: Iterable[Any] | None
     epsilon: float
@@ -105,6 +106,7 @@ class RewardLearner(OnlineEstimator):
             self._names = {} if len(classes) and isinstance(classes[0], Mapping) else None
         if self._names is not None:
             self._given = [self._entries(arm) for arm in classes]
+            self._touched = {place for places, _ in self._given for place in places.tolist()}
             return np.column_stack([np.arange(len(rewards), dtype=np.float64), rewards])
         arms = [_checked_arm(arm) for arm in classes]
         self._add_arms(arms)

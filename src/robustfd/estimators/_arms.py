@@ -1,7 +1,8 @@
 """The learners behind a bandit: one for each arm, or one over products of arm features and context features."""
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -33,11 +34,16 @@ class _Learners:
         return sum(state.seen for state in self.states.values())
 
     def keep(self, rows: int, arms: Iterable[int], features: Callable[[int], Any]) -> Any:
-        """Return what `undo` needs to forget the next rows, of these arms; `features` are those of a state."""
-        apart = isinstance(self, Apart)
-        some = [arm for arm in arms if arm in self.states] if apart else [0]
-        kept = {n: self.states[n].keep(rows, features(self.states[n].d) if apart else None) for n in some}
+        """Return what `undo` needs to forget the next rows, of these arms or with these features of arms.
+
+        `features` returns the features of contexts that the rows may change, None for all.
+        """
+        kept = {n: self.states[n].keep(rows, some) for n, some in self._changes(arms, features)}
         return vars(self) | {"states": dict(self.states)}, kept
+
+    @abstractmethod
+    def _changes(self, arms: Iterable[int], features: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+        """Yield states that rows may change, with the features that they may change in them."""
 
     def undo(self, kept: Any) -> None:
         """Restore the state at the time of `keep`."""
@@ -84,6 +90,11 @@ class _Learners:
 
 class Apart(_Learners):
     """One learner for each arm, by the place of the arm."""
+
+    def _changes(self, arms: Iterable[int], features: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+        for arm in arms:
+            if arm in self.states:
+                yield arm, features(self.states[arm].d)
 
     def doubts(self, x: Any, arms: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the margins and variances (n, arms) of rows."""
@@ -139,6 +150,13 @@ class Together(_Learners):
         super().__init__(d, share)
         self.capacity = d + 1
         self.states = {0: UntunedState(2 * self.capacity, 1, share=share)}
+
+    def _changes(self, arms: Iterable[int], features: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+        some = features(self.d)
+        columns = np.arange(self.capacity) if some is None else np.append(0, np.unique(some).astype(np.int64) + 1)
+        places = np.append(0, np.array(sorted(arms), np.int64) + 1)
+        products = (places[:, None] * self.capacity + columns).ravel()
+        yield 0, products[products < self.states[0].d].astype(np.int32)
 
     def rows(self, x: Any, arms: Sequence[Entries]) -> CsrRows:
         """Return the products of rows with arms, row by row. A single row may have many arms."""

@@ -10,9 +10,9 @@ from robustfd._core import choose_probabilities, draw_arm
 from robustfd._guard import guarded, guards_itself
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, check_real
-from robustfd.decisions._arms import UNPULLED, Apart
-from robustfd.decisions._rewards import RewardLearner, distinct
+from robustfd.estimators._arms import UNPULLED, Apart
 from robustfd.estimators._online import Floats
+from robustfd.estimators._rewards import RewardLearner, distinct
 from robustfd.estimators._rows import blocks, kind_of, single_row, with_indicators
 from robustfd.learners import progress, untuned_reading
 from robustfd.learners.rows import CsrRows, as_rows
