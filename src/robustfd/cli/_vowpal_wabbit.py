@@ -9,7 +9,7 @@ import click
 
 _UNTUNED = "Leave it out: there is nothing to tune."
 _ONE_PASS = "Leave it out: files are read once, or twice, without a cache."
-_NO_BANDITS = "Contextual bandits are not available yet."
+_NO_BANDITS = "The command line has no contextual bandits yet. Use robustfd.ContextualBandit from Python."
 _LABELS = "Leave it out: the labels decide. --task and --classes override them."
 # Names of options, and the answer. {} is the value that was given.
 REPLACEMENTS = {

@@ -274,9 +274,9 @@ _HEAD = re.compile(rb"[ \t\r]*(?P<numbers>(?:%b[ \t\r]+){0,3})(?P<tag>[^| \t\r]+
 # Labels of other problems than classes and numbers, and what a user can do.
 _OTHER_LABELS = {
     rb"(?:shared|ccb|slates)\s": "this starts an example of several lines, as contextual bandits (ADF) have them, "
-    "which is not read yet; write one line for each action, together with the shared features",
-    rb"(?:ca\s+)?N:N:N": "action:cost:probability is the label of a contextual bandit, which is not read yet; for a "
-    "regression of the cost, write the cost as the label and 1/probability as the importance",
+    "which is not read yet; robustfd.ContextualBandit learns from Python",
+    rb"(?:ca\s+)?N:N:N": "action:cost:probability is the label of a contextual bandit, which is not read yet; "
+    "robustfd.ContextualBandit learns from Python",
     rb"\d+:N[\s|]": "class:cost is the label of cost-sensitive classes (csoaa, wap), which are not read; write the "
     "class of the lowest cost as the label",
     rb"\d+(?:,\d+)+[\s|]": "these are several labels, and a row has one here; train one model for each label, with "
