@@ -97,8 +97,9 @@ class _Graph:
     def output(self, name: str, value: str, columns: int | None, kind: int | None = None) -> None:
         """Add an output: numbers of these columns, or labels of this kind."""
         to = self._outer if kind is None else kind
-        op = ("Identity", {}) if kind is not None else ("Cast", {"to": to})
-        self._nodes.append(self._onnx.helper.make_node(op[0], [value], [name], **op[1]))
+        make = self._onnx.helper.make_node
+        node = make("Cast", [value], [name], to=to) if kind is None else make("Identity", [value], [name])
+        self._nodes.append(node)
         shape = [None] if columns is None else [None, columns]
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, to, shape))
 
