@@ -258,7 +258,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             with one_blas_thread():
                 view = read(Contents(self._state, self._queue, self._tail))
             cast = EPS32 * np.sqrt(len(view.lam)) * view.lam.max(initial=0.0) if self._single else 0.0
-            rounded = cast + 2.0 * EPS * self.alpha0  # of `_cast`, and of sums with alpha0
+            rounded = cast + 2.0 * EPS * float(self.alpha0)  # of `_cast`, and of sums with alpha0
             view = replace(view, error_bound=float(view.error_bound + rounded))
             cached = self._cached = (key, view)
         return cached[1]
