@@ -15,6 +15,10 @@ try:
     from river import base
 except ImportError as error:
     raise ImportError("robustfd.river needs River: pip install 'robustfd[river]'") from error
+try:
+    from river.base import AnomalyDetector
+except ImportError:  # earlier versions of River
+    from river.anomaly.base import AnomalyDetector
 
 from robustfd import _container
 from robustfd.estimators import detector, newton, pca, rfdson, ridge
@@ -434,7 +438,7 @@ class SketchedPCA(_Wrapper, base.MiniBatchTransformer):
         return pd.DataFrame([self.transform_one(row) for row in X.to_dict("records")], index=X.index)
 
 
-class MahalanobisDetector(_Wrapper, base.AnomalyDetector):
+class MahalanobisDetector(_Wrapper, AnomalyDetector):
     """Anomaly detector by Mahalanobis distance. See `robustfd.MahalanobisDetector`.
 
     New features may appear at any time. Absent features are 0, and a string is a feature "name=value" of value 1.
