@@ -103,8 +103,8 @@ class SketchedLinUCB(Saved, BaseEstimator):
 
     The expected reward of a row x is x'w with unknown w. A choice compares the estimates x'H^-1 b plus z widths, where
     the width is the size of the errors so far times sqrt(x'H^-1 x), and z is drawn from 20 quantiles of the absolute
-    value of a normal number (RandUCB). The probability of each choice is therefore known. H is the matrix A'A + alpha I of all rows, or its
-    sketch in O(m d) memory.
+    value of a normal number (RandUCB). The probability of each choice is therefore known. H is the matrix A'A + alpha I
+    of all rows, or its sketch in O(m d) memory.
 
     A sketch of fixed size loses directions, and the regret then keeps growing. With "rfd", the default, the sketch
     doubles its size instead of a shrink step after which the certified error, counted since the last doubling, would
