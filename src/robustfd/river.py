@@ -18,7 +18,7 @@ except ImportError as error:
 try:
     from river.base import AnomalyDetector
 except ImportError:  # earlier versions of River
-    from river.anomaly.base import AnomalyDetector
+    from river.anomaly.base import AnomalyDetector  # type: ignore[no-redef]
 
 from robustfd import _container
 from robustfd.estimators import detector, newton, pca, rfdson, ridge
