@@ -36,7 +36,7 @@ class OneChoice {
           best_(costs ? 0 : 1), epsilon_(epsilon), seed_(seed), margin_(models_.size()),
           variance_(models_.size(), prior), probability_(models_.size()) {
         require(until_.size() == models_.size() && pulls_.size() == models_.size(), "the numbers of arms differ");
-        require(choices_.size() == 1 && range_.size() == 2 && !models_.empty(), "a count or the range lacks");
+        require(choices_.size() == 1 && range_.size() == 2 && !models_.empty(), "a count or the range is missing");
     }
 
     // Return the place and the probability of the chosen arm, or None if the ordinary path must choose.

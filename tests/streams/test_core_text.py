@@ -96,7 +96,7 @@ def test_hashes_are_those_of_scikit_learn(name, seed, bits):
     assert _core.hash_name(name, bits, seed) == (abs(h) % 2**bits, 1 if h >= 0 else -1)
 
 
-WHOLE = st.text(max_size=3).filter(lambda text: not any(map(str.isspace, text)))  # others are words
+WHOLE = st.text(max_size=3).filter(lambda text: not any(map(str.isspace, text)))  # other text becomes words
 VALUES = st.floats() | st.integers(-9, 9) | st.booleans() | WHOLE | st.just(np.float32(0.5))
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["a", "b"])
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
 from robustfd._scipy import scipy_sparse as sp
-from robustfd.estimators._transfer import check_sizes
+from robustfd.estimators._untuned import unpack_columns
 from robustfd.learners import untuned_merging
 from robustfd.learners.rows import CsrRows, Floats, plain_rows, sparse_rows
 from robustfd.learners.snapshot import Parts
@@ -128,9 +128,8 @@ class Apart(_Learners):
 
     def moved(self, here: NDArray[np.int64], arms: NDArray[np.int64], d: int) -> "Apart":
         """Return a copy in which context feature j is here[j] and arm a is arms[a]."""
-        new = Apart(d, self.share)
+        new, same = Apart(d, self.share), np.array_equal(here, np.arange(len(here)))
         for arm, state in self.states.items():
-            same = np.array_equal(here, np.arange(len(here)))
             new.states[int(arms[arm])] = (
                 state if same else untuned_merging.with_features_at(state, here, max(d, state.d))
             )
@@ -175,7 +174,7 @@ class Together(_Learners):
             data.append((factor[:, None] * value).ravel()[1:])
             indptr.append(indptr[-1] + len(data[-1]))
         columns = np.concatenate(indices).astype(np.int32)
-        self._make_room(int(columns.max(initial=0)) + 1)
+        self.states[0].widen(int(columns.max(initial=0)) + 1)
         return CsrRows(np.concatenate(data), columns, np.array(indptr, np.int64), self.states[0].d)
 
     def doubts(self, x: Any, arms: Sequence[Entries]) -> tuple[Floats, Floats]:
@@ -190,10 +189,6 @@ class Together(_Learners):
         """Learn rows, each for its arm."""
         rows = self.rows(x, arms)
         self.states[0].learn(rows, label, weight, np.empty((len(label), 1)))
-
-    def _make_room(self, d: int) -> None:
-        if d > self.states[0].d:
-            self.states[0].widen(d)
 
     def widen(self, d: int, *, growing: bool = True) -> None:
         """Allocate memory for d features of contexts, and for as many more if their number keeps growing."""
@@ -235,14 +230,7 @@ def rows_at(x: Any, which: NDArray[np.int64]) -> Any:
 def unpack_learners(model: Any, states: list[Parts]) -> None:
     """Restore the learners of a bandit from a file, and its columns with missing values."""
     first, *others = states
-    found = {}
-    for name in ("missing", "usual"):
-        n, most = first.shape(name, 1)[0], model._width - 1
-        found[name] = first.array(name, n, dtype=np.int32, least=0, most=most).tolist()
-        if len(set(found[name])) != n or (n and model._kind != ("rows" if name == "missing" else "dicts")):
-            raise ValueError(f"{name} is inconsistent")
-    names = list(getattr(model, "_vocabulary", ()))
-    model._missing, model._common_names = found["missing"], {names[j] for j in found["usual"]}
+    check = unpack_columns(model, first)
     places, share, d, capacity = (
         first.text("places"), first.number("share", 0.0), first.count("d"), first.count("capacity")
     )  # fmt: skip
@@ -257,16 +245,15 @@ def unpack_learners(model: Any, states: list[Parts]) -> None:
     if capacity and not d < capacity <= 2 * d + 1:
         raise ValueError(f"a capacity of {capacity} for {d} features")
 
-    def check(width: int, outputs: int) -> None:
-        if capacity == 0:
-            check_sizes(model, width if not model._missing or width < inputs else model._width, outputs, sparse=True)
-        most = 2 * inputs + SPARE if capacity == 0 else 2 * (arms + 2) * capacity + SPARE
+    def check_products(width: int, outputs: int) -> None:
+        most = 2 * (arms + 2) * capacity + SPARE
         if width > most or outputs != 1:
             raise ValueError(f"capacity for {width} features, of which at most {most} were seen")
 
     learners: Any = Together(1, share) if capacity else Apart(1, share)
     learners.d, learners.capacity = d, capacity
-    learners.states = {place: UntunedState.unpack(parts, check) for place, parts in zip(places, others, strict=True)}
+    fits = check_products if capacity else check
+    learners.states = {place: UntunedState.unpack(parts, fits) for place, parts in zip(places, others, strict=True)}
     if capacity and 0 not in learners.states:
-        raise ValueError("the learner lacks")
+        raise ValueError("the learner is missing")
     model._learners = learners

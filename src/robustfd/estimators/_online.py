@@ -278,9 +278,12 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
             if not learned:
                 self.__dict__ = before
         if learned:
-            self.__dict__.pop("_quick", None)
-            if (quick := self._quick_rows()) is not None:
-                self.__dict__["_quick"] = quick
+            self._renew_quick()
+
+    def _renew_quick(self) -> None:
+        self.__dict__.pop("_quick", None)
+        if (quick := self._quick_rows()) is not None:
+            self.__dict__["_quick"] = quick
 
     def _learn_row(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn one row and return True. If this returns False or raises, the caller restores the model."""

@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
 from robustfd._core import OneChoice
-from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_integer
 from robustfd.estimators._arms import UNPULLED, Apart, Entries, Together, rows_at, unpack_learners
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import blocks, entries_of_dict, first_missing, width_of, with_indicators
+from robustfd.estimators._rows import entries_of_dict, rows_to_learn, width_of
 from robustfd.estimators._transfer import pack, plain_label, unpack
-from robustfd.estimators._untuned import common_names, features_of, is_time_to_count, join_features
+from robustfd.estimators._untuned import common_names, features_of, is_time_to_count, join_features, pack_columns
 from robustfd.learners.hessian import next_event
-from robustfd.learners.rows import CsrRows, as_rows, check_numbers
+from robustfd.learners.rows import CsrRows, check_numbers
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import is_whole
 
@@ -101,8 +100,7 @@ class RewardLearner(OnlineEstimator):
             where = "finite" if self.reward_range is None else f"in reward_range {self.reward_range}"
             raise ValueError(f"rewards must be {where}, got {rewards[i]} in row {i}.")
         self._prepare()
-        fresh = not hasattr(self, "_names")
-        if fresh:
+        if not hasattr(self, "_names"):
             self._names = {} if len(classes) and isinstance(classes[0], Mapping) else None
         if self._names is not None:
             self._given = [self._entries(arm) for arm in classes]
@@ -155,23 +153,12 @@ class RewardLearner(OnlineEstimator):
         return rewards, np.full(len(rewards), np.nan)
 
     def _learn_good(self, x: Any, places: NDArray[np.int64], good: Floats) -> None:
-        """Learn rows whose rewards were scaled to [0, 1]; NaN if their range is not known yet.
-
-        A column gets an indicator exactly at the row of its first missing value, so the batch sizes do not matter.
-        """
+        """Learn rows whose rewards were scaled to [0, 1]; NaN if their range is not known yet."""
         if isinstance(x, CsrRows):
             self._learn_part(x, places, good)
             return
-        for part, block in blocks(x, sparse=sp.issparse(x)):
-            rows, begin = as_rows(block, sparse=sp.issparse(x)), 0
-            for end, columns in [*first_missing(rows, self._missing), (rows.shape[0], [])]:
-                if end > begin:
-                    here = slice(part.start + begin, part.start + end)
-                    self._learn_part(with_indicators(rows[begin:end], self._missing), places[here], good[here])
-                    begin = end
-                if columns:
-                    self._missing = [*self._missing, *columns]
-                    self._learners.widen(self._width + len(self._missing), growing=False)
+        for here, rows in rows_to_learn(self, x, self._learners.widen):
+            self._learn_part(rows, places[here], good[here])
 
     def _learn_part(self, x: Any, places: NDArray[np.int64], good: Floats) -> None:
         """Learn rows. A reward between the ends counts as a good row and a bad row, with its parts as weights."""
@@ -210,11 +197,6 @@ class RewardLearner(OnlineEstimator):
             bool(self.costs), float(self.epsilon), UNPULLED, self._seed,
         )  # fmt: skip
 
-    def _renew_quick(self) -> None:
-        self.__dict__.pop("_quick", None)
-        if (quick := self._quick_rows()) is not None:
-            self.__dict__["_quick"] = quick
-
     def _loss_name(self) -> str:
         return "cost" if self.costs else "reward"
 
@@ -234,8 +216,7 @@ class RewardLearner(OnlineEstimator):
         here, there, width = join_features(self, other)
         known = {arm: place for place, arm in enumerate(self._arms)}
         places = np.array([known.setdefault(arm, len(known)) for arm in other._arms], np.int64)
-        mine, self._arms = np.arange(len(self._arms)), list(known)
-        arms = mine, places
+        arms, self._arms = (np.arange(len(self._arms)), places), list(known)
         if self._names is not None:
             names = dict(self._names)
             theirs = np.array([names.setdefault(name, len(names)) for name in other._names], np.int64)
@@ -279,9 +260,7 @@ class RewardLearner(OnlineEstimator):
         unpack(self, document, tensors)
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        usual = sorted(self._vocabulary[name] for name in self._common_names)
-        more = {"missing": np.array(self._missing, np.int32), "usual": np.array(usual, np.int32)}
-        return self._learners.pack(more)
+        return self._learners.pack(pack_columns(self))
 
     def _unpack_states(self, states: list[Parts]) -> None:
         unpack_learners(self, states)

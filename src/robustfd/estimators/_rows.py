@@ -1,6 +1,6 @@
 """Rows of online estimators: blocks, dicts, (indices, values) pairs, single arrays, tables and missing values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robustfd._core import text_terms
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_rows
-from robustfd.learners.rows import CHUNK, CsrRows, check_numbers
+from robustfd.learners.rows import CHUNK, CsrRows, as_rows, check_numbers
 from robustfd.streams import is_table
 from robustfd.streams.layout import NUMBER
 
@@ -209,7 +209,7 @@ def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
 def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     """Return a table with columns of text, dates or times as numbers, and None for rows that need no encoding.
 
-    If the first table needed encoding, all later ones are encoded too. To `learn` adds to the names of their values.
+    If the first table needed encoding, all later ones are encoded too. With `learn`, record the names of their values.
     """
     if reset and _needs_encoding(x):
         try:
@@ -305,3 +305,26 @@ def with_indicators(x: Any, known: list[int]) -> Any:
     rows, columns = rows[place[columns] >= 0], place[columns][place[columns] >= 0]
     more = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, d + len(known)))
     return sp.csr_array((x.data, x.indices, x.indptr), shape=more.shape) + more
+
+
+def rows_to_read(x: Any, known: list[int]) -> Iterator[tuple[slice, Any]]:
+    """Yield slices and blocks of rows with the indicators of the columns in `known`."""
+    for part, block in blocks(x, sparse=sp.issparse(x)):
+        yield part, with_indicators(as_rows(block, sparse=sp.issparse(x)), known)
+
+
+def rows_to_learn(model: Any, x: Any, widen: Callable[..., None]) -> Iterator[tuple[slice, Any]]:
+    """Yield slices and blocks of rows with indicators. `widen` adds features to the learner for new indicators.
+
+    A column gets an indicator exactly at the row of its first missing value, so the batch sizes do not matter.
+    """
+    for part, block in blocks(x, sparse=sp.issparse(x)):
+        rows, begin = as_rows(block, sparse=sp.issparse(x)), 0
+        for end, columns in [*first_missing(rows, model._missing), (rows.shape[0], [])]:
+            if end > begin:
+                some = rows if end - begin == rows.shape[0] else rows[begin:end]
+                yield slice(part.start + begin, part.start + end), with_indicators(some, model._missing)
+                begin = end
+            if columns:
+                model._missing = [*model._missing, *columns]
+                widen(width_of(model) + len(model._missing), growing=False)

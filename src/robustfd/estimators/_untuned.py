@@ -2,7 +2,7 @@
 
 import numbers
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
@@ -15,12 +15,12 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import IS_MISSING, blocks, first_missing, width_of, with_indicators
+from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
-from robustfd.learners.rows import CsrRows, as_rows
+from robustfd.learners.rows import CsrRows
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import SPARE, UntunedState, is_whole
 from robustfd.learners.untuned_merging import with_features_at
@@ -102,27 +102,14 @@ class UntunedEstimator(OnlineEstimator):
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
-        """Learn rows and return their margins.
-
-        A column gets an indicator exactly at the row of its first missing value, so the batch sizes do not matter.
-        """
-        margins, sparse = np.empty((x.shape[0], self._model.outputs)), sp.issparse(x)
+        """Learn rows and return their margins."""
+        margins = np.empty((x.shape[0], self._model.outputs))
         if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
             self._model.learn(x, y, weight, margins)
             self._update_common_names()
             return margins
-        for part, block in blocks(x, sparse=sparse):
-            rows, begin = as_rows(block, sparse=sparse), 0
-            for end, columns in [*first_missing(rows, self._missing), (rows.shape[0], [])]:
-                if end > begin:
-                    some = rows if end - begin == rows.shape[0] else rows[begin:end]
-                    here = slice(part.start + begin, part.start + end)
-                    some = with_indicators(some, self._missing)
-                    self._model.learn(some, y[here], weight[here], margins[here])
-                    begin = end
-                if columns:
-                    self._missing = [*self._missing, *columns]
-                    self._model.widen(self._width + len(self._missing), growing=False)
+        for here, rows in rows_to_learn(self, x, self._model.widen):
+            self._model.learn(rows, y[here], weight[here], margins[here])
         return margins
 
     @contextmanager
@@ -142,8 +129,7 @@ class UntunedEstimator(OnlineEstimator):
         if isinstance(x, CsrRows):
             return self._model.margins(x)
         margins = np.empty((x.shape[0], self._model.outputs))
-        for part, rows in blocks(x, sparse=sp.issparse(x)):
-            rows = with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
+        for part, rows in rows_to_read(x, self._missing):
             margins[part] = self._model.margins(rows)
         return margins
 
@@ -244,28 +230,11 @@ class UntunedEstimator(OnlineEstimator):
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
         numbers, arrays = self._model.pack()
-        usual = [self._vocabulary[name] for name in self._common_names]
-        more = {"missing": self._missing, "usual": sorted(usual)}
-        return [(numbers, arrays | {name: np.array(some, np.int32) for name, some in more.items() if some})]
+        return [(numbers, arrays | pack_columns(self))]
 
     def _unpack_states(self, states: list[Parts]) -> None:
         (parts,) = states
-        columns: dict[str, list[int]] = {"missing": [], "usual": []}
-        for name in columns:
-            if parts.has(name):
-                n, most = parts.shape(name, 1)[0], self._width - 1
-                columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
-                if len(set(columns[name])) != n or self._kind != ("rows" if name == "missing" else "dicts"):
-                    raise ValueError(f"{name} is inconsistent")
-        self._missing, names = columns["missing"], list(getattr(self, "_vocabulary", ()))
-        self._common_names = {names[j] for j in columns["usual"]}
-
-        def check(d: int, outputs: int) -> None:
-            inputs = self._width + len(self._missing)
-            check_sizes(self, d if not self._missing or d < inputs else self._width, outputs, sparse=True)
-            if d > 2 * inputs + SPARE:
-                raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
-
+        check = unpack_columns(self, parts)
         self._model = UntunedState.unpack(parts, check, **self._settings)
 
     @property
@@ -323,6 +292,34 @@ def features_of(x: Any, kind: str, d: int) -> NDArray[np.int32] | None:
     if kind == "rows":  # indicators of missing values may appear
         features = np.append(features, np.arange(x.shape[1], d, dtype=np.int32))
     return features
+
+
+def pack_columns(model: Any) -> Tensors:
+    """Return the columns with missing values, and those that most dicts have, as arrays of a file."""
+    usual = [model._vocabulary[name] for name in model._common_names]
+    more = {"missing": model._missing, "usual": sorted(usual)}
+    return {name: np.array(some, np.int32) for name, some in more.items() if some}
+
+
+def unpack_columns(model: Any, parts: Parts) -> Callable[[int, int], None]:
+    """Restore these columns. Return a function that raises if numbers of features and outputs do not fit the model."""
+    columns: dict[str, list[int]] = {"missing": [], "usual": []}
+    for name in columns:
+        if parts.has(name):
+            n, most = parts.shape(name, 1)[0], model._width - 1
+            columns[name] = parts.array(name, n, dtype=np.int32, least=0, most=most).tolist()
+            if len(set(columns[name])) != n or model._kind != ("rows" if name == "missing" else "dicts"):
+                raise ValueError(f"{name} is inconsistent")
+    model._missing, names = columns["missing"], list(getattr(model, "_vocabulary", ()))
+    model._common_names = {names[j] for j in columns["usual"]}
+
+    def check(d: int, outputs: int) -> None:
+        inputs = model._width + len(model._missing)
+        check_sizes(model, d if not model._missing or d < inputs else model._width, outputs, sparse=True)
+        if d > 2 * inputs + SPARE:
+            raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
+
+    return check
 
 
 def join_features(model: Any, other: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

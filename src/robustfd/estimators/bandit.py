@@ -1,6 +1,6 @@
 """Contextual bandits without an exploration parameter: one untuned learner for each arm."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +13,10 @@ from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.estimators._arms import UNPULLED, Apart
 from robustfd.estimators._online import Floats
 from robustfd.estimators._rewards import RewardLearner, distinct
-from robustfd.estimators._rows import blocks, kind_of, single_row, with_indicators
-from robustfd.learners import progress, untuned_reading
-from robustfd.learners.rows import CsrRows, as_rows
+from robustfd.estimators._rows import kind_of, rows_to_read, single_row, with_indicators
+from robustfd.estimators.explain import by_feature
+from robustfd.learners import progress
+from robustfd.learners.rows import CsrRows
 
 
 class ContextualBandit(RewardLearner):
@@ -166,7 +167,8 @@ class ContextualBandit(RewardLearner):
         if features is not None or self._names is not None:
             keys: Any = [self._entries(None if features is None else features[name]) for name in names]
         else:
-            keys = self._keys([self._place_of()[name] for name in names])
+            place_of = self._place_of()
+            keys = self._keys([place_of[name] for name in names])
         return names, *self._finite_doubts(row, keys)
 
     def _finite_doubts(self, x: Any, keys: Any) -> tuple[Floats, Floats]:
@@ -278,13 +280,10 @@ class ContextualBandit(RewardLearner):
         The margin is the logarithm of the odds of a good reward. The contributions of a row and an intercept sum to it.
         """
         x, state = self._require_rows()._checked(X), self._state_of(arm)
-        out = np.zeros(x.shape)
-        for part, rows in self._read_blocks(x):
-            if state is not None:
-                indptr, which, parts = untuned_reading.contributions(state, rows)
-                columns = np.append(np.arange(x.shape[1]), self._missing)[which].astype(np.int64)
-                out[part] = sp.csr_array((parts[:, 0], columns, indptr), shape=(rows.shape[0], x.shape[1])).toarray()
-        return out
+        if state is None:
+            return np.zeros(x.shape)
+        (found,) = by_feature(self, x, state)
+        return np.asarray(found.toarray() if sp.issparse(found) else found)
 
     def _state_of(self, arm: Any) -> Any:
         if not isinstance(self._learners, Apart):
@@ -317,13 +316,9 @@ class ContextualBandit(RewardLearner):
         if self._names is not None:
             raise ValueError("This bandit knows arms by their features. Give them to predict_one or predict_proba_one.")
         keys = self._keys(range(len(self._arms)))
-        found = [self._finite_doubts(rows, keys) for _, rows in self._read_blocks(x)]
+        found = [self._finite_doubts(rows, keys) for _, rows in rows_to_read(x, self._missing)]
         empty = np.empty((0, len(self._arms)))
         return np.vstack([empty, *(m for m, _ in found)]), np.vstack([empty, *(v for _, v in found)])
-
-    def _read_blocks(self, x: Any) -> Iterator[tuple[slice, Any]]:
-        for part, rows in blocks(x, sparse=sp.issparse(x)):
-            yield part, with_indicators(as_rows(rows, sparse=sp.issparse(x)), self._missing)
 
 
 def _check_probabilities(probabilities: Any, n: int) -> None:

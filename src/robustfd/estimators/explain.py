@@ -7,9 +7,9 @@ import numpy as np
 
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
-from robustfd.estimators._rows import IS_MISSING, blocks, kind_of, single_row, with_indicators
+from robustfd.estimators._rows import IS_MISSING, kind_of, rows_to_read, single_row
 from robustfd.learners import untuned_reading
-from robustfd.learners.rows import Floats, as_rows, check_numbers
+from robustfd.learners.rows import Floats, check_numbers
 from robustfd.streams import is_table
 from robustfd.streams.layout import Layout, SeenName
 
@@ -65,15 +65,12 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     return totals
 
 
-def by_feature(model: Any, x: Any) -> list[Any]:
-    """Return for each output the contributions of features (n, d), sparse if x is."""
-    d, sparse = model._width, sp.issparse(x)
-    found: list[list[Any]] = [
-        [sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(model._model.outputs)
-    ]
-    for _, rows in blocks(x, sparse=sparse):
-        rows = with_indicators(as_rows(rows, sparse=sparse), model._missing)
-        indptr, which, parts = untuned_reading.contributions(model._model, rows)
+def by_feature(model: Any, x: Any, state: Any = None) -> list[Any]:
+    """Return for each output the contributions of features (n, d), sparse if x is; `state` is one of several."""
+    d, sparse, state = model._width, sp.issparse(x), model._model if state is None else state
+    found: list[list[Any]] = [[sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(state.outputs)]
+    for _, rows in rows_to_read(x, model._missing):
+        indptr, which, parts = untuned_reading.contributions(state, rows)
         columns = np.append(np.arange(d), model._missing)[which].astype(np.int64)
         for c, each in enumerate(found):
             entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
