@@ -92,9 +92,9 @@ class Apart(_Learners):
     """One learner for each arm, by the place of the arm."""
 
     def _changes(self, arms: Iterable[int], features: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
-        for arm in arms:
-            if arm in self.states:
-                yield arm, features(self.states[arm].d)
+        arms = set(arms)
+        for arm, state in self.states.items():  # all of them may become wider
+            yield arm, features(state.d) if arm in arms else np.empty(0, np.int32)
 
     def doubts(self, x: Any, arms: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the margins and variances (n, arms) of rows."""

@@ -4,7 +4,6 @@ import copy
 import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -36,7 +35,8 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     """A linear model that learns from batches, from single rows, or from any mix of both.
 
     Learning works on a copy that replaces the model at the end, so an error leaves the model unchanged. The copy shares
-    the arrays that the core writes to; `_all_or_nothing` restores them after an error or an interrupt.
+    the arrays that the core writes to; `_keep` returns what restores them after an error or an interrupt. A signal
+    handler may raise after any call, so the same `try` that learns also replaces the model.
     """
 
     # fmt: off
@@ -54,6 +54,9 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     _has_classes: ClassVar[bool] = False
     _takes_missing: ClassVar[bool] = False  # whether NaN is a missing value, and tables may have columns of text
     _encoder: Any  # encoder of such a table; not set for numeric rows
+    _progress: Floats
+    _vocabulary: dict[Any, int]  # only of models of dicts
+    n_features_in_: int
 
     # -- what subclasses define
 
@@ -78,8 +81,8 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         """Extend the model to d features."""
 
     @abstractmethod
-    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
-        """Return a context in which an error while learning rows leaves the model unchanged."""
+    def _keep(self, x: Any) -> Callable[[], object]:
+        """Return a function that restores what learning rows x will change in place."""
 
     @abstractmethod
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
@@ -108,6 +111,12 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _loss_name(self) -> str:
         """Return the name of the loss that `progressive_loss_` averages."""
+
+    def _check_learned(self) -> None:
+        """Raise if the rows that were just learned made the state useless."""
+
+    def _forget_kept(self) -> None:
+        """Drop what `_keep` stored in the state."""
 
     @property
     def _outputs(self) -> int:
@@ -194,14 +203,21 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
             after._kind = "rows"
             after._begin(x)
             after._progress = progress.start()
-        with after._all_or_nothing(x):
+        before, undo, after._progress = self.__dict__, after._keep(x), after._progress.copy()
+        try:
             for number, order in enumerate(orders):
                 judged = number == 0  # progressive losses count each row once, before it is first learned
                 if jobs > 1:
                     after = learn_in_parts(after, (x, y, weight), order, jobs, judged=judged)
                 else:
                     learn_in_order(after, (x, y, weight), order, judged=judged)
-        self.__dict__ = after.__dict__
+            after._check_learned()
+            self.__dict__ = after.__dict__
+        except BaseException:  # also an interrupt
+            undo()
+            self.__dict__ = before
+            raise
+        self._forget_kept()
         return self
 
     def _working_copy(self, *, reset: bool) -> Self:
@@ -271,50 +287,56 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     @guarded
     def _learn_one(self, x: Any, y: Any, sample_weight: float) -> None:
         """Learn one row by way of Python, or leave the model as it was."""
-        before, learned = self.__dict__.copy(), False
+        before, new = self.__dict__.copy(), dict[Any, int]()
+        undo: Callable[[], object] = nothing
         try:
-            learned = self._learn_row(x, y, sample_weight)
-        finally:
-            if not learned:
+            fitted = self._begin_row(x)
+            weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
+            row, new = single_row(self, x, self._kind, reset=not fitted)
+            weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
+            if weight[0] == 0:
                 self.__dict__ = before
-        if learned:
-            self._renew_quick()
-
-    def _renew_quick(self) -> None:
-        self.__dict__.pop("_quick", None)
-        if (quick := self._quick_rows()) is not None:
-            self.__dict__["_quick"] = quick
-
-    def _learn_row(self, x: Any, y: Any, sample_weight: float) -> bool:
-        """Learn one row and return True. If this returns False or raises, the caller restores the model."""
-        fitted, kind = self.__sklearn_is_fitted__(), kind_of(self, x)
-        if fitted:
-            self._require_same_parameters()
-        else:
-            self.__dict__ = self._working_copy(reset=True).__dict__
-            self._kind, self._classes_open = kind, True
-            if kind != "rows":
-                self.n_features_in_ = 0
-            if kind == "dicts":
-                self._vocabulary = {}
-        weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
-        row, new = single_row(self, x, kind, reset=not fitted)
-        weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
-        if weight[0] == 0:
-            return False
-        if not fitted:
-            self._begin(row)
-            self._progress = progress.start()
-        with self._all_or_nothing(row):
+                return
+            if not fitted:
+                self._begin(row)
+            undo = self._keep(row)
+            self._progress = self._progress.copy() if fitted else progress.start()
             if row.shape[1] > self.n_features_in_:
                 self.n_features_in_ = row.shape[1]
                 if fitted:
                     self._widen(row.shape[1])
             losses, wrong = self._learn_rows(row, target, weight)
             progress.tally_judged(losses, wrong, weight, self._progress)
-        if new:
-            self._vocabulary.update(new)
-        return True
+            self._check_learned()
+            if new:
+                self._vocabulary.update(new)
+        except BaseException:  # also an interrupt
+            undo()
+            self.__dict__ = before
+            for name in new:
+                self.__dict__.get("_vocabulary", {}).pop(name, None)
+            raise
+        self._forget_kept()
+        self._renew_quick()
+
+    def _renew_quick(self) -> None:
+        self.__dict__.pop("_quick", None)
+        if (quick := self._quick_rows()) is not None:
+            self.__dict__["_quick"] = quick
+
+    def _begin_row(self, x: Any) -> bool:
+        """Prepare to learn one row, and return whether the model has rows already."""
+        kind = kind_of(self, x)
+        if self.__sklearn_is_fitted__():
+            self._require_same_parameters()
+            return True
+        self.__dict__ = self._working_copy(reset=True).__dict__
+        self._kind, self._classes_open = kind, True
+        if kind != "rows":
+            self.n_features_in_ = 0
+        if kind == "dicts":
+            self._vocabulary = {}
+        return False
 
     @partial(guarded, shared=True)
     def _margins_of_one(self, x: Any) -> Floats:
@@ -446,6 +468,10 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
         """Plot `progressive_` against the number of rows and return the axes."""
         return plot_progress(self.progressive_, ax=ax, label=label, loss=self._loss_name())
+
+
+def nothing() -> None:
+    """Undo nothing."""
 
 
 @cache

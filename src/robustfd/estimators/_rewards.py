@@ -1,8 +1,8 @@
 """What a bandit learns: rows of contexts, arms and rewards; merging and snapshots."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -128,16 +128,11 @@ class RewardLearner(OnlineEstimator):
     def _widen(self, d: int) -> None:
         self._learners.widen(d)
 
-    @contextmanager
-    def _all_or_nothing(self, x: Any) -> Iterator[None]:
+    def _keep(self, x: Any) -> Callable[[], object]:
         learners, rows = self._learners, 2 * x.shape[0]  # a reward between the ends counts as two rows
         kept = learners.keep(rows, self._touched, lambda d: features_of(x, self._kind, d))
         self._pulls, self._range = self._pulls.copy(), self._range.copy()
-        try:
-            yield
-        except BaseException:
-            learners.undo(kept)
-            raise
+        return partial(learners.undo, kept)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         places, rewards = y[:, 0].astype(np.int64), y[:, 1].copy()

@@ -71,8 +71,8 @@ def learn_in_parts(model: Any, data: Data, order: Order, jobs: int, *, judged: b
     parts = model.split(jobs)
 
     def learn(part: Any, some: Order) -> None:
-        with part._all_or_nothing(data[0]):
-            learn_in_order(part, data, some, judged=judged)
+        learn_in_order(part, data, some, judged=judged)
+        part._check_learned()
 
     side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
     merged = merge(parts)

@@ -3,7 +3,7 @@
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress, untuned_merging, untuned_reading
@@ -112,18 +112,11 @@ class UntunedEstimator(OnlineEstimator):
             self._model.learn(rows, y[here], weight[here], margins[here])
         return margins
 
-    @contextmanager
-    def _all_or_nothing(self, x: Any) -> Iterator[None]:
+    def _keep(self, x: Any) -> Callable[[], object]:
         model = self._model
         if model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
-            yield
-            return
-        kept = model.keep(x.shape[0], features_of(x, self._kind, model.d))
-        try:
-            yield
-        except BaseException:  # also an interrupt
-            model.undo(kept)
-            raise
+            return nothing
+        return partial(model.undo, model.keep(x.shape[0], features_of(x, self._kind, model.d)))
 
     def _margins(self, x: Any) -> Floats:
         if isinstance(x, CsrRows):

@@ -1,8 +1,7 @@
 """RFD-SON, the online Newton learner of the paper, with scikit-learn's interface."""
 
 import copy
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from robustfd.estimators._rows import blocks
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor, nearest_distribution, of_two, sharpened
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress
-from robustfd.learners.learner import AllOrNothing, overflow
+from robustfd.learners.learner import check_sound, keep, one_thread_for, overflow
 from robustfd.learners.losses import LOSSES, loss_values
 from robustfd.learners.newton import NARROW, OnlineNewton
 from robustfd.learners.newton_state import NewtonState
@@ -79,15 +78,16 @@ class _RFDSON(OnlineEstimator):
         """Learn rows with labels (n, outputs) in blocks. Return their margins and their losses, summed over outputs."""
         sparse = self._states[0].sparse
         margins, losses = np.empty(labels.shape), np.zeros(len(labels))
-        for part, rows in blocks(x, sparse=sparse):
-            rows = as_rows(self._prepared(rows), sparse=sparse)
-            for c, state in enumerate(self._states):
-                y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
-                if (done := state.learn(rows, y, weight[part], out, None)) < len(y):
-                    raise overflow(self, part.start + done)
-                margins[part, c] = out
-                loss_values(LOSSES[self.loss].code, out, y, 1.0, one := np.empty(len(y)))
-                losses[part] += one
+        with one_thread_for(len(labels)):
+            for part, rows in blocks(x, sparse=sparse):
+                rows = as_rows(self._prepared(rows), sparse=sparse)
+                for c, state in enumerate(self._states):
+                    y, out = np.ascontiguousarray(labels[part, c]), np.empty(rows.shape[0])
+                    if (done := state.learn(rows, y, weight[part], out, None)) < len(y):
+                        raise overflow(self, part.start + done)
+                    margins[part, c] = out
+                    loss_values(LOSSES[self.loss].code, out, y, 1.0, one := np.empty(len(y)))
+                    losses[part] += one
         return margins, losses
 
     def _margins(self, x: Any) -> Floats:
@@ -104,8 +104,15 @@ class _RFDSON(OnlineEstimator):
         for state in self._states:
             state.widen(d + int(self._seen_parameters["fit_intercept"]))
 
-    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
-        return AllOrNothing(self, self._states, x.shape[0])
+    def _keep(self, x: Any) -> Callable[[], object]:
+        return keep(self._states)
+
+    def _check_learned(self) -> None:
+        check_sound(self, self._states)
+
+    def _forget_kept(self) -> None:
+        for state in self._states:
+            state.commit()
 
     def _merge_states(self, other: Any) -> None:
         if self._states[0].sparse != other._states[0].sparse:
@@ -251,7 +258,7 @@ class RFDSONClassifier(OnlineClassifier, _RFDSON):
         check_choice("normalize_rows", self.normalize_rows, (True, False))
         self._check_common(self.bound)
 
-    def _all_or_nothing(self, x: Any) -> AbstractContextManager[None]:
+    def _keep(self, x: Any) -> Callable[[], object]:
         wanted = self._outputs
         if wanted > len(self._states):  # a new class; build a new list, as an error restores the old one
             if len(self._states) == 1:  # it predicts the second class; negated, it predicts the first
@@ -261,7 +268,7 @@ class RFDSONClassifier(OnlineClassifier, _RFDSON):
             like = self._states[0]
             more = [self._new_state(like.d, sparse=like.sparse) for _ in range(wanted - len(self._states))]
             self._states = self._states + more
-        return super()._all_or_nothing(x)
+        return super()._keep(x)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         wanted = len(self._states)
