@@ -298,7 +298,7 @@ def test_what_is_held_out_does_not_depend_on_blocks_and_is_bounded():
 
 
 def test_what_is_held_out_is_bounded_in_bytes_whatever_the_rows():
-    X = sp.random_array((3000, 50), density=0.3, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((3000, 50), density=0.3, format="csr", random_state=np.random.default_rng(0))
     for rows in (X, X.toarray()):
         held = Holdout(0.5, 0, most_bytes=40_000)
         held.take(rows, np.zeros(3000))

@@ -30,7 +30,7 @@ def rows(shape, rng, sparse=False, ratio=0.95, offset=1.0):
     """Return rows with a decaying spectrum in random directions, or sparse rows."""
     n, d = shape
     if sparse:
-        x = sp.random_array(shape, density=0.2, rng=rng, format="csr")
+        x = sp.random_array(shape, density=0.2, random_state=rng, format="csr")
         x.data *= 1.0 + 4.0 * (x.indices < 4)
         return x
     return rng.standard_normal((n, d)) * ratio ** np.arange(d) @ np.linalg.qr(rng.standard_normal((d, d)))[0] + offset
@@ -187,7 +187,7 @@ def test_the_same_rows_give_the_same_bytes_and_others_continue(sparse):
 @pytest.mark.slow
 def test_fit_agrees_with_the_exact_matrix_on_many_wide_rows():
     rng = np.random.default_rng(0)
-    x = sp.random_array((4000, 3000), density=0.01, rng=rng, format="csr")
+    x = sp.random_array((4000, 3000), density=0.01, random_state=rng, format="csr")
     x.data *= 1.0 + 10.0 * (x.indices < 8)
     pca, exact = SketchedPCA(6).fit(x), ExactSecondMoment(center=True).fit(x)
     truth = exact.singular_values_[:7] ** 2 / 3999
@@ -199,7 +199,7 @@ def test_fit_agrees_with_the_exact_matrix_on_many_wide_rows():
 @pytest.mark.parametrize(("n", "most"), [(1000, 2.5), (5000, 1.5)])  # the matrix of 1000 rows is formed
 def test_memory_for_wide_sparse_rows(n, most):
     d, m = 200_000, 60
-    x = sp.random_array((n, d), density=20 / d, rng=np.random.default_rng(0), format="csr")
+    x = sp.random_array((n, d), density=20 / d, random_state=np.random.default_rng(0), format="csr")
     tracemalloc.start()
     SketchedPCA(5, sketch_size=m).fit(x)
     peak = tracemalloc.get_traced_memory()[1] / (8 * m * d)

@@ -95,7 +95,7 @@ def test_planted_outliers_are_found(contamination):
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array, sp.csc_array, sp.coo_array])
 def test_planted_outliers_are_found_in_sparse_rows(kind):
     rng = np.random.default_rng(3)
-    X = sp.random_array((4000, 800), density=0.01, rng=rng, data_sampler=rng.standard_normal).tolil()
+    X = sp.random_array((4000, 800), density=0.01, random_state=rng, data_sampler=rng.standard_normal).tolil()
     planted = np.arange(100, 4000, 400)
     X[planted, 17] = 8.0
     X[planted, 400] = -8.0

@@ -63,7 +63,7 @@ class Own(rf.SketchedNewtonClassifier):
 def test_a_pickle_of_two_to_the_eighteen_columns(tmp_path):
     """The core has space for all columns, of which few occur. A class of a user keeps what it adds."""
     model = Own(note=[1, 2], random_state=np.random.RandomState(0))
-    X = sp.random_array((100, 2**18), density=1e-5, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((100, 2**18), density=1e-5, format="csr", random_state=np.random.default_rng(0))
     model.fit(X, np.arange(100) % 3)
     model.mine_, model._hidden = {"x": 1}, "y"
     joblib.dump(model, tmp_path / "model")

@@ -90,9 +90,9 @@ def test_double_precision_and_many_columns():
     found = run(model.to_onnx(dtype="float64"), X, np.float64)
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-5)
     assert found["probabilities"].dtype == np.float64
-    wide = sp.random_array((400, 20_000), density=0.001, format="csr", rng=rng, dtype=np.float32)
+    wide = sp.random_array((400, 20_000), density=0.001, format="csr", random_state=rng, dtype=np.float32)
     model = rf.SketchedNewtonClassifier(random_state=0).fit(wide, np.arange(400) % 2)
-    new = sp.random_array((50, 20_000), density=0.001, format="csr", rng=rng, dtype=np.float32)  # with new columns
+    new = sp.random_array((50, 20_000), density=0.001, format="csr", random_state=rng, dtype=np.float32)  # new columns
     np.testing.assert_allclose(
         run(model.to_onnx(), new.toarray())["probabilities"], model.predict_proba(new), atol=1e-5
     )

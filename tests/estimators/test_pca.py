@@ -28,7 +28,7 @@ def stream(n=300, d=12, seed=0, offset=3.0, ratio=0.8):
 
 def sparse_stream(n=300, d=400, density=0.03, seed=0):
     rng = np.random.default_rng(seed)
-    X = sp.random_array((n, d), density=density, rng=rng, format="csr")
+    X = sp.random_array((n, d), density=density, random_state=rng, format="csr")
     X.data *= 1.0 + 5.0 * (X.indices < 5)
     return X
 
@@ -356,7 +356,7 @@ def test_many_sparse_rows_after_fit_change_no_copy():
 @pytest.mark.parametrize("k", [2, 12, None])
 def test_passes_over_sparse_rows_are_those_over_dense_rows(shape, k):
     rng = np.random.default_rng(0)
-    X = sp.random_array(shape, density=0.05, rng=rng, format="csr")
+    X = sp.random_array(shape, density=0.05, random_state=rng, format="csr")
     X.data *= 1.0 + 5.0 * (X.indices < 4)
     weight = rng.integers(0, 3, shape[0]).astype(float)
     one, two = (SketchedPCA(k, sketch_size=20).fit(rows, sample_weight=weight) for rows in (X, X.toarray()))

@@ -53,7 +53,7 @@ def rows(n=400, d=20, seed=0):
 
 
 def sparse_rows(n=300, d=400, density=0.03):
-    X = sp.random_array((n, d), density=density, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((n, d), density=density, random_state=np.random.default_rng(0), format="csr")
     X.data *= 1.0 + 5.0 * (X.indices < 5)
     return X
 
@@ -371,7 +371,7 @@ def test_a_buffer_is_never_near_the_number_of_features(m, sparse):
 
 @pytest.mark.slow
 def test_sparse_rows_of_the_exact_matrix_are_not_made_dense():
-    X = sp.random_array((20_000, 900), density=0.002, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((20_000, 900), density=0.002, random_state=np.random.default_rng(0), format="csr")
     seen = ExactSecondMoment(center=True).fit(X)
     dense = X.toarray()
     np.testing.assert_allclose(seen.covariance().to_dense(), np.cov(dense.T), atol=1e-15)

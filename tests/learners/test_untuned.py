@@ -223,7 +223,7 @@ def test_a_sketch_grows_while_it_gains():
 
 
 def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
-    X = sp.random_array((500, 5000), density=0.01, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((500, 5000), density=0.01, format="csr", random_state=np.random.default_rng(0))
     y = (np.arange(500) % 2).astype(float)
     for sketch, form in ((None, "diagonal"), (0, "diagonal"), (5, "sketch")):
         state = UntunedState(5000, 1, sketch=sketch)
@@ -318,7 +318,7 @@ def test_a_copy_of_a_state_learns_in_arrays_of_its_own(duplicate):
 @pytest.mark.parametrize("n", [0, 30, 100])
 def test_undoing_rows_restores_features_that_only_earlier_rows_have(n):
     """The first rows are learned again, so a call among them changes more features than its own rows have."""
-    X = sp.random_array((n + 60, 200), density=0.05, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((n + 60, 200), density=0.05, format="csr", random_state=np.random.default_rng(0))
     y, state = np.arange(n + 60) % 2.0, UntunedState(200, 1)
     learn(state, X[:n], y[:n], sparse=True)
     before, kept = copy.deepcopy(state), state.keep(60, X[n:].indices.astype(np.int32))

@@ -85,7 +85,7 @@ def test_ten_times_more_rows_than_fit_stream_through(form, center, name, megabyt
 def test_queued_rows_need_no_more_memory_than_a_buffer(name, one_at_a_time):
     """Also for sparse rows, measured in stored values and not only in rows."""
     rng = np.random.default_rng(0)
-    X = sp.random_array((600, 400), density=0.05, rng=rng, format="csr")
+    X = sp.random_array((600, 400), density=0.05, random_state=rng, format="csr")
     sketch = SKETCHES[name]()
     most = 0
     for start in range(0, 600, 1 if one_at_a_time else 67):
