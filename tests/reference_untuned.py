@@ -405,6 +405,71 @@ class SeveralClasses(Learner):
         return self.stream(X, y, np.empty((len(y), self.classes)))
 
 
+class SeveralQuantiles(Learner):
+    """Several quantiles: each has its experts, shares and intercepts; statistics, spread and Hessians are shared."""
+
+    def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
+        self.levels, self.middle = levels, len(levels) // 2
+        super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
+        self.experts = [each for k, each in enumerate(self.experts) if k % 2 == 1]
+        self.start()
+
+    def start(self) -> None:
+        super().start()
+        k, n = len(self.levels), len(self.experts)
+        self.W, self.share = np.zeros((k, n, 1 + self.d)), np.full((k, n), 1.0 / n)
+        self.b, self.beta = np.zeros((k, 4)), np.tile(FOLLOW_SHARE, (k, 1))
+
+    def first_statistics(self) -> None:
+        self.level = self.levels[self.middle]
+        super().first_statistics()
+        targets = cut_off(np.array([y for _, y in self.kept]))
+        self.W[:, :, 0] = (np.quantile(targets, self.levels) - self.offset)[:, None] / self.unit / INTERCEPT
+
+    def meet(self, x: Array, *, learn: bool) -> tuple[Array, Array, list[Array], float]:
+        margins, *rest = super().meet(x, learn=learn)
+        return margins.T, *rest
+
+    def predict(self, margins: Array) -> Array:
+        low, high = self.bounds()
+        mean = (self.share * np.clip(margins, low, high)).sum(axis=1)
+        return np.clip(mean + (self.beta * self.b).sum(axis=1), low, high)
+
+    def step_number(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
+        arrays, before = (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high)
+        for c, self.level in enumerate(self.levels):
+            self.spread, self.spread_weight, self.low, self.high = before
+            self.W, self.share, self.b, self.beta = (each[c] for each in arrays)
+            super().step_number(p[c], y, margins[c], kappas, directions)
+            for array, each in zip(arrays, (self.W, self.share, self.b, self.beta), strict=True):
+                array[c] = each
+            if c == self.middle:
+                after = self.spread, self.spread_weight, self.low, self.high
+        (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high) = arrays, after
+        return 1.0
+
+    def output(self, p: Any) -> Any:
+        return np.sort(super().output(p))
+
+    def learn(self, X: Array, y: Array) -> Array:
+        return self.stream(X, y, np.empty((len(y), len(self.levels))))
+
+
+MAPS = [(1.0, 0.0), (0.75, 0.0), (1.0, 0.01), (1.25, 0.02), (1.25, 0.05), (1.5, 0.1)]  # steepness, noise
+
+
+def recalibrate(margins: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the log losses of rows of two classes, and the shares of the maps from margins to probabilities."""
+    first = np.array([0.999, *[0.0002] * 5])
+    share, losses = first, []
+    for margin, label, times in zip(margins, y, weight, strict=True):
+        chance = np.array([e / 2 + (1 - e) * expit(t * (2 * label - 1) * margin) for t, e in MAPS])
+        losses.append(-np.log(share @ chance))
+        share = share * chance**times
+        share = (1 - SHARED) * share / share.sum() + SHARED * first
+    return np.array(losses), share
+
+
 def cut_off(x: Array) -> Array:
     """Return values clipped at ten robust standard deviations from the median, if there are at least nine."""
     if len(x) < 9:

@@ -6,10 +6,12 @@
 #include "untuned.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "calibration.hpp"
 #include "learning.hpp"
 #include "names.hpp"
 #include "progress.hpp"
@@ -22,18 +24,25 @@ using namespace nb::literals;
 
 enum class Judge { classes, squared, absolute, pinball, poisson };  // which loss `progressive_loss_` averages
 
+double* shares_of(Span<double> shares) {
+    require(length(shares) == MAPS, "shares has another length than the maps");
+    return shares.data();
+}
+
 class OneRow {
   public:
     OneRow(nb::object model, nb::object lock, nb::dict vocabulary, nb::object labels, Judge judge, double level,
-           nb::object progress, Span<const std::int32_t> usual, Index until)
+           nb::object progress, nb::object shares, Span<const std::int32_t> usual, Index until)
         : model_object_(std::move(model)), lock_object_(std::move(lock)), progress_object_(std::move(progress)),
-          model_(nb::cast<Untuned&>(model_object_)), lock_(nb::cast<ModelLock&>(lock_object_)),
+          shares_object_(std::move(shares)), model_(nb::cast<Untuned&>(model_object_)), lock_(nb::cast<ModelLock&>(lock_object_)),
           progress_(table_of(nb::cast<Out2<double>>(progress_object_))), labels_(std::move(labels)),
           names_(std::move(vocabulary)), judge_(judge), level_(level), usual_(usual.begin(), usual.end()),
           until_(until) {
-        if (judge_ == Judge::classes)
+        if (judge_ == Judge::classes) {
+            shares_ = shares_of(nb::cast<Span<double>>(shares_object_));
             for (auto [label, place] : nb::borrow<nb::dict>(labels_))
                 classes_[nb::cast<Index>(place) > 0] = nb::borrow(label);
+        }
     }
 
     // Learn a row before row number `until`; return whether that was possible.
@@ -48,7 +57,7 @@ class OneRow {
         if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
         const double p = model_.learn_one(names_.row(), target, w);
         const bool wrong = judge_ == Judge::classes && (p > 0.0) != (target > 0.0);
-        RFD_LEVEL::tally(progress_, loss(target, p), judge_ == Judge::classes ? (wrong ? 1.0 : 0.0) : NAN, w);
+        RFD_LEVEL::tally(progress_, loss(target, p, w), judge_ == Judge::classes ? (wrong ? 1.0 : 0.0) : NAN, w);
         return true;
     }
 
@@ -81,10 +90,10 @@ class OneRow {
         return names_.columns.empty() || names_.columns.back() < model_.experts.features();
     }
 
-    double loss(double y, double p) const {
+    double loss(double y, double p, double weight) {
         const double off = y - p;
         switch (judge_) {
-            case Judge::classes: return RFD_LEVEL::value_of({Loss::LOGISTIC}, p, y > 0.0 ? 1.0 : -1.0);
+            case Judge::classes: return recalibrate(shares_, y > 0.0 ? p : -p, weight);
             case Judge::absolute: return std::abs(off);
             case Judge::pinball: return off * (level_ - (off < 0.0 ? 1.0 : 0.0));
             case Judge::poisson: return 2.0 * ((y > 0.0 ? y * std::log(y) - y * std::log(p) : 0.0) - off);
@@ -92,10 +101,11 @@ class OneRow {
         }
     }
 
-    nb::object model_object_, lock_object_, progress_object_;
+    nb::object model_object_, lock_object_, progress_object_, shares_object_;
     Untuned& model_;
     Lock& lock_;
     Progress* progress_;
+    double* shares_ = nullptr;  // of the maps of calibration.hpp
     nb::object labels_;      // the places 0 and 1 of two labels by label, or None
     nb::object classes_[2];  // the labels by place
     Names names_;
@@ -113,10 +123,10 @@ void bind_one_row(nb::module_& m) {
         .value("pinball", Judge::pinball)
         .value("poisson", Judge::poisson);
     nb::class_<OneRow>(m, "OneRow", "Learns and predicts single dicts of a fitted model.")
-        .def(nb::init<nb::object, nb::object, nb::dict, nb::object, Judge, double, nb::object, Span<const std::int32_t>,
-                      Index>(),
-             "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a, "usual"_a,
-             "until"_a)
+        .def(nb::init<nb::object, nb::object, nb::dict, nb::object, Judge, double, nb::object, nb::object,
+                      Span<const std::int32_t>, Index>(),
+             "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a,
+             "shares"_a.none(), "usual"_a, "until"_a)
         .def("learn", &OneRow::learn, "x"_a, "y"_a, "weight"_a, "Learn a dict; return whether that was possible.")
         .def("predict", &OneRow::predict, "x"_a, nb::sig("def predict(self, x: object) -> typing.Any"),
              "Return the prediction of a dict, or None if the ordinary path must make it.");
@@ -164,6 +174,17 @@ void bind_untuned(nb::module_& m) {
         untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), static_cast<Index>(n));
     }, "z"_a, "length"_a, "chance"_a, "step"_a,
        "Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)).");
+    m.attr("STEEPNESS") = std::vector<double>(STEEPNESS, STEEPNESS + MAPS);
+    m.attr("NOISE") = std::vector<double>(NOISE, NOISE + MAPS);
+    m.attr("FIRST_SHARE") = std::vector<double>(FIRST_SHARE, FIRST_SHARE + MAPS);
+    m.def("recalibrate", [](Span<double> shares, Span<const double> margins, Span<const double> y,
+                            Span<const double> weight, Span<double> losses) {
+        const Index n = length(margins);
+        require(n == length(y) && n == length(weight) && n == length(losses), "the lengths differ");
+        double* share = shares_of(shares);
+        for (Index i = 0; i < n; ++i) losses[i] = recalibrate(share, y[i] > 0.0 ? margins[i] : -margins[i], weight[i]);
+    }, "shares"_a.noconvert(), "margins"_a, "y"_a, "weight"_a, "losses"_a.noconvert(),
+       "Fill the log losses of rows of two classes, 0 and 1, and update the shares of the maps from margins.");
     bind_one_row(m);
 }
 

@@ -53,14 +53,11 @@ struct Totals {
 // Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
 // the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
 // units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
-// their range. A `level` above 0 is the level of the quantile to predict. If `counts` is 1 the experts predict the
-// logarithm.
+// their range. If `counts` is 1 the experts predict the logarithm.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
-    Index stride;
-    double level;
-    Index counts;
+    Index stride, counts;
 };
 
 // The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of
@@ -80,6 +77,7 @@ struct Experts {
     Array<double> follow;     // (outputs, 2, FOLLOWERS): forgetting intercepts and their shares
     Array<double> trace;      // (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
     Array<Targets> targets;   // (1,)
+    Array<double> level;      // (outputs,): the levels of the quantiles to predict, ascending; 0 for another loss
     Array<float> weights;     // (D, 2 half): of the diagonal experts; half is outputs L, rounded up to whole vectors
     // The exact Hessian, with one or two memories, slow and fast.
     Array<double> inverse;        // (memories, D, W): the inverse of H when it was last recomputed
@@ -102,6 +100,7 @@ struct Experts {
         see("centre", all.centre...), see("rate", all.rate...), see("linear", all.linear...);
         see("fast", all.fast...), see("share", all.share...), see("plain", all.plain...);
         see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
+        see("level", all.level...);
         see("weights", all.weights...), see("inverse", all.inverse...), see("past", all.past...);
         see("block", all.block...), see("exact_weights", all.exact_weights...), see("u", all.u...);
         see("diagonal", all.diagonal...), see("low_weights", all.low_weights...), see("along", all.along...);
@@ -114,6 +113,8 @@ struct Experts {
     Index experts() const { return rate.size(); }
     Index plain_experts() const { return plain.shape(1); }
     Index count() const { return plain.shape(1) / 2; }  // L
+    bool has_levels() const { return level[0] > 0.0; }
+    Index middle() const { return outputs() / 2; }  // the level whose residuals are the typical ones
     bool has_exact() const { return block.size() > 0; }
     bool has_sketch() const { return diagonal.size() > 0; }
     bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // it must shrink before a row

@@ -224,16 +224,22 @@ def _find(kind: str) -> type[Saved] | None:
 
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as plain numbers, strings, booleans and None."""
+    """Return parameters as plain numbers, strings, booleans and None, or lists of these."""
     values = {name: _plain_value(value) for name, value in params.items()}
     for name, value in values.items():
-        if not isinstance(value, bool | int | float | str | None):
+        if not all(isinstance(each, bool | int | float | str | None) for each in _listed(value)):
             raise TypeError(f"{name}={value!r} cannot be saved: a snapshot holds only plain numbers and strings.")
     return values
 
 
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
 def _plain_value(value: Any) -> Any:
-    """Return a number as an int or a float."""
+    """Return a number as an int or a float, several as a list."""
+    if isinstance(value, list | tuple):
+        return [_plain_value(each) for each in value]
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -98,10 +98,11 @@ class _Supervised(_Wrapper):
         self._learn_all(zip(X.to_dict("records"), labels, weights), self.learn_one)
 
     def predict_many(self, X: Any) -> Any:
-        """Return the predictions for the rows of a DataFrame as a Series."""
+        """Return the predictions for the rows of a DataFrame as a Series; several quantiles as a DataFrame."""
         import pandas as pd
 
-        return pd.Series([self.predict_one(row) for row in X.to_dict("records")], index=X.index)
+        found = [self.predict_one(row) for row in X.to_dict("records")]
+        return (pd.DataFrame if found and isinstance(found[0], dict) else pd.Series)(found, index=X.index)
 
     @property
     def progressive_loss_(self) -> float:
@@ -139,9 +140,12 @@ class _Classifier(_Supervised, base.MiniBatchClassifier):
 class _Regressor(_Supervised, base.MiniBatchRegressor):
     """Base class of the River regressors."""
 
-    def predict_one(self, x: dict[Any, Any]) -> float:
-        """Return the predicted target of a row, or 0.0 before the first row was learned."""
-        return float(self._model.predict_one(x))
+    def predict_one(self, x: dict[Any, Any]) -> Any:
+        """Return the predicted target of a row, or 0.0 before the first row was learned.
+
+        For a list of quantiles, return a dict of predictions by level.
+        """
+        return self._model.predict_one(x)
 
 
 class _Explained(_Wrapper):
@@ -207,7 +211,7 @@ class SketchedNewtonRegressor(_Explained, _Regressor):
     loss
         "squared"; "huber" for targets with outliers; "absolute" for the median; "quantile"; "poisson" for counts.
     quantile
-        The quantile that `loss="quantile"` predicts, between 0 and 1.
+        The quantile that `loss="quantile"` predicts, between 0 and 1, or a list of increasing ones.
 
     See Also
     --------
@@ -227,7 +231,7 @@ class SketchedNewtonRegressor(_Explained, _Regressor):
         self,
         sketch_size: Literal["auto"] | int = "auto",
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
-        quantile: float = 0.5,
+        quantile: float | list[float] = 0.5,
     ):
         self._start(newton.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile)
 

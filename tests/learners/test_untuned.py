@@ -92,8 +92,8 @@ def test_several_classes_equal_the_transcription(exact, classes):
     [
         (NumberLoss(8.0), 1e-5),
         (NumberLoss(2.0), 1e-5),
-        (NumberLoss(level=0.5), 1e-4),
-        (NumberLoss(level=0.1), 1e-4),
+        (NumberLoss(levels=(0.5,)), 1e-4),
+        (NumberLoss(levels=(0.1,)), 1e-4),
         (NumberLoss(counts=True), 1e-4),
     ],
 )
@@ -102,11 +102,24 @@ def test_numbers_equal_the_transcription(exact, density, loss, tolerance):
     y[40], y[200] = 1e3, -1e4  # outliers
     if loss.counts:
         y = np.floor(3 * np.exp(0.5 * np.clip(y / np.median(np.abs(y)), -2, 12)))
+    level = sum(loss.levels)
     state, other = (
         UntunedState(6, 1, sketch=None if exact else 0, loss=loss),
-        ref.Learner(6, exact=exact, **loss._asdict()),
+        ref.Learner(6, exact=exact, huber=loss.huber, level=level, counts=loss.counts),
     )
     assert_transcribed(state, other, X, y, tolerance, batches=(9, 2))
+
+
+@both_hessians
+@pytest.mark.parametrize("density", [1.0, 0.2])
+@pytest.mark.parametrize("levels", [(0.3,), (0.1, 0.9), (0.05, 0.25, 0.5, 0.75, 0.95)])
+def test_several_quantiles_equal_the_transcription(exact, density, levels):
+    X, _, y = stream(7, 300, 6, density=density)
+    y[40], y[200] = 1e3, -1e4  # outliers
+    state = UntunedState(6, len(levels), sketch=None if exact else 0, loss=NumberLoss(levels=levels))
+    one = ref.Learner(6, exact=exact, huber=8.0, level=levels[0])
+    other = ref.SeveralQuantiles(6, levels, exact=exact) if len(levels) > 1 else one
+    assert_transcribed(state, other, X, y, 1e-4, batches=(9, 2))
 
 
 def test_units_that_change_equal_the_transcription():
@@ -130,14 +143,14 @@ def test_any_shape_and_batching(data):
 
 
 @pytest.mark.parametrize("sketch", [None, 0, 2, 5, 12])
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_any_batching_and_either_kind_of_rows_give_the_same_bytes(sketch, outputs):
-    X, y, _ = stream(4, 1500, 9, density=0.6)
-    y += (X[:, 0] > 0) * (outputs > 1)
-    one = UntunedState(9, outputs, sketch=sketch)
+@pytest.mark.parametrize("outputs, loss", [(1, None), (3, None), (3, NumberLoss(levels=(0.1, 0.5, 0.8)))])
+def test_any_batching_and_either_kind_of_rows_give_the_same_bytes(sketch, outputs, loss):
+    X, y, number = stream(4, 1500, 9, density=0.6)
+    y = number if loss else y + (X[:, 0] > 0) * (outputs > 1)
+    one = UntunedState(9, outputs, sketch=sketch, loss=loss)
     learn(one, X, y, batches=(1500,))
     for batches, sparse in (((1,), False), ((7, 100), True), ((1500,), True)):
-        other = UntunedState(9, outputs, sketch=sketch)
+        other = UntunedState(9, outputs, sketch=sketch, loss=loss)
         learn(other, X, y, batches=batches, sparse=sparse)
         one.kept, other.kept = [], []
         assert same_bytes(one, other)

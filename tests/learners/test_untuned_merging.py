@@ -22,7 +22,9 @@ KINDS = {
     "three classes": ({}, 6, 3, None),
     "numbers": ({}, 6, 1, NumberLoss()),
     "numbers, sketch": ({"sketch": 4}, 8, 1, NumberLoss(huber=2.0)),
-    "quantile": ({"sketch": 0}, 6, 1, NumberLoss(level=0.3)),
+    "quantile": ({"sketch": 0}, 6, 1, NumberLoss(levels=(0.3,))),
+    "quantiles": ({}, 6, 3, NumberLoss(levels=(0.1, 0.5, 0.9))),
+    "quantiles, sketch": ({"sketch": 4}, 8, 2, NumberLoss(levels=(0.2, 0.7))),
     "counts": ({}, 6, 1, NumberLoss(counts=True)),
 }
 

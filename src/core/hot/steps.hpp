@@ -245,10 +245,13 @@ inline double huber_slope(double off, double length, double largest) {
     return clipped(off / (1.0 + length), -largest, largest);
 }
 
-// The loss of a prediction p for the target y, in units of the spread.
-inline double number_loss(const Targets& t, double y, double p, double spread) {
+// The pinball loss of a residual, without the factor 2 / root of the spread.
+inline double pinball_loss(double off, double level) { return larger(level * off, (level - 1.0) * off); }
+
+// The loss of a prediction p for the target y, in units of the spread. `level` is that of the quantile, or 0.
+inline double number_loss(const Targets& t, double level, double y, double p, double spread) {
     if (t.counts) return (exp(p) - y * p) / spread;
-    if (t.level > 0.0) return 2.0 * (y - p) * (t.level - (y < p ? 1.0 : 0.0)) / sqrt(spread);
+    if (level > 0.0) return 2.0 * pinball_loss(y - p, level) / sqrt(spread);
     return huber_loss(y - p, spread, t.huber);
 }
 
@@ -265,22 +268,17 @@ inline double step_of_counts(double y, double p, double length) {
     return (u - p) / length;
 }
 
-// The root s of s = -l'(p + length s), where l' is the slope of the loss; for length 0, -l'(p). `largest` bounds the
-// slope of the Huber loss and scales the slopes of the pinball loss.
-inline double number_slope(const Targets& t, double y, double p, double length, double largest) {
-    if (t.counts) return step_of_counts(y, p, length);
-    if (t.level > 0.0) {
-        const double off = y - p, low = (t.level - 1.0) * largest, high = t.level * largest;
-        if (length > 0.0) return clipped(off / length, low, high);
-        return off > 0.0 ? high : low;
-    }
-    return huber_slope(y - p, length, largest);
+// The slope -l'(p) of the loss. `largest` bounds that of the Huber loss and scales those of the pinball loss.
+inline double number_slope(const Targets& t, double level, double y, double p, double largest) {
+    if (t.counts) return y - exp(p);
+    if (level > 0.0) return (y > p ? level : level - 1.0) * largest;
+    return clipped(y - p, -largest, largest);
 }
 
 // The largest absolute slope of the loss.
-inline double largest_slope(const Targets& t, double spread) {
-    if (spread <= 0.0) return t.level > 0.0 ? 1.0 : INFINITY;
-    return sqrt(spread) * (t.level > 0.0 ? 1.0 : t.huber);
+inline double largest_slope(const Experts& e, double spread) {
+    if (spread <= 0.0) return e.has_levels() ? 1.0 : INFINITY;
+    return sqrt(spread) * (e.has_levels() ? 1.0 : e.targets[0].huber);
 }
 
 // The loss of the best prediction.
@@ -294,8 +292,8 @@ struct NumberRow {
     Bounds range;
 };
 
-// Fill the steps of all experts and their losses with the Huber loss, and clip their margins. Unlike `other_steps`,
-// this loop has no branches, so the compiler vectorises it.
+// Fill the steps of all experts and their losses with the Huber loss, and clip their margins. This loop and that of
+// `pinball_steps` have no branches, so the compiler vectorises them.
 inline void huber_steps(const Experts& e, const Work& work, const NumberRow& row) {
     double *__restrict margin = work.margin, *__restrict step = work.step, *__restrict chance = work.chance;
     const double *__restrict kappa = work.kappa, *__restrict rate = e.rate.data();
@@ -309,55 +307,74 @@ inline void huber_steps(const Experts& e, const Work& work, const NumberRow& row
     }
 }
 
-// Do the same for the pinball and the Poisson loss.
-inline void other_steps(const Experts& e, const Work& work, const NumberRow& row) {
-    const Targets& t = e.targets[0];
-    double* margin = work.margin;
-    for (Index k = 0; k < e.experts(); ++k) {
-        const double a = row.weight * e.rate[k];
-        if (t.counts) margin[k] = row.range.clip(margin[k]);
-        work.step[k] = a * number_slope(t, row.y, margin[k], a * work.kappa[k], row.largest);
-        margin[k] = row.range.clip(margin[k]);
-        work.chance[k] = row.spread > 0.0 ? number_loss(t, row.y, margin[k], row.spread) : 0.0;
+// Do the same for the pinball loss of output c.
+inline void pinball_steps(const Experts& e, const Work& work, const NumberRow& row, Index c) {
+    const Index n = e.experts();
+    double *__restrict margin = work.margin + c * n, *__restrict step = work.step + c * n;
+    double* __restrict chance = work.chance;
+    const double *__restrict kappa = work.kappa, *__restrict rate = e.rate.data();
+    const double level = e.level[c], low = (level - 1.0) * row.largest, high = level * row.largest;
+    const double unit = row.spread > 0.0 ? 2.0 / sqrt(row.spread) : 1.0;
+    for (Index k = 0; k < n; ++k) {
+        const double a = row.weight * rate[k], p = margin[k];
+        step[k] = a * clipped((row.y - p) / larger(a * kappa[k], 1e-300), low, high);
+        margin[k] = row.range.clip(p);
+        chance[k] = unit * pinball_loss(row.y - margin[k], level);
     }
 }
 
-// Update the forgetting intercepts and their shares.
-inline void follow_number(const Follow& follow, const Targets& t, const NumberRow& row, double p) {
-    const double base = p - follow.sum();
-    double total = 0.0, least = INFINITY;
-    for (Index e = 0; e < FOLLOWERS; ++e)
-        least = smaller(least, number_loss(t, row.y, base + follow.intercept[e], row.spread));
-    for (Index e = 0; e < FOLLOWERS; ++e) {
-        const double at = base + follow.intercept[e];
-        follow.share[e] *= exp(row.power * (least - number_loss(t, row.y, at, row.spread)));
-        total += follow.share[e];
-        double slope = number_slope(t, row.y, at, 0.0, row.largest);
+// Do the same for the Poisson loss.
+inline void count_steps(const Experts& e, const Work& work, const NumberRow& row) {
+    for (Index k = 0; k < e.experts(); ++k) {
+        const double a = row.weight * e.rate[k], p = work.margin[k] = row.range.clip(work.margin[k]);
+        work.step[k] = a * step_of_counts(row.y, p, a * work.kappa[k]);
+        work.chance[k] = row.spread > 0.0 ? number_loss(e.targets[0], 0.0, row.y, p, row.spread) : 0.0;
+    }
+}
+
+// Update the forgetting intercepts of output c and their shares; p is the prediction.
+inline void follow_number(const Experts& e, Index c, const NumberRow& row, double p) {
+    const Targets& t = e.targets[0];
+    const Follow follow = follow_of(e, c);
+    const double base = p - follow.sum(), level = e.level[c];
+    double total = 0.0, least = INFINITY, loss[FOLLOWERS];
+    for (Index i = 0; i < FOLLOWERS; ++i) {
+        loss[i] = number_loss(t, level, row.y, base + follow.intercept[i], row.spread);
+        least = smaller(least, loss[i]);
+    }
+    float chance[LANES] = {};
+    for (Index i = 0; i < FOLLOWERS; ++i) chance[i] = static_cast<float>(row.power * (least - loss[i]));
+    exp_all(chance, FOLLOWERS);
+    for (Index i = 0; i < FOLLOWERS; ++i) {
+        const double at = base + follow.intercept[i];
+        follow.share[i] *= static_cast<double>(chance[i]);
+        total += follow.share[i];
+        double slope = number_slope(t, level, row.y, at, row.largest);
         if (t.counts) slope = clipped(slope / larger(exp(at), 1.0), -1.0, 1.0);
-        follow.intercept[e] += SLOWER * FOLLOW[e] * smaller(row.power, 1.0) * slope;
+        follow.intercept[i] += SLOWER * FOLLOW[i] * smaller(row.power, 1.0) * slope;
     }
     follow.redistribute(total);
 }
 
-// Update the shares after the steps, whose losses are in work.chance.
-inline void share_numbers(Experts& e, const Work& work, const NumberRow& row) {
+// Update the shares of output c after its steps, whose losses are in work.chance.
+inline void share_numbers(Experts& e, const Work& work, const NumberRow& row, Index c) {
     Targets& t = e.targets[0];
     const Index n = e.experts(), count = e.plain_experts();
-    double *chance = work.chance, least = INFINITY;
+    double *chance = work.chance, *plain_share = e.plain.data() + c * count, least = INFINITY;
     for (Index k = 0; k < n; ++k) least = smaller(least, chance[k]);
     for (Index k = 0; k < n; ++k) work.z[k] = static_cast<float>(row.power * (least - chance[k]));
     exp_all(work.z, n);
     for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(work.z[k]);
-    const double p = work.output[0];
+    const double p = work.output[c], level = e.level[c];
     if (n > count) {
-        const double plain = row.range.clip(dot(e.plain.data(), work.margin, count) + follow_of(e, 0).sum());
+        const double plain = row.range.clip(dot(plain_share, work.margin + c * n, count) + follow_of(e, c).sum());
         const double best = least_loss(t, row.y, row.spread);
-        t.loss += row.power * (number_loss(t, row.y, p, row.spread) - best);
-        t.plain_loss += row.power * (number_loss(t, row.y, plain, row.spread) - best);
-        update_shares(e.plain.data(), chance, count, count);
+        t.loss += row.power * (number_loss(t, level, row.y, p, row.spread) - best);
+        t.plain_loss += row.power * (number_loss(t, level, row.y, plain, row.spread) - best);
+        update_shares(plain_share, chance, count, count);
     }
-    update_shares(e.share.data(), chance, n, count);
-    follow_number(follow_of(e, 0), t, row, p);
+    update_shares(e.share.data() + c * n, chance, n, count);
+    follow_number(e, c, row, p);
 }
 
 // Update the spread and the range of the targets; return the curvature of the loss at the prediction p.
@@ -385,13 +402,17 @@ inline double learn_number(Experts& e, const Work& work, double y, double weight
     Targets& t = e.targets[0];
     const double spread = t.spread_weight > 0.0 ? t.spread / t.spread_weight : 0.0;
     const double scaled = clipped((y - t.offset) / t.unit, -LARGEST_TARGET, LARGEST_TARGET);
-    const NumberRow row{scaled, weight, power, spread, largest_slope(t, spread), bounds(t)};
-    if (t.counts || t.level > 0.0)
-        other_steps(e, work, row);
-    else
-        huber_steps(e, work, row);
-    if (spread > 0.0) share_numbers(e, work, row);
-    return weight * record_target(t, scaled, work.output[0]);
+    const NumberRow row{scaled, weight, power, spread, largest_slope(e, spread), bounds(t)};
+    for (Index c = 0; c < e.outputs(); ++c) {
+        if (e.has_levels())
+            pinball_steps(e, work, row, c);
+        else if (t.counts)
+            count_steps(e, work, row);
+        else
+            huber_steps(e, work, row);
+        if (spread > 0.0) share_numbers(e, work, row, c);
+    }
+    return weight * record_target(t, scaled, work.output[e.middle()]);
 }
 
 }  // namespace

@@ -226,11 +226,19 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
     record_row(e, work, row.size);
 }
 
-// Write the prediction; numbers are in the original units of the targets.
+// Write the prediction; numbers are in the original units of the targets. Quantiles are sorted, since crossing ones have
+// a larger loss.
 void write_output(const Experts& e, const Work& work, double* out) {
     const Targets& t = e.targets[0];
     for (Index c = 0; c < e.outputs(); ++c)
         out[c] = t.counts ? t.unit * exp(work.output[c]) : t.offset + t.unit * work.output[c];
+    if (!e.has_levels()) return;
+    for (Index c = 1; c < e.outputs(); ++c) {
+        const double p = out[c];
+        Index place = c;
+        for (; place > 0 && out[place - 1] > p; --place) out[place] = out[place - 1];
+        out[place] = p;
+    }
 }
 
 Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index last, const double* y,

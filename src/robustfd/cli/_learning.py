@@ -82,9 +82,11 @@ def learn_block(model: Any, block: Block, classes: Any) -> None:
     model.partial_fit(block.X, y, sample_weight=weight, **known)
 
 
-def scorer_for(learner: Any) -> "ClassificationScorer | RegressionScorer":
-    """Return the scorer of a classifier or of a regressor."""
-    return ClassificationScorer(learner) if hasattr(learner, "predict_proba") else RegressionScorer(learner)
+def scorer_for(learner: Any) -> "ClassificationScorer | RegressionScorer | QuantileScorer":
+    """Return the scorer of a classifier, of a regressor or of several quantiles."""
+    if hasattr(learner, "predict_proba"):
+        return ClassificationScorer(learner)
+    return QuantileScorer(learner) if getattr(learner, "_levels", None) else RegressionScorer(learner)
 
 
 class ClassificationScorer:
@@ -143,3 +145,23 @@ class RegressionScorer:
             "mean_absolute_error": self.absolute / self.n,
             "r2": r2,
         }
+
+
+class QuantileScorer:
+    """Pinball loss of several quantiles, and how many targets are below each."""
+
+    def __init__(self, learner: Any):
+        self.learner, self.levels, self.n = learner, np.array(learner._levels), 0
+        self.losses, self.below = np.zeros(len(self.levels)), np.zeros(len(self.levels))
+
+    def add(self, X: Any, y: Any) -> None:
+        """Score some rows."""
+        residual = y.astype(float)[:, None] - self.learner.predict(X)
+        self.losses += (residual * (self.levels - (residual < 0))).sum(axis=0)
+        self.below += (residual < 0).sum(axis=0)
+        self.n += len(y)
+
+    def result(self) -> dict[str, Any]:
+        """Return the scores."""
+        below = {f"below_{level:g}": share for level, share in zip(self.levels, (self.below / self.n).tolist())}
+        return {"pinball_loss": float(self.losses.mean() / self.n), **below}

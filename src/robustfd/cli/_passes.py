@@ -102,7 +102,9 @@ def _losses(model: Any, X: Any, y: Any) -> Any:
     """Return the loss of each row, by which passes are compared: that of the model; absolute for the Huber loss."""
     predicted, loss = model.predict(X), getattr(model, "loss", "squared")
     if loss == "quantile":
-        return np.maximum(model.quantile * (y - predicted), (model.quantile - 1) * (y - predicted))
+        residual = (y - predicted.T).T
+        losses = residual * (np.array(model.quantile) - (residual < 0))
+        return losses if losses.ndim == 1 else losses.mean(axis=1)
     if loss == "poisson":
         return predicted - y * np.log(np.maximum(predicted, np.finfo(float).tiny))
     return np.abs(y - predicted) if loss in ("absolute", "huber") else np.square(y - predicted)

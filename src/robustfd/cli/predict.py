@@ -59,7 +59,7 @@ def predict(
     id_column = name if isinstance(name, str) and not name.startswith(taken) else "id"
     with table_writer(output) as write:
         for block in stream:
-            columns: dict[str, Any] = {"prediction": learner.predict(block.X)}
+            columns = _predictions(learner, block.X)
             if probabilities:
                 found = learner.predict_proba(block.X)
                 columns |= {f"p({label})": found[:, k] for k, label in enumerate(learner.classes_.tolist())}
@@ -71,6 +71,14 @@ def predict(
     report_skipped(stream, console)
     if output is not None:
         print_result(console, {"rows": stream.rows_read, "file": str(output)})
+
+
+def _predictions(learner: Any, X: Any) -> dict[str, Any]:
+    """Return the column of predictions, or one for each of several quantiles."""
+    found = learner.predict(X)
+    if found.ndim == 1:
+        return {"prediction": found}
+    return {f"prediction({level:g})": found[:, k] for k, level in enumerate(learner.quantile)}
 
 
 def _explainer(
@@ -91,7 +99,7 @@ def _explainer(
         raise ValueError(
             f"--contributions is for tables, and for at most {MOST_COLUMNS} features. {path} has {stream.n_features}."
         )
-    labels = learner.classes_.tolist() if learner._outputs > 1 else [None]
+    labels = learner._output_labels()
     of = ["" if label is None else f", {label}" for label in labels]
 
     def explain(block: Block) -> dict[str, Any]:
@@ -120,7 +128,11 @@ def _without_labels(layout: dict[str, Any] | None) -> dict[str, Any] | None:
 
 @command
 def evaluate(model: ModelFile, files: Files, *, inputs: InputOptions, console: ConsoleOptions) -> None:
-    """Score MODEL on the labelled rows of FILES: error and log loss, or squared error, absolute error and R2."""
+    """Score MODEL on the labelled rows of FILES.
+
+    The scores are error and log loss; squared error, absolute error and R2; or, for several quantiles, their mean
+    pinball loss and the share of the labels below each.
+    """
     (learner, layout, *_), inputs = load_learner(model, inputs)
     target = TARGETS if layout is None else None
     stream = open_for_model(files, inputs, learner, layout, target=target, unlabelled="skip")
@@ -182,10 +194,10 @@ def _of(label: str) -> str:
 
 
 def _by_output(learner: Any, values: Any) -> dict[str, Any]:
-    """Return weights or effects of features by class; the class is "" for a regression."""
+    """Return weights or effects of features by class or by quantile; "" for a regression with one output."""
     values = np.atleast_2d(values)
     if not hasattr(learner, "classes_"):
-        return {"": values[0]}
+        return {"": values[0]} if len(values) == 1 else dict(zip(map(str, learner.quantile), values))
     labels = learner.classes_.tolist()
     return {str(labels[1]): values[0]} if len(values) == 1 else dict(zip(map(str, labels), values))
 

@@ -52,6 +52,7 @@ _LOSS = (
     "Loss of a regression: squared, huber (resists outliers), absolute (fits medians), quantile, or poisson (fits "
     "counts)."
 )
+_QUANTILE = "Quantile for --loss quantile, from 0 to 1, or several, such as 0.1,0.5,0.9."
 _SKETCH_SIZE = "Rows of the sketch, 0 for none. Default: chosen during training."
 _HOLDOUT = "Hold out this share of the rows, and test the model on them."
 _PASSES = (
@@ -69,7 +70,7 @@ def train(
     learner: Annotated[Learner, option(_LEARNER, metavar="NAME")] = "newton",
     sketch_size: Annotated[int | None, sketch_size_option(_SKETCH_SIZE, least=0)] = None,
     loss: Annotated[Loss, option(_LOSS, metavar="LOSS")] = "squared",
-    quantile: Annotated[float | None, option("Quantile for --loss quantile, from 0 to 1.", metavar="LEVEL")] = None,
+    quantile: Annotated[str | None, option(_QUANTILE, metavar="LEVELS")] = None,
     classes: Classes = None,
     start: Annotated[Path | None, option("Continue to train this model.", "--from", metavar="MODEL", use=READ)] = None,
     holdout: Annotated[float | None, option(_HOLDOUT, metavar="SHARE", min=0.01, max=0.99)] = None,
@@ -90,7 +91,7 @@ def train(
         raise ValueError("--holdout and --checkpoint cannot be combined: checkpoints do not store held-out rows.")
     if holdout is not None and passes > 1:
         raise ValueError("--holdout and --passes cannot be combined: with several passes, every tenth row is held out.")
-    options = LearnerOptions(task, learner, sketch_size, loss, quantile, classes)
+    options = LearnerOptions(task, learner, sketch_size, loss, _levels(quantile), classes)
     training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs), passes)
     progress = Progress(console, plot)
     model = training.run(output, checkpoints, console, progress)
@@ -109,8 +110,19 @@ class LearnerOptions(NamedTuple):
     learner: str
     sketch_size: int | None
     loss: str
-    quantile: float | None
+    quantile: float | list[float] | None
     classes: str | None
+
+
+def _levels(text: str | None) -> float | list[float] | None:
+    """Return the level of one quantile, or a list of several."""
+    if text is None:
+        return None
+    try:
+        levels = [float(each) for each in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--quantile must be a number from 0 to 1, or several with commas, got {text!r}.") from None
+    return levels[0] if len(levels) == 1 else levels
 
 
 def make_learner(task: str, options: LearnerOptions) -> Any:
@@ -120,7 +132,7 @@ def make_learner(task: str, options: LearnerOptions) -> Any:
     if loss != "squared" and task == "classification":
         raise ValueError(f"--loss {loss} is for regression, and the labels are classes. Add --task regression.")
     if (quantile is None) == (loss == "quantile"):
-        raise ValueError("--quantile LEVEL and --loss quantile go together. Give both or none.")
+        raise ValueError("--quantile LEVELS and --loss quantile go together. Give both or none.")
     if learner == "rfdson":
         if loss != "squared":
             raise ValueError(f"--loss {loss} is for the learner newton; rfdson supports only the squared loss.")

@@ -88,6 +88,10 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         """Learn rows. Return the loss of each and whether its prediction was wrong (NaN for regression)."""
 
+    def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
+        """Learn rows that were learned before."""
+        self._learn_rows(x, y, weight)
+
     @abstractmethod
     def _margins(self, x: Any) -> Floats:
         """Return the margins (n, outputs) of rows."""

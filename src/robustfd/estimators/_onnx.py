@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robustfd._core import INTERCEPT, ROUND_OFF
+from robustfd._core import INTERCEPT, NOISE, ROUND_OFF, STEEPNESS
 from robustfd._validation import check_choice
 
 OPSET, IR = 17, 8  # of 2022, so that runtimes of the last years read the file
@@ -83,7 +83,9 @@ class _Graph:
     def __call__(self, op: str, *inputs: Any, **attributes: Any) -> str:
         """Add a node and return the name of its output."""
         names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
-        self._nodes.append(self._onnx.helper.make_node(op, names, [name := f"{op}_{len(self._nodes)}"], **attributes))
+        name = f"{op}_{len(self._nodes)}"
+        outputs = [name, f"{name}_places"] if op == "TopK" else [name]
+        self._nodes.append(self._onnx.helper.make_node(op, names, outputs, **attributes))
         return name
 
     def constant(self, value: Any) -> str:
@@ -173,7 +175,12 @@ def _classifier(model: Any, g: _Graph) -> None:
     margins = g("Add", g("Add", *parts), own)
     if len(own) == 1:
         place = g("Cast", g("Greater", g("Squeeze", margins, np.array([1], np.int64)), 0.0), to=INT64)
-        chances = g("Concat", g("Sigmoid", g("Neg", margins)), g("Sigmoid", margins), axis=1)
+        both = g("Concat", g("Neg", margins), margins, axis=1)
+        parts = [  # as `recalibrated(margins, shares)` in _targets.py
+            g("Add", g("Mul", g("Sigmoid", g("Mul", both, steepness)), share * (1 - noise)), share * noise / 2)
+            for steepness, noise, share in zip(STEEPNESS, NOISE, model._calibration.tolist(), strict=True)
+        ]
+        chances = g("Div", g("Sum", *parts), float(model._calibration.sum()))
     else:  # as `mixed(np.exp(sharpened(margins)), losses)` in _targets.py
         place = g("ArgMax", margins, axis=1, keepdims=0)
         decay = g("Exp", g("Neg", g("Abs", margins)))
@@ -189,16 +196,21 @@ def _classifier(model: Any, g: _Graph) -> None:
 
 def _regressor(model: Any, g: _Graph) -> None:
     mix, (zeta, _, length) = model._model.experts.mix, _scaled(model, g)
-    w = model._model.all_weights()[: model.n_features_in_ + len(model._missing) + 1, 0]
+    weights = model._model.all_weights()[: model.n_features_in_ + len(model._missing) + 1]
     t = mix.targets[0]
     slack = SLACK * (t["high"] - t["low"])
     limits = (t["low"] - slack, t["high"] + slack) if t["low"] <= t["high"] else (-np.inf, np.inf)
-    margins = g("Add", g("Mul", g("MatMul", zeta, w[1:]), length), INTERCEPT * w[0])
-    mean = g("MatMul", g("Clip", margins, *map(float, limits)), mix.share[0][:, None])
-    out = g("Clip", g("Add", mean, float(mix.follow[0, 0] @ mix.follow[0, 1])), *map(float, limits))
+    found = []
+    for w, share, follow in zip(weights.transpose(1, 0, 2), mix.share, mix.follow, strict=True):
+        margins = g("Add", g("Mul", g("MatMul", zeta, w[1:]), length), INTERCEPT * w[0])
+        mean = g("MatMul", g("Clip", margins, *map(float, limits)), share[:, None])
+        found.append(g("Clip", g("Add", mean, float(follow[0] @ follow[1])), *map(float, limits)))
+    n, out = len(found), found[0]
+    if n > 1:  # several quantiles, in ascending order
+        out = g("TopK", g("Concat", *found, axis=1), np.array([n], np.int64), axis=1, largest=0)
     if t["counts"]:
         out = g("Exp", out)
-    g.output("variable", g("Add", g("Mul", out, float(t["unit"])), 0.0 if t["counts"] else float(t["offset"])), 1)
+    g.output("variable", g("Add", g("Mul", out, float(t["unit"])), 0.0 if t["counts"] else float(t["offset"])), n)
 
 
 # -- linear maps

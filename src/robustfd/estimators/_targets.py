@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from robustfd._core import NOISE, STEEPNESS
 from robustfd._guard import guards_itself
 from robustfd._sklearn import ClassifierMixin, RegressorMixin
 from robustfd.estimators._online import Floats, OnlineEstimator
@@ -275,6 +276,14 @@ def _log_sums(margins: Floats, top: Floats) -> Floats:
     grown, e = np.exp(margins - top), np.exp(-np.abs(margins))
     p = np.where(top > 0, np.where(margins > 0, 1.0, e), grown) / (1.0 + e)
     return np.log(np.stack([p.sum(axis=1), np.sqrt(p * grown).sum(axis=1), grown.sum(axis=1)]))
+
+
+def recalibrated(margins: Floats, share: Floats) -> Floats:
+    """Return the probabilities (n, 2) for margins (n, 1): the mixture of the maps in src/core/calibration.hpp."""
+    total = np.zeros((len(margins), 2))
+    for steepness, noise, part in zip(STEEPNESS, NOISE, share.tolist(), strict=True):
+        total += part * (noise / 2 + (1 - noise) * of_two(steepness * margins))
+    return total / total.sum(axis=1, keepdims=True)
 
 
 def mixed(chances: Floats, losses: Floats) -> Floats:

@@ -60,9 +60,11 @@ def some_parts(model: Any, k: int, which: Sequence[int]) -> list[Any]:
 def learn_in_order(model: Any, data: Data, order: Order, *, judged: bool) -> None:
     """Learn rows in the given order."""
     for rows, targets, weights in in_order(*data, order):
-        losses, wrong = model._learn_rows(rows, targets, weights)
         if judged:
+            losses, wrong = model._learn_rows(rows, targets, weights)
             progress.tally_judged(losses, wrong, weights, model._progress)
+        else:
+            model._learn_again(rows, targets, weights)
 
 
 def learn_in_parts(model: Any, data: Data, order: Order, jobs: int, *, judged: bool) -> Any:

@@ -69,6 +69,10 @@ class UntunedEstimator(OnlineEstimator):
         """Return the loss of a regressor, or None for a classifier."""
         return None
 
+    @abstractmethod
+    def _output_labels(self) -> list[Any]:
+        """Return the class or the quantile of each output, [None] if there is only one."""
+
     def _saved_params(self) -> Document:
         params = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
@@ -95,7 +99,8 @@ class UntunedEstimator(OnlineEstimator):
             return None
         until = min(next_event(model), 1 << model.seen.bit_length())  # at powers of two, common names are updated
         usual = np.array(sorted(self._vocabulary[name] for name in self._common_names), np.int32)
-        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, usual, until)
+        shares = getattr(self, "_calibration", None)
+        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, shares, usual, until)
 
     @abstractmethod
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
@@ -155,7 +160,7 @@ class UntunedEstimator(OnlineEstimator):
         -------
         array, sparse array or DataFrame of shape (n, n_features)
             Sparse if X is sparse. If X is a table, a table of the same library with named columns. For more than two
-            classes, a list with one of these per class.
+            classes or several quantiles, a list with one of these for each.
         """
         found = explain.contributions(self._require_rows(), X, by=by, intercept=intercept)
         return found[0] if len(found) == 1 else found
@@ -166,13 +171,13 @@ class UntunedEstimator(OnlineEstimator):
         """Return the contributions to the prediction of one row in any format of `learn_one`, by name or index.
 
         A string, or a missing value, contributes to the name that it has in the dict; with `by="value"`, "name=value"
-        and "name is missing" contribute by themselves. For more than two classes, return a dict of such dicts by class.
-        Before the first row it is empty.
+        and "name is missing" contribute by themselves. For more than two classes, or several quantiles, return a dict of
+        such dicts by class or level. Before the first row it is empty.
         """
         if not self.__sklearn_is_fitted__():
             return {}
         found = explain.contributions_of_one(self, x, by=by, intercept=intercept)
-        return found[0] if len(found) == 1 else dict(zip(self.classes_.tolist(), found, strict=True))
+        return found[0] if len(found) == 1 else dict(zip(self._output_labels(), found, strict=True))
 
     @property
     def effects_(self) -> Floats:

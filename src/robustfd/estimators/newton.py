@@ -1,12 +1,14 @@
 """Online classification and regression without tuning, by a mixture of linear experts."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from robustfd._container import Document, Tensors
-from robustfd._core import Judge
+from robustfd._core import FIRST_SHARE, Judge, recalibrate
+from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
 from robustfd.estimators._targets import (
@@ -14,8 +16,8 @@ from robustfd.estimators._targets import (
     OnlineClassifier,
     OnlineRegressor,
     mixed,
-    of_two,
     progressive_losses,
+    recalibrated,
     sharpened,
 )
 from robustfd.estimators._transfer import plain_label
@@ -46,9 +48,10 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
     (`robustfd.streams.TableEncoder`, which needs pyarrow). Read more in
     :doc:`The mathematics of online learning </online-mathematics>`.
 
-    Probabilities are logistic for two classes. For more, they are a mixture of three mappings from margins to
-    probabilities, weighted by the log losses so far. The mappings range from normalised logistic probabilities to the
-    softmax.
+    Probabilities are recalibrated: they are a mixture of several mappings from margins to probabilities, weighted by
+    the log losses so far. For two classes the logistic probability counts alone until another mapping, less or more
+    certain or with noisy labels, has a clearly lower loss; predicted labels stay the same. For more classes the three
+    mappings range from normalised logistic probabilities to the softmax.
 
     Parameters
     ----------
@@ -150,32 +153,55 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
             each = np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()], np.float64)
         return weight * each[y]
 
+    def _output_labels(self) -> list[Any]:
+        return self.classes_.tolist() if self._outputs > 1 else [None]
+
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
-        simple = len(self.classes_) == 2 and self.class_weight is None
+        simple = len(self.classes_) == 2 and self.class_weight is None and len(self._calibration) == len(FIRST_SHARE)
         return (self._class_places(), Judge.classes, 0.0) if simple else None
 
     def _begin(self, x: Any) -> None:
         super()._begin(x)
-        self._calibration = np.zeros(len(SHARPNESS))
+        self._calibration = self._first_calibration()
+
+    def _first_calibration(self) -> Floats:
+        """Return shares of the mappings of two classes, or losses of those of more, before the first row."""
+        return np.zeros(len(SHARPNESS)) if self._outputs > 1 else np.array(FIRST_SHARE)
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         if self._outputs > self._model.outputs:  # a new class appeared
             self._model.add_outputs(self._outputs)
+            if len(self._calibration) != len(SHARPNESS):
+                self._calibration = self._first_calibration()
         margins = self._learn_margins(x, y, weight)
         if margins.shape[1] > 1:
             losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
             return losses, (margins.argmax(axis=1) != y).astype(np.float64)
         if len(self.classes_) == 1:
             return np.zeros(len(y)), np.zeros(len(y))
-        margin, second = margins[:, 0], y == 1
-        return np.logaddexp(0.0, np.where(second, -margin, margin)), ((margin > 0) != second).astype(np.float64)
+        margin, losses, self._calibration = margins[:, 0].copy(), np.empty(len(y)), self._calibration.copy()
+        recalibrate(self._calibration, margin, y.astype(np.float64), weight, losses)
+        return losses, ((margin > 0) != (y == 1)).astype(np.float64)
+
+    def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
+        self._learn_margins(x, y, weight)  # known rows say nothing about the calibration
 
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)
-        self._calibration = self._calibration + other._calibration
+        self._calibration = self._pooled([self._calibration, other._calibration], 1.0)
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
-        return [part | {"_calibration": self._calibration / k} for part in super()._split_states(k, which)]
+        part = {"_calibration": self._pooled([self._calibration], 1.0 / k)}
+        return [each | part for each in super()._split_states(k, which)]
+
+    def _pooled(self, parts: list[Floats], times: float) -> Floats:
+        """Return the calibration after all rows of the parts, each of which counts `times` times."""
+        if self._outputs > 1:
+            return np.asarray(times * np.sum(parts, axis=0))
+        first = np.log(FIRST_SHARE)
+        evidence = first + times * np.sum(np.log(parts) - first, axis=0)
+        share = np.exp(evidence - evidence.max())
+        return np.asarray(share / share.sum())
 
     def _loss_name(self) -> str:
         return "log loss"
@@ -199,13 +225,17 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         return [(numbers, arrays | {"calibration": self._calibration})]
 
     def _unpack_states(self, states: list[Parts]) -> None:
-        self._calibration = states[0].array("calibration", len(SHARPNESS), least=0.0)
+        self._calibration = states[0].array("calibration", len(self._first_calibration()), least=0.0)
+        if self._outputs == 1 and not (self._calibration > 0.0).all():
+            raise ValueError("a share of the calibration is not positive")
         super()._unpack_states(states)
 
     def _probabilities(self, margins: Floats) -> Floats:
         if len(self.classes_) == 1:
             return np.ones((len(margins), 1))
-        return of_two(margins) if margins.shape[1] == 1 else mixed(np.exp(sharpened(margins)), self._calibration)
+        if margins.shape[1] == 1:
+            return recalibrated(margins, self._calibration)
+        return mixed(np.exp(sharpened(margins)), self._calibration)
 
     @property
     def coef_(self) -> Floats:
@@ -235,8 +265,9 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
         target does no harm. "huber" clips them at twice the typical size, for targets with many outliers. "absolute"
         predicts the median and "quantile" a quantile. "poisson" is for counts and other non-negative targets: the
         logarithm of the mean is linear in the features.
-    quantile : float, default=0.5
-        The quantile that `loss="quantile"` predicts, between 0 and 1.
+    quantile : float or list of float, default=0.5
+        The quantile that `loss="quantile"` predicts, between 0 and 1. With a list of increasing levels, one model
+        predicts them all, in less than twice the time of one. Predicted quantiles never cross.
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
@@ -247,10 +278,10 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
+    coef_ : array of shape (n_features,), or (n_levels, n_features) for a list of quantiles
         The weights. `predict` returns `X @ coef_ + intercept_`, limited to a range near the targets seen, or the
-        exponential of it with `loss="poisson"`.
-    intercept_ : float
+        exponential of it with `loss="poisson"`. Several quantiles are sorted in each row.
+    intercept_ : float, or array of shape (n_levels,)
         The intercept.
     hessian_ : {"diagonal", "exact", "sketch"}
         The Hessian in use.
@@ -260,7 +291,7 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_ : float
         Mean loss over all rows so far: the squared, absolute or pinball loss, or the Poisson deviance. Each row is
-        predicted before it is learned.
+        predicted before it is learned. For several quantiles, it is the mean over the levels.
     progressive_ : dict
         The same after 1, 2, 4, ... rows.
     n_samples_seen_, n_features_in_ : int
@@ -287,7 +318,7 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
         sketch_size: Literal["auto"] | int = "auto",
         *,
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
-        quantile: float = 0.5,
+        quantile: float | Sequence[float] = 0.5,
         shuffle: bool = True,
         epochs: int = 1,
         random_state: Any = None,
@@ -301,16 +332,33 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
-        if check_real("quantile", self.quantile, 0.0, 1.0) in (0.0, 1.0):
+        levels = self.quantile if isinstance(self.quantile, list | tuple) else [self.quantile]
+        if any(check_real("quantile", level, 0.0, 1.0) in (0.0, 1.0) for level in levels):
             raise ValueError(f"quantile must be between 0 and 1, got {self.quantile}.")
+        if not levels or any(level >= after for level, after in pairwise(levels)):
+            raise ValueError(f"quantile must be a level or a list of increasing levels, got {self.quantile}.")
         super()._check_parameters()
 
+    @property
+    def _levels(self) -> tuple[float, ...] | None:
+        """The levels of several quantiles, or None for one prediction a row."""
+        several = self.loss == "quantile" and isinstance(self.quantile, list | tuple)
+        return tuple(map(float, self.quantile)) if several else None  # type: ignore[arg-type]
+
+    @property
+    def _outputs(self) -> int:
+        return len(self._levels or (0,))
+
+    def _output_labels(self) -> list[Any]:
+        return list(self._levels or (None,))
+
     def _number_loss(self) -> NumberLoss:
+        if self.loss == "quantile":
+            return NumberLoss(levels=self._levels or (float(self.quantile),))  # type: ignore[arg-type]
         return {
             "squared": NumberLoss(),
             "huber": NumberLoss(huber=2.0),
-            "absolute": NumberLoss(level=0.5),
-            "quantile": NumberLoss(level=float(self.quantile)),
+            "absolute": NumberLoss(levels=(0.5,)),
             "poisson": NumberLoss(counts=True),
         }[self.loss]
 
@@ -322,20 +370,23 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
 
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
         kinds = {"absolute": Judge.absolute, "quantile": Judge.pinball, "poisson": Judge.poisson}
-        return None, kinds.get(self.loss, Judge.squared), float(self.quantile)
+        level = float(self.quantile) if self.loss == "quantile" else 0.0  # type: ignore[arg-type]
+        return None, kinds.get(self.loss, Judge.squared), level
 
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
-        predicted = self._learn_margins(x, y, weight)[:, 0]
+        predicted = self._learn_margins(x, y, weight)
         with np.errstate(over="ignore"):
             return self._losses(y, predicted), np.full(len(y), np.nan)
 
-    def _losses(self, y: Floats, predicted: Floats) -> Floats:
-        """Return the loss of each prediction."""
+    def _losses(self, y: Floats, margins: Floats) -> Floats:
+        """Return the loss of each row, given its predictions (n, outputs)."""
+        if self.loss == "quantile":
+            several = y[:, None] - margins
+            return np.asarray((several * (np.array(self.quantile) - (several < 0))).mean(axis=1))
+        predicted = margins[:, 0]
         residuals = y - predicted
         if self.loss == "absolute":
             return np.abs(residuals)
-        if self.loss == "quantile":
-            return residuals * (self.quantile - (residuals < 0))
         if self.loss == "poisson":
             positive = y > 0  # y log(y / predicted) is 0 for y = 0
             logarithms = np.log(np.divide(y, predicted, out=np.ones_like(y), where=positive))
@@ -345,12 +396,39 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
     def _loss_name(self) -> str:
         return LOSS_NAMES.get(self.loss, "squared error")
 
-    @property
-    def coef_(self) -> Floats:
-        """The weights (n_features,)."""
-        return np.ascontiguousarray(self._linear_model()[0][:, 0])
+    def predict(self, X: Any) -> Floats:
+        """Return the predicted target of each row; for a list of quantiles, an array (n, levels)."""
+        margins = self._checked_margins(X)
+        return margins[:, 0] if self._levels is None else margins
+
+    @guards_itself
+    def predict_one(self, x: Any) -> Any:
+        """Return the predicted target of one row in any format of `learn_one`, or 0.0 before the first row.
+
+        For a list of quantiles, return a dict of predictions by level.
+        """
+        if (levels := self._levels) is None:
+            return super().predict_one(x)
+        found = self._margins_of_one(x).tolist() if self.__sklearn_is_fitted__() else [0.0] * len(levels)
+        return dict(zip(levels, found, strict=True))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R2; for a list of quantiles, the mean of `sklearn.metrics.d2_pinball_score` over the levels."""
+        if (levels := self._levels) is None:
+            return float(super().score(X, y, sample_weight))
+        from sklearn.metrics import d2_pinball_score
+
+        each = zip(levels, self.predict(X).T, strict=True)
+        return float(np.mean([d2_pinball_score(y, p, sample_weight=sample_weight, alpha=level) for level, p in each]))
 
     @property
-    def intercept_(self) -> float:
-        """The intercept."""
-        return float(self._linear_model()[1][0])
+    def coef_(self) -> Floats:
+        """The weights (n_features,), or (n_levels, n_features) for a list of quantiles."""
+        weights = np.ascontiguousarray(self._linear_model()[0].T)
+        return weights[0] if self._levels is None else weights
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercept, or an array (n_levels,) for a list of quantiles."""
+        intercepts = self._linear_model()[1]
+        return float(intercepts[0]) if self._levels is None else intercepts

@@ -22,6 +22,7 @@ RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 6
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
+FEW_OF_NUMBERS = [1, 3, 5, 7]  # the same with several quantiles
 
 # The records of the core, whose fields src/core/experts.hpp explains: Feature, Totals and Targets.
 FEATURE = np.dtype(
@@ -40,7 +41,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("level", "f8"), ("counts", "i8"),
+        ("counts", "i8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
@@ -50,14 +51,14 @@ class NumberLoss(NamedTuple):
     """The loss of regression."""
 
     huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
-    level: float = 0.0  # level of the quantile to predict, 0 for the mean
+    levels: tuple[float, ...] = ()  # levels of the quantiles to predict, ascending
     counts: bool = False  # Poisson loss with a logarithmic link
 
 
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
 # use are empty.
 Features = namedtuple("Features", "table totals centred centre")
-Mixture = namedtuple("Mixture", "rate linear fast share plain follow trace targets")
+Mixture = namedtuple("Mixture", "rate linear fast share plain follow trace targets level")
 Exact = namedtuple("Exact", "inverse past block weights")
 LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
@@ -115,7 +116,8 @@ def start_experts(features: Features, outputs: int, loss: NumberLoss | None, wei
     """Return new experts for these features; `weights` are zeros to reuse if they have the right shape."""
     rates, linear = RATES, LINEAR
     if loss is not None:
-        rates, linear = RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
+        rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
+        linear = np.ones_like(rates)
     elif outputs > 1:
         rates, linear = RATES[:, FEW], LINEAR[:, FEW]
     count = rates.shape[1]
@@ -137,10 +139,11 @@ def start_features(d: int, prior: float, *, by_density: bool) -> Features:
 
 def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss | None) -> Mixture:
     """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are those of slow and of fast experts."""
-    n, targets = rates.size, np.zeros(1, TARGETS)
+    n, targets, level = rates.size, np.zeros(1, TARGETS), np.zeros(outputs)
     if loss is not None:
         targets["numbers"] = True
-        targets["huber"], targets["level"], targets["counts"] = loss
+        targets["huber"], targets["counts"] = loss.huber, loss.counts
+        level[:] = loss.levels or 0.0
     targets["low"], targets["high"] = LARGEST_TARGET, -LARGEST_TARGET
     targets["stride"], targets["unit"] = 1, 1.0
     return Mixture(
@@ -152,6 +155,7 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
         follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
         trace=np.zeros(WINDOWS),
         targets=targets,
+        level=level,
     )
 
 

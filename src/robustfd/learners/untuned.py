@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._core import HEAVIEST, Untuned
+from robustfd._core import HEAVIEST, INTERCEPT, Untuned
 from robustfd.learners import hessian, untuned_reading
 from robustfd.learners.experts import (
     Experts,
@@ -231,11 +231,13 @@ class UntunedState:
             targets["unit"] = mean if mean > 0 else 1.0
             targets["spread"] = targets["spread_weight"] = 1.0
             return
-        if loss.level > 0:
-            mean = float(np.quantile(cut, loss.level))
+        quantiles = np.quantile(cut, loss.levels) if loss.levels else np.array([mean])
+        mean = float(quantiles[self.outputs // 2])
         targets["offset"] = mean
         targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(mean), 1e-300)
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
+        for own in self.experts.weights[0].reshape(2, -1):  # the intercepts of both memories
+            own[: self.outputs * self.count] = np.repeat((quantiles - mean) / (targets["unit"] * INTERCEPT), self.count)
 
     # -- new classes and features
 

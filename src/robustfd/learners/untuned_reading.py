@@ -197,10 +197,10 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
     for name in MIXTURE:
         array = getattr(mix, name)
         array[:] = parts.array(name, *array.shape, least=-np.inf if name == "follow" else 0.0)
-    fixed = mix.targets[["numbers", "level", "counts"]].copy()
+    fixed = mix.targets[["numbers", "counts"]].copy()
     _unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
-    if mix.targets[["numbers", "level", "counts"]] != fixed or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
+    if mix.targets[["numbers", "counts"]] != fixed or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
     return mix
 
