@@ -52,8 +52,10 @@ def command_line():
     from robustfd.cli._command import Commands
 
     commands = Commands(COMMANDS)
-    for name in commands.list_commands(None):
-        command = commands.get_command(None, name)
+    named = {name: commands.get_command(None, name) for name in commands.list_commands(None)}
+    group = named.pop("bandit")
+    named |= {f"bandit {name}": group.get_command(None, name) for name in group.list_commands(None)}
+    for name, command in named.items():
         options = sorted(" ".join(sorted(each.opts + each.secondary_opts)) for each in command.params)
         yield f"{name}: {' | '.join(options)}"
 

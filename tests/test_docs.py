@@ -51,14 +51,27 @@ def test_python_examples_run_and_print_what_they_say(page, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_the_page_on_the_command_line_runs_from_top_to_bottom(tmp_path):
-    text = (ROOT / "docs" / "command-line.md").read_text()
+@pytest.mark.parametrize("page", ["command-line", "from-vowpal-wabbit"])
+def test_pages_with_commands_run_from_top_to_bottom(tmp_path, page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
     for kind, block in re.findall(r"^```(python|console)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
         commands = "\n".join(re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE))
         shell = f'set -e; robustfd() {{ "{sys.executable}" -m robustfd "$@"; }}\n{commands}'
         program = [sys.executable, "-c", block] if kind == "python" else ["bash", "-c", shell]
         done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, block + done.stderr
+
+
+@pytest.mark.slow
+def test_vowpal_wabbit_reads_the_logs_of_its_page(tmp_path, monkeypatch):
+    """Its commands for bandits, beside ours, work too."""
+    vowpalwabbit = pytest.importorskip("vowpalwabbit")
+    monkeypatch.chdir(tmp_path)
+    section = (ROOT / "docs" / "from-vowpal-wabbit.md").read_text().split("## Contextual bandits")[1]
+    exec(re.search(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE).group(1), {})
+    for command in re.findall(r"^vw (.*)$", section, flags=re.MULTILINE):
+        vowpalwabbit.Workspace(f"{command} --quiet").finish()
+        assert "-p" not in command or len((tmp_path / "chances.txt").read_text().split()) == 2000
 
 
 @pytest.mark.slow

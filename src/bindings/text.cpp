@@ -221,11 +221,25 @@ Results vw_rows(Text text, bool labelled, Index first, Index width, int bits, bo
     return nb::borrow<nb::tuple>(parsed_arrays(parsed) + nb::make_tuple(weights, tags, of_groups));
 }
 
+Results log_rows(Text text, bool labelled, Index first, Index width, int bits, bool drop, bool blocks) {
+    const ParseOptions options = options_of(labelled, first, width, bits, drop);
+    Parsed parsed = unlocked([&] { return blocks ? parse_blocks(text, options) : parse_actions(text, options); });
+    const std::size_t rows = parsed.labels.size();
+    nb::list arms;
+    if (blocks) arms.append(csr_arrays(std::move(parsed.groups[0])));
+    const nb::tuple more = nb::make_tuple(
+        nb::none(), numpy_array(std::move(parsed.tags), {rows, 2}), arms, numpy_array(std::move(parsed.chosen)),
+        numpy_array(std::move(parsed.probabilities)), numpy_array(std::move(parsed.actions)),
+        numpy_array(std::move(parsed.starts)));
+    return nb::borrow<nb::tuple>(parsed_arrays(parsed) + more);
+}
+
 void bind_lines(nb::module_& m) {
     nb::enum_<Problem> problems(m, "Problem", "Why a line is not a row.");
     auto problem = static_cast<int>(Problem::no_label);
     for (const char* name : {"NO_LABEL", "NO_INDEX", "BELOW_FIRST", "BEYOND_LAST", "NO_VALUE", "NOT_FINITE",
-                             "TOO_LARGE", "NO_BAR", "BAD_WEIGHT", "HAS_BASE", "NO_SPACE", "UNLABELLED"})
+                             "TOO_LARGE", "NO_BAR", "BAD_WEIGHT", "HAS_BASE", "NO_SPACE", "UNLABELLED", "BAD_ACTION",
+                             "TWO_COSTS", "BAD_PROBABILITY", "NO_ACTIONS", "LATE_SHARED"})
         problems.value(name, static_cast<Problem>(problem++));
     m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
           "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");
@@ -233,6 +247,9 @@ void bind_lines(nb::module_& m) {
           "Return the rows, distinct labels, least and largest index of plain text, None if it is not plain.");
     m.def("parse_vw", vw_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "groups"_a,
           "Return what parse_libsvm returns, weights (None if all are 1), places of tags, and CSR arrays of groups.");
+    m.def("parse_log", log_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "blocks"_a,
+          "Return the same for a log of a bandit, with costs as labels, the features of actions as the only group, and "
+          "chosen actions, their probabilities, all actions, and the starts of those of each row.");
 }
 
 // -------------------------------------------------------------------------------------------- CSV and products

@@ -35,6 +35,10 @@ class CsrMatrix {
     bool settle();
     void end_row();   // settles the row first
     void drop_row();  // forget the entries since the last end_row
+    void keep_rows(std::size_t count) {  // forget the rows after these
+        starts.resize(count + 1);
+        drop_row();
+    }
 
     std::size_t entries() const { return entries_; }
     double* values() const { return values_; }

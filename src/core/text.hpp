@@ -122,7 +122,8 @@ constexpr Index LARGEST_INDEX = (Index{1} << 31) - 2;  // of a feature
 // Why a line is not a row.
 enum class Problem {
     none, blank, no_label, no_index, below_first, beyond_last, no_value, not_finite, too_large,
-    no_bar, bad_weight, has_base, no_space, unlabelled  // in Vowpal Wabbit text only
+    no_bar, bad_weight, has_base, no_space, unlabelled,  // in Vowpal Wabbit text only
+    bad_action, two_costs, bad_probability, no_actions, late_shared  // in logs of bandits only
 };
 
 struct BadLine {
@@ -148,6 +149,11 @@ struct Parsed {
     std::vector<double> weights;
     std::vector<Index> tags;        // start and end of the tag of each row, in the text
     std::vector<CsrMatrix> groups;  // for each group, the entries in its namespaces
+    // From logs of bandits only; the labels are costs:
+    std::vector<Index> chosen;          // the action of a row, or its place among several lines; -1 if not known
+    std::vector<double> probabilities;  // of the chosen actions, NaN if not known
+    std::vector<Index> actions;         // numbers in the line, or for each line the place of its only feature, or -1
+    std::vector<Index> starts{0};       // of the actions of each row
 
     explicit Parsed(std::size_t room) : rows(room) {}
 };
@@ -175,6 +181,16 @@ struct Group {
 };
 
 Parsed parse_vw(Text text, const ParseOptions& options, Span<const Group> groups);
+
+// Logs of bandits in Vowpal Wabbit text. A line for each row, `action:cost:probability action ... | features`: one
+// action has a cost, and the others are those that could have been chosen as well.
+Parsed parse_actions(Text text, const ParseOptions& options);
+
+// Or a block of lines for each row, up to an empty line: `shared | features` of the context, if there are any, and a
+// line for each action, of which one starts with `0:cost:probability`. The result's only group has the features of the
+// actions, a row for each, hashed into 2^ACTION_BITS columns.
+constexpr int ACTION_BITS = 30;
+Parsed parse_blocks(Text text, const ParseOptions& options);
 
 // ------------------------------------------------------------------------------------------------------- CSV
 //

@@ -13,12 +13,14 @@ from robustfd.streams.open import FORMATS
 from tests.cli.conftest import execute
 
 ALL = Commands(COMMANDS)
-NAMES = ALL.list_commands(None)
+OF_BANDITS = ALL.get_command(None, "bandit")
+NAMES = [name for name in ALL.list_commands(None) if name != "bandit"]
+NAMES += [f"bandit {name}" for name in OF_BANDITS.list_commands(None)]
 
 
 def parameters(name):
     """The parameters of a command: {name: (READ, WRITE or None, the parameter of click)}."""
-    command = ALL.get_command(None, name)
+    command = OF_BANDITS.get_command(None, name.split()[1]) if " " in name else ALL.get_command(None, name)
     return {each.name: (command.given[each.name].use, each) for each in command.params}
 
 
@@ -35,7 +37,7 @@ def test_every_parameter_that_names_a_file_says_what_is_done_with_it(name):
 
 def command_line(name, given):
     """The arguments that hand these files to a command, others it needs made up."""
-    words = [name]
+    words = name.split()
     for parameter, (_, said) in parameters(name).items():
         if parameter in given or said.required:
             value = str(given.get(parameter, f"other-{parameter}"))
@@ -92,7 +94,12 @@ def test_no_two_results_are_one_file(run, tmp_path, monkeypatch, name, one, othe
 
 
 def test_there_are_such_commands():
-    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {"evaluate", "inspect", "reproduce"}
+    assert {name for name, *_ in pairs(READ, WRITE)} == set(NAMES) - {
+        "evaluate",
+        "inspect",
+        "reproduce",
+        "bandit evaluate",
+    }
     assert ("train", "files", "checkpoint") in pairs(READ, WRITE) and ("train", "checkpoint", "plot") in pairs(
         WRITE, WRITE
     )

@@ -19,7 +19,7 @@ import pytest
 import scipy.sparse as sp
 
 from robustfd.streams import FORMATS, Position, Stream, StreamError, open_stream
-from robustfd.streams.base import Checksum
+from robustfd.streams.base import Block, Checksum
 from tests.streams.reading import rows_of, same
 
 
@@ -143,7 +143,8 @@ def case(request, tmp_path):
 
 
 def test_all_formats_are_here():
-    assert {name.split()[0] for name in CASES} == {*FORMATS, "python", "dicts"}
+    of_bandits = {"cb", "adf"}  # tests/streams/test_logs.py
+    assert {name.split()[0] for name in CASES} | of_bandits == {*FORMATS, "python", "dicts"}
 
 
 def test_the_rows_and_labels_that_were_written(case):
@@ -425,9 +426,8 @@ def test_the_checksum_knows_text_of_any_kind_for_labels():
     sums = set()
     for labels in (["a", "bc"], ["ab", "c"], ["abc", ""], ["1:a", "b"], ["1", "a"], [1, 2], [2, 1]):
         checksum = Checksum()
-        checksum.add(
-            np.ones((2, 1)), np.array(labels, dtype=object) if isinstance(labels[0], str) else np.array(labels)
-        )
+        y = np.array(labels, dtype=object) if isinstance(labels[0], str) else np.array(labels)
+        checksum.add(Block(np.ones((2, 1)), y))
         sums.add(str(checksum))
     assert len(sums) == 7
 

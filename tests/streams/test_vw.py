@@ -193,15 +193,15 @@ def test_bad_lines(put, line, reason):
 
 @pytest.mark.parametrize("line, reason", [
     ("1:0.5 2:0.3 | a", "class:cost .* lowest cost"), ("3:-1e2 'tag|a", "class:cost"),
-    ("1:2:0.4 |a b", "contextual bandit, which is not read yet"), ("ca 18.5:0.6:6e-05 | a", "contextual bandit"),
-    ("1,2,3 | a", "several labels.* one model for each"), ("shared | a\n0:1:0.5 | b", "several lines.* not read yet"),
-    ("ccb shared |a b", "several lines"), ("slates shared 0.8 |a", "several lines"), ("| a\n0:1:0.5 | b", "bandit"),
+    ("1:2:0.4 |a b", "contextual bandit; robustfd bandit train"), ("ca 18.5:0.6:6e-05 | a", "bandit with slots"),
+    ("1,2,3 | a", "several labels.* one model for each"), ("shared | a\n0:1:0.5 | b", "several lines.* bandit train"),
+    ("ccb shared |a b", "bandit with slots"), ("slates shared 0.8 |a", "slots"), ("| a\n0:1:0.5 | b", "bandit"),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", ["rows.vw", "rows"])  # by name and by content
 def test_labels_of_other_problems_are_explained(put, line, reason, name):
     path = put(f"{line}\n1 | a\n", name)
     with pytest.raises(StreamError, match=rf"{name}, line \d: .*{reason}"):
-        read(path)
+        read(path, format="vw")
     assert rows_of(open_stream(path, on_error="skip", format="vw"))[0].shape[0] in (1, 2)
 
 

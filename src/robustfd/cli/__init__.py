@@ -31,6 +31,8 @@ COMMANDS = {
                      "absolute error and R2."),
         "inspect": ("predict", "Show the most important features of MODEL, its progressive errors, and the spectrum of "
                     "its sketch."),
+        "bandit": ("bandit", "Contextual bandits: train a policy on a log of decisions, choose arms, evaluate policies "
+                   "on logs."),
         "compare": ("compare", "Compare learners that need no tuning with tuned ones on FILES, in one pass: do I need "
                     "tuning on my data?"),
     },
@@ -39,7 +41,7 @@ COMMANDS = {
                       "claims hold."),
     },
 }  # fmt: skip
-_WITHOUT_SCIKIT_LEARN = ("train", "predict", "evaluate", "inspect", "merge", "info", "export", "sketch")
+_WITHOUT_SCIKIT_LEARN = ("train", "bandit", "predict", "evaluate", "inspect", "merge", "info", "export", "sketch")
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -48,7 +50,7 @@ def script() -> NoReturn:
 
     All output is written by then, and a thread that waits for standard input would block the cleanup.
     """
-    if sys.argv[1:2] == ["train"] and not any(name in os.environ for name in _THREADS):
+    if sys.argv[1:2] in (["train"], ["bandit"]) and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
     if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SCIKIT_LEARN:

@@ -116,12 +116,15 @@ def _type_of_one(annotated: Any) -> Any:
 class Commands(click.Group):
     """Streaming matrix sketches that certify their own error, and online learning without tuning."""
 
-    def __init__(self, panels: dict[str, dict[str, tuple[str, str]]]) -> None:
+    def __init__(
+        self, panels: dict[str, dict[str, tuple[str, str]]], name: str = "robustfd", about: str | None = None
+    ) -> None:
         super().__init__(
-            "robustfd", help=self.__doc__, epilog=EPILOG, no_args_is_help=True,
+            name, help=about or self.__doc__, epilog=EPILOG, no_args_is_help=True,
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )  # fmt: skip
-        click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
+        if about is None:
+            click.version_option(__version__, message="%(version)s", help="Print the version.")(self)
         self._panels = panels
         self._modules = {name: module for names in panels.values() for name, (module, _) in names.items()}
 
@@ -134,12 +137,12 @@ class Commands(click.Group):
         """Return the names of all commands."""
         return list(self._modules)
 
-    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Command | None:
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """Import a command."""
         if cmd_name not in self._modules:
             return None
         with exit_on_error():
-            found: Command = getattr(import_module(f"robustfd.cli.{self._modules[cmd_name]}"), cmd_name)
+            found: click.Command = getattr(import_module(f"robustfd.cli.{self._modules[cmd_name]}"), cmd_name)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,18 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from robustfd._container import SnapshotError, load_with_notes
 from robustfd.cli._console import log
-from robustfd.cli._options import ConsoleOptions, InputOptions
+from robustfd.cli._options import ConsoleOptions, LogOptions, RowOptions
 from robustfd.streams import Block, Position, Stream, namer, open_stream
 
+Options = TypeVar("Options", bound=RowOptions)
 TARGETS = ("target", "label", "class", "y")  # columns that hold the labels if --target is not given
 # Options that a layout of columns already decides.
 LAYOUT_OPTIONS = ("columns", "drop", "categories", "hash_bits", "n_features", "zero_based", "interactions")
 # Options that decide the columns. They cannot change while a pass is resumed.
-COLUMN_OPTIONS = ("target", "weight", "id", "header", "delimiter", "decimal", "missing", *LAYOUT_OPTIONS)
+ROLES = ("target", "weight", "id", "arm", "cost", "probability")
+COLUMN_OPTIONS = (*ROLES, "header", "delimiter", "decimal", "missing", *LAYOUT_OPTIONS)
 
 
 # -- rows
@@ -22,7 +24,7 @@ COLUMN_OPTIONS = ("target", "weight", "id", "header", "delimiter", "decimal", "m
 
 def open_files(
     files: list[str],
-    inputs: InputOptions,
+    inputs: RowOptions,
     *,
     layout: dict[str, Any] | None = None,
     start: Position | None = None,
@@ -42,13 +44,16 @@ def open_files(
     for name in ("columns", "drop"):
         if name in options:
             options[name] = [_column(each) for each in options[name].split(",")]
-    for name in ("target", "weight", "id"):
+    for name in ROLES:
         if name in options:
             more[name] = _column(options[name])
     if "interactions" in options:
         options["interactions"] = [pair.strip(" ") or pair for pair in options["interactions"].split(",")]
     source = files[0] if len(files) == 1 else files
-    return open_stream(source, layout=layout, start=start, **{**options, **more})
+    stream = open_stream(source, layout=layout, start=start, **{**options, **more})
+    if stream.layout.get("kind") in ("cb", "adf") and not isinstance(inputs, LogOptions):
+        raise ValueError(f"{files[0]} is the log of a contextual bandit. Use robustfd bandit train.")
+    return stream
 
 
 def _column(name: str) -> str | int:
@@ -58,7 +63,7 @@ def _column(name: str) -> str | int:
 
 def open_labelled(
     files: list[str],
-    inputs: InputOptions,
+    inputs: RowOptions,
     *,
     layout: dict[str, Any] | None = None,
     accepts_nan: bool = True,
@@ -70,7 +75,7 @@ def open_labelled(
 
 
 def open_for_model(
-    files: list[str], inputs: InputOptions, model: Any, layout: dict[str, Any] | None, **more: Any
+    files: list[str], inputs: RowOptions, model: Any, layout: dict[str, Any] | None, **more: Any
 ) -> Stream:
     """Return a stream with the columns of a model. Features that the model does not have are dropped."""
     if layout is None:
@@ -83,9 +88,9 @@ def accepts_nan(model: Any) -> bool:
     return bool(getattr(model, "_takes_missing", False))
 
 
-def column_options(inputs: InputOptions) -> dict[str, Any]:
+def column_options(inputs: RowOptions) -> dict[str, Any]:
     """Return the input options that decide the columns."""
-    return {name: getattr(inputs, name) for name in COLUMN_OPTIONS}
+    return {name: getattr(inputs, name, None) for name in COLUMN_OPTIONS}
 
 
 def require_labels(block: Block, files: list[str], stream: Stream) -> None:
@@ -126,23 +131,25 @@ class LoadedFile(NamedTuple):
     notes: dict[str, Any]
 
 
-def load_file(path: Path, wanted: Literal["sketch", "learner", "any"] = "any") -> LoadedFile:
+def load_file(path: Path, wanted: Literal["sketch", "learner", "bandit", "any"] = "any") -> LoadedFile:
     """Return the sketch or model in a file; raise if it is not of the wanted kind."""
     try:
         model, notes = load_with_notes(path)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
-    found = "sketch" if is_sketch(sketch_of(model)) else "learner"
+    found = "sketch" if is_sketch(sketch_of(model)) else "bandit" if hasattr(model, "arms_") else "learner"
     if wanted not in ("any", found):
-        made_by = {"sketch": "sketch", "learner": "train"}[wanted]
+        made_by = {"sketch": "sketch", "learner": "train", "bandit": "bandit train"}[wanted]
         raise ValueError(f"{path} holds a {type(model).__name__}. Give a file that `robustfd {made_by}` wrote.")
     layout = notes.get("layout")
     return LoadedFile(model, layout if isinstance(layout, dict) else None, notes.get("missing"), notes)
 
 
-def load_learner(path: Path, inputs: InputOptions) -> tuple[LoadedFile, InputOptions]:
+def load_learner(
+    path: Path, inputs: Options, wanted: Literal["learner", "bandit"] = "learner"
+) -> tuple[LoadedFile, Options]:
     """Return a learner, and the input options with the --missing that it was trained with as the default."""
-    loaded = load_file(path, "learner")
+    loaded = load_file(path, wanted)
     if loaded.layout is None and (layout := layout_of_table(loaded.model)) is not None:
         loaded = loaded._replace(layout=layout)
         loaded.model._read_encoded()  # the stream encodes the rows
@@ -194,6 +201,8 @@ def summary(model: Any) -> dict[str, Any]:
     if hasattr(model, "classes_"):
         result["classes"] = model.classes_.tolist()
     result |= {"rows": model.n_samples_seen_, "features": model.n_features_in_}
+    if hasattr(model, "arms_"):
+        return result | {"arms": len(model.arms_) or "by features", "progressive_reward": model.progressive_reward_}
     for name in ("progressive_loss", "progressive_error"):
         if hasattr(model, f"{name}_"):
             result[name] = float(getattr(model, f"{name}_"))

@@ -67,25 +67,29 @@ def _input(metavar: str | None, help: str, *names: str) -> Given:
     return option(help, *names, metavar=metavar, panel="Input")
 
 
-_FORMAT = "libsvm, vw, jsonl, csv, parquet, arrow, npy or npz. Default: detected by file name or content."
+_FORMAT = (
+    "libsvm, vw, cb or adf (logs of bandits), jsonl, csv, parquet, arrow, npy or npz. Default: detected by file name "
+    "or content."
+)
 _N_FEATURES = "Number of features in LIBSVM or VW text. Saves the extra pass that counts them."
 _ZERO_BASED = _input(None, "First index of LIBSVM text. Default: detected.", "--zero-based/--one-based")
 _HEADER = _input(None, "Whether CSV starts with column names. Default: detected.", "--header/--no-header")
 _MISSING = "Missing numbers: error, zero or nan. Default: nan where the learner supports it, else error."
 _INTERACTIONS = "Add products of columns A and B, or of namespaces. Two letters work as -q in Vowpal Wabbit."
 _MAX_COLUMNS = "Most columns that a file may claim. Default: 2^20, and 2^24 in LIBSVM text and .npz."
+_PROBABILITY = "Column of the probabilities of the choices. Default: probability or propensity."
 _ON_ERROR = "Rows that cannot be read: raise an error (default), or skip and count them."
 
 
 @dataclass(frozen=True)
-class InputOptions:
+class RowOptions:
     """How to read the input files. The fields are arguments of `open_stream`."""
 
     format: Annotated[
-        Literal["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"], _input("FORMAT", _FORMAT)
+        Literal["auto", "libsvm", "vw", "cb", "adf", "jsonl", "csv", "parquet", "arrow", "npy", "npz"],
+        _input("FORMAT", _FORMAT),
     ] = "auto"
     target: Annotated[str | None, _input("COLUMN", "Column of labels, by name or number.")] = None
-    weight: Annotated[str | None, _input("COLUMN", "Column of row weights, in tables and JSON lines.")] = None
     id: Annotated[str | None, _input("COLUMN", "Column of row names, which predict copies to its output.")] = None
     drop: Annotated[str | None, _input("A,B,...", "Columns to ignore, separated by commas.")] = None
     columns: Annotated[str | None, _input("A,B,...", "Columns to use as features, separated by commas.")] = None
@@ -105,6 +109,23 @@ class InputOptions:
     on_error: Annotated[Literal["raise", "skip"], _input("HOW", _ON_ERROR)] = "raise"
     max_columns: Annotated[int | None, _input("N", _MAX_COLUMNS)] = None
     max_line_bytes: Annotated[int | None, _input("N", "Longest line of text. Default: 2^26.")] = None
+
+
+@dataclass(frozen=True)
+class InputOptions(RowOptions):
+    """How to read rows."""
+
+    weight: Annotated[str | None, _input("COLUMN", "Column of row weights, in tables and JSON lines.")] = None
+
+
+@dataclass(frozen=True)
+class LogOptions(RowOptions):
+    """How to read logs of bandits. The columns are those of tables."""
+
+    target: Annotated[str | None, _input("COLUMN", "Column of rewards. Default: reward.", "--reward")] = None
+    cost: Annotated[str | None, _input("COLUMN", "Column of costs, if there are no rewards. Default: cost.")] = None
+    arm: Annotated[str | None, _input("COLUMN", "Column of the chosen arms. Default: arm or action.")] = None
+    probability: Annotated[str | None, _input("COLUMN", _PROBABILITY)] = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from robustfd._sklearn import do_without
 from robustfd.learners import progress
 from robustfd.sketch.merging import merge
 
+_BY_ROW = ("rewards",)  # further arguments of `partial_fit` that have a value for each row
 AHEAD = 2  # changes that may wait or run before `change` blocks; they hold their rows in memory
 
 
@@ -121,13 +122,14 @@ class ParallelModel:
 
 def _some_rows(x: Any, y: Any, weight: Any, more: dict[str, Any], rows: slice) -> tuple[Any, ...]:
     """Return the arguments of `_learn` for some rows."""
+    more = {name: value[rows] if name in _BY_ROW else value for name, value in more.items()}
     return (*(each if each is None else each[rows] for each in (x, y, weight)), more)
 
 
 def _learn(part: Any, x: Any, y: Any, weight: Any, more: dict[str, Any]) -> Any:
     """Return the part after its rows, of which there may be none."""
     if x.shape[0] and (weight is None or weight.any() or part.__sklearn_is_fitted__()):
-        part.partial_fit(x, y, sample_weight=weight, **more)
+        part.partial_fit(x, y, **more, **({} if weight is None else {"sample_weight": weight}))
     return part
 
 

@@ -9,7 +9,7 @@ import click
 
 _UNTUNED = "Leave it out: there is nothing to tune."
 _ONE_PASS = "Leave it out: files are read once, or twice, without a cache."
-_NO_BANDITS = "The command line has no contextual bandits yet. Use robustfd.ContextualBandit from Python."
+_BANDITS = "Use robustfd bandit train, which reads the same files and has no exploration to tune."
 _LABELS = "Leave it out: the labels decide. --task and --classes override them."
 # Names of options, and the answer. {} is the value that was given.
 REPLACEMENTS = {
@@ -32,7 +32,12 @@ REPLACEMENTS = {
     "-l --learning_rate --power_t --initial_t --decay_learning_rate --l1 --l2 --adaptive --invariant --normalized "
     "--sgd --ftrl --coin --bfgs --adax --freegrad --pistol --OjaNewton --conjugate_gradient": _UNTUNED,
     "-c --cache --cache_file -k --kill_cache --compressed": _ONE_PASS,
-    "--cb --cb_adf --cb_explore --cb_explore_adf --cb_type --cats --ccb_explore_adf --slates": _NO_BANDITS,
+    "--cb --cb_adf --cb_explore --cb_explore_adf": _BANDITS,
+    "--cb_type --first --bag --cover --softmax --regcb --regcbopt --squarecb --synthcover --rnd --lambda": "Leave it "
+    "out: robustfd bandit train has no exploration to tune.",
+    "--epsilon": "Use robustfd bandit train FILES --epsilon {}, if other policies will be evaluated on the log.",
+    "--eval --explore_eval": "Use robustfd bandit evaluate POLICY FILES.",
+    "--cats --ccb_explore_adf --slates": "Bandits with slots or continuous actions are not available.",
     "--csoaa --csoaa_ldf --wap --wap_ldf": "Costs are not available. Use the class of the lowest cost as label.",
     "--multilabel_oaa": "Train one model for each label, with the labels 1 and -1.",
     "--ignore --ignore_linear": "Use --drop COLUMNS in tables; namespaces cannot be left out.",

@@ -286,8 +286,8 @@ def _require_known_labels(path: Path, model: Any, block: Block) -> None:
 class Progress:
     """Print progressive loss and error at 1, 2, 4, ... rows, as Vowpal Wabbit does, and redraw the plot as often."""
 
-    def __init__(self, console: ConsoleOptions, plot: Path | None):
-        self._console, self._plot = console, plot
+    def __init__(self, console: ConsoleOptions, plot: Path | None, loss: str = "loss"):
+        self._console, self._plot, self._called = console, plot, {"loss": loss}
         self._printed = 0  # entries of the table `progressive_`
         self._redraw = plot is not None  # until a plot fails
 
@@ -303,7 +303,7 @@ class Progress:
     def figures(self, model: Any) -> dict[str, str]:
         """Return the current loss and error."""
         table = model.progressive_
-        return {name: f"{table[name][-1]:.4g}" for name in FIGURES if name in table}
+        return {self._called.get(name, name): f"{table[name][-1]:.4g}" for name in FIGURES if name in table}
 
     def block_learned(self, model: Any, show: Print) -> None:
         """Print the new lines at powers of two, and redraw the plot if there are any."""
@@ -326,7 +326,8 @@ class Progress:
         """Print the entries of a table that are new, up to an end."""
         names = [name for name in FIGURES if name in table]
         if self._printed == 0:
-            headers = ["rows", *(header for name in names for header in (name, "since last"))]
+            called = [self._called.get(name, name) for name in names]
+            headers = ["rows", *(header for name in called for header in (name, "since last"))]
             show("".join(f"{header:>12}" for header in headers), bold=True)
         rows = table["rows"].tolist()
         for k in range(self._printed, end):
@@ -334,7 +335,7 @@ class Progress:
             for name in names:
                 before, sum_before = (rows[k - 1], rows[k - 1] * table[name][k - 1]) if k else (0, 0.0)
                 since = (rows[k] * table[name][k] - sum_before) / (rows[k] - before)
-                cells += [f"{table[name][k]:>12.5g}", f"{abs(since):>12.5g}"]
+                cells += [f"{table[name][k]:>12.5g}", f"{since + 0.0:>12.5g}"]
             show("".join(cells))
         self._printed = end
 

@@ -195,6 +195,13 @@ class RewardLearner(OnlineEstimator):
     def _loss_name(self) -> str:
         return "cost" if self.costs else "reward"
 
+    @property
+    def progressive_(self) -> dict[str, NDArray[Any]]:
+        """Arrays "rows" and "loss": mean rewards (or costs) after 1, 2, 4, ... rows and after the last."""
+        table = super().progressive_
+        del table["error"]
+        return table
+
     # -- merging and snapshots
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:

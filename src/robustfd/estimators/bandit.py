@@ -1,6 +1,7 @@
 """Contextual bandits without an exploration parameter: one untuned learner for each arm."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -190,8 +191,9 @@ class ContextualBandit(RewardLearner):
         ----------
         X : array, sparse matrix or DataFrame of shape (n, d)
             The contexts.
-        arms : list of length n
-            The arm that was chosen for each row: its name, or a dict of its features.
+        arms : list of length n, or sparse matrix of shape (n, features of arms)
+            The arm that was chosen for each row: its name, or a dict of its features. In a matrix, features of arms
+            have the numbers of their columns as names.
         rewards : array of shape (n,)
             The reward of each choice, or its cost.
         probabilities : array of shape (n,), optional
@@ -206,7 +208,7 @@ class ContextualBandit(RewardLearner):
         return self._learn_log(X, arms, rewards, probabilities, reset=not self.__sklearn_is_fitted__())
 
     def _learn_log(self, X: Any, arms: Any, rewards: Any, probabilities: Any, *, reset: bool) -> Self:
-        arms = arms.tolist() if hasattr(arms, "tolist") else list(arms)
+        arms = _listed(arms)
         rewards = np.asarray(rewards)
         if len(arms) != len(rewards):
             raise ValueError(f"arms has {len(arms)} rows, but rewards has {len(rewards)}.")
@@ -251,13 +253,25 @@ class ContextualBandit(RewardLearner):
         names = np.array(self._require_rows()._arms)
         return np.asarray(names[self._margins(self._checked(X)).argmax(axis=1)])
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities (n, arms) with which `choose_one` chooses arms, in the order of `arms_`."""
-        return _chances(*self._all_doubts(self._require_rows()._checked(X)), self.epsilon)
+    def predict_proba(self, X: Any, arms: Any = None) -> Any:
+        """Return the probabilities (n, arms) with which `choose_one` chooses arms, in the order of `arms_`.
 
-    def predict_rewards(self, X: Any) -> Floats:
-        """Return the predicted rewards (n, arms), or costs, in the order of `arms_`."""
-        margins = self._margins(self._require_rows()._checked(X))
+        With `arms`, which has for each row a list of names or of dicts of features, or a sparse matrix of features,
+        return a list with the probabilities of the arms of each row.
+        """
+        x = self._require_rows()._checked(X)
+        if arms is None:
+            return _chances(*self._all_doubts(x), self.epsilon)
+        return [_chances(*doubts, self.epsilon)[0] for doubts in self._doubts_by_row(x, arms)]
+
+    def predict_rewards(self, X: Any, arms: Any = None) -> Any:
+        """Return the predicted rewards (n, arms), or costs, in the order of `arms_`; with `arms` as `predict_proba`."""
+        x = self._require_rows()._checked(X)
+        if arms is None:
+            return self._rewards_of(self._margins(x))
+        return [self._rewards_of(margins[0]) for margins, _ in self._doubts_by_row(x, arms)]
+
+    def _rewards_of(self, margins: Floats) -> Floats:
         good = 1.0 / (1.0 + np.exp(-np.clip(margins, -700, 700)))
         low, high = self._range
         return np.asarray(low + (high - low) * (1.0 - good if self.costs else good))
@@ -311,6 +325,24 @@ class ContextualBandit(RewardLearner):
     def _margins(self, x: Any) -> Floats:
         return self._all_doubts(x)[0]
 
+    def _doubts_by_row(self, x: Any, arms: Sequence[Any]) -> Iterator[tuple[Floats, Floats]]:
+        """Yield the margins and variances (1, arms) of the arms of each row."""
+        if len(arms) != x.shape[0]:
+            raise ValueError(f"arms has {len(arms)} rows, but X has {x.shape[0]}.")
+        if self._names is not None:
+            rows: Any = (row for _, block in rows_to_read(x, self._missing) for row in _single_rows(block))
+            for row, some in zip(rows, arms, strict=True):
+                yield self._finite_doubts(row, [self._entries(each) for each in _listed(some)])
+            return
+        margins, variances = self._all_doubts(x)
+        place_of = self._place_of()
+        for i, some in enumerate(arms):
+            for name in some:
+                if name not in place_of:
+                    raise ValueError(f"arms of row {i} must be some of {self._arms!r:.60}, got {name!r}.")
+            places = [place_of[name] for name in some]
+            yield margins[i : i + 1, places], variances[i : i + 1, places]
+
     def _all_doubts(self, x: Any) -> tuple[Floats, Floats]:
         """Return the margins and variances (n, arms) of rows."""
         if self._names is not None:
@@ -319,6 +351,20 @@ class ContextualBandit(RewardLearner):
         found = [self._finite_doubts(rows, keys) for _, rows in rows_to_read(x, self._missing)]
         empty = np.empty((0, len(self._arms)))
         return np.vstack([empty, *(m for m, _ in found)]), np.vstack([empty, *(v for _, v in found)])
+
+
+def _listed(arms: Any) -> list[Any]:
+    """Return names or features of arms as a list, and the rows of a sparse matrix as dicts by column."""
+    if not sp.issparse(arms):
+        return arms.tolist() if hasattr(arms, "tolist") else list(arms)
+    rows = arms.tocsr()
+    columns, values = rows.indices.tolist(), rows.data.tolist()
+    return [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in pairwise(rows.indptr.tolist())]
+
+
+def _single_rows(x: Any) -> Iterator[Any]:
+    for i in range(x.shape[0]):
+        yield x[i : i + 1]
 
 
 def _check_probabilities(probabilities: Any, n: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from robustfd.learners.rows import CsrRows
 from robustfd.streams.crossing import namer
+from robustfd.streams.decisions import Decisions
 from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
 from robustfd.streams.layout import MOST_COLUMNS, SeenNames
 
@@ -71,23 +72,35 @@ class Block(_Pair):
         The names of the rows, if the source has any and `Stream.wants_ids` is set.
     parts : tuple of CSR matrices
         The entries of each group of features in `Stream.groups`.
+    decisions : Decisions or None
+        The arms that were chosen, in logs of bandits. Then y are their rewards.
     """
 
     weight: Any
     id: Any
     parts: tuple[Any, ...]
+    decisions: Decisions | None
 
-    def __new__(cls, X: Any, y: Any, weight: Any = None, id: Any = None, parts: tuple[Any, ...] = ()) -> "Block":
+    def __new__(
+        cls,
+        X: Any,
+        y: Any,
+        weight: Any = None,
+        id: Any = None,
+        parts: tuple[Any, ...] = (),
+        decisions: Decisions | None = None,
+    ) -> "Block":
         """Return a block; the pair is immutable, so that it is made here."""
         block = super().__new__(cls, X, y)
-        block.weight, block.id, block.parts = weight, id, parts
+        block.weight, block.id, block.parts, block.decisions = weight, id, parts, decisions
         return block
 
     def take(self, keep: Any) -> "Block":
         """Return the rows that a mask or a slice selects."""
         y, weight, id = (None if each is None else each[keep] for each in (self.y, self.weight, self.id))
         x = self.X.take(keep) if isinstance(self.X, CsrRows) else self.X[keep]
-        return Block(x, y, weight, id, tuple(part[keep] for part in self.parts))
+        decisions = None if self.decisions is None else self.decisions.take(keep)
+        return Block(x, y, weight, id, tuple(part[keep] for part in self.parts), decisions)
 
 
 def without(block: Block, bad: Iterable[int]) -> Block:
@@ -106,8 +119,9 @@ class Checksum:
     def __init__(self) -> None:
         self._values = self._columns = self._lengths = self._labels = self._weights = self._rows = 0
 
-    def add(self, x: Any, y: Any, weight: Any = None) -> None:
-        """Add rows, with their labels and weights if there are any."""
+    def add(self, block: Block) -> None:
+        """Add rows, with their labels, weights and decisions if there are any."""
+        (x, y), weight = block, block.weight
         if not isinstance(x, np.ndarray):
             first, last = int(x.indptr[0]), int(x.indptr[-1])
             self._values = crc32(_bytes(x.data[first:last]), self._values)
@@ -120,6 +134,11 @@ class Checksum:
         if weight is not None:  # a block whose weights are all 1 may come without weights
             others = np.flatnonzero(weight != 1)
             self._weights = crc32(_bytes(np.column_stack((self._rows + others, weight[others]))), self._weights)
+        if (found := block.decisions) is not None:
+            for values in (found.arm, found.probability, found.arms):
+                if values is not None:  # the features of arms count by their values
+                    values = values if isinstance(values, np.ndarray) else values.data
+                    self._labels = crc32(_bytes_of_labels(values), self._labels)
         self._rows += x.shape[0]
 
     def __str__(self) -> str:
@@ -176,6 +195,9 @@ class Options:
     target: str | int | tuple[str, ...] | None = None
     weight: str | int | None = None
     id: str | int | None = None
+    arm: str | int | tuple[str, ...] | None = None
+    cost: str | int | tuple[str, ...] | None = None
+    probability: str | int | tuple[str, ...] | None = None
     columns: list[Any] | None = None
     drop: list[Any] | None = None
     categories: str | None = None
@@ -296,7 +318,7 @@ class Stream(ABC):
             rows += block.X.shape[0]
             if left > 0:
                 before, block = block.take(slice(left)), block.take(slice(left, None))
-                checksum.add(*before, before.weight)
+                checksum.add(before)
                 if rows >= start.rows and str(checksum) != start.checksum:
                     raise StreamError(
                         f"{self._names()} was changed: the first {start.rows} rows are not those that were read "
@@ -304,7 +326,7 @@ class Stream(ABC):
                     )
                 if not block.X.shape[0]:
                     continue
-            checksum.add(*block, block.weight)
+            checksum.add(block)
             yield block, replace(end, rows=rows, checksum=str(checksum), **asdict(self._counts))
         if rows < start.rows:
             raise StreamError(

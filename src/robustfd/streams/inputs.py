@@ -235,10 +235,10 @@ def last_line_end(text: bytearray, size: int) -> int:
 Cut = Callable[[bytearray, int], int]
 
 
-def chunks(inputs: Sequence[Input], size: int, longest: int) -> Generator[Chunk, None, None]:
+def chunks(inputs: Sequence[Input], size: int, longest: int, cut: Cut = last_line_end) -> Generator[Chunk, None, None]:
     """Yield the lines of all inputs, about `size` bytes at a time; raise if one has more than `longest` bytes."""
     for file in range(len(inputs)):
-        yield from chunks_of(inputs, file, size, longest)
+        yield from chunks_of(inputs, file, size, longest, cut)
 
 
 def chunks_of(inputs: Sequence[Input], file: int, size: int, longest: int, cut: Cut = last_line_end) -> Iterator[Chunk]:
@@ -252,7 +252,7 @@ def chunks_of(inputs: Sequence[Input], file: int, size: int, longest: int, cut: 
                 got = opened.readinto(free[held:-1])
             held += got
             end = cut(buffer, held) if got else held
-            if not got and held:  # the last line may lack a line feed
+            if not got and held and buffer[held - 1] != ord("\n"):  # the last line may lack a line feed
                 buffer[held] = ord("\n")
                 end += 1
             if end:

@@ -137,6 +137,7 @@ def column_of(space: bytes, name: bytes, bits: int) -> tuple[int, int] | None:
     return ((seed + int(name)) & (2**bits - 1), 1) if len(name) <= LONGEST_INDEX else None
 
 
+ROLES = ("target", "weight", "id", "arm", "cost", "probability")  # of columns that are not features
 NUMBER, TEXT, DATE, TIME = KINDS = ("number", "text", "date", "time")
 _PARTS = {
     NUMBER: ("",),
@@ -174,9 +175,10 @@ class Column:
 class Layout:
     """The columns of X: first numbers, then text, with one column per value or 2^hash_bits columns for all text.
 
-    A table may also have columns of labels (`target`), of weights, of row names (`id`), and dropped columns. If the
-    columns were `chosen` by name, any other columns are allowed. Without a `header`, column names are numbers.
-    `decimal` is the decimal mark of CSV.
+    A table may also have columns of labels (`target`), of weights, of row names (`id`), and dropped columns. Logs of
+    bandits have columns of arms, of rewards (`target`) or costs, and of probabilities. If the columns were `chosen` by
+    name, any other columns are allowed. Without a `header`, column names are numbers. `decimal` is the decimal mark
+    of CSV.
     """
 
     columns: tuple[Column, ...]
@@ -184,6 +186,9 @@ class Layout:
     target: str | None = None
     weight: str | None = None
     id: str | None = None
+    arm: str | None = None
+    cost: str | None = None
+    probability: str | None = None
     drop: tuple[str, ...] = ()
     chosen: bool = False
     header: bool = True
@@ -213,8 +218,8 @@ class Layout:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The names of the target, weight and id columns, as far as they exist."""
-        named = {role: getattr(self, role) for role in ("target", "weight", "id")}
+        """The names of the columns that are not features, as far as they exist."""
+        named = {role: getattr(self, role) for role in ROLES}
         return {role: name for role, name in named.items() if name is not None}
 
     def feature_name(self, column: int, seen: Mapping[int, SeenName] = MappingProxyType({})) -> str:
@@ -236,7 +241,7 @@ class Layout:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         columns = [column.to_json() for column in self.columns]
-        others = {"weight": self.weight, "id": self.id, "drop": list(self.drop), "chosen": self.chosen}
+        others = {role: getattr(self, role) for role in ROLES[1:]} | {"drop": list(self.drop), "chosen": self.chosen}
         document = {"kind": "table", "columns": columns, "hash_bits": self.hash_bits, "target": self.target}
         return (
             document
@@ -248,7 +253,7 @@ class Layout:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Layout":
         """Return the layout in a JSON object; raise `StreamError` if it is invalid."""
-        roles = dict.fromkeys(("target", "weight", "id"), is_name)
+        roles = dict.fromkeys(ROLES, is_name)
         known = read_layout(
             document, "table", columns=lambda value: isinstance(value, list), drop=are_names, chosen=is_flag,
             header=is_flag, decimal=lambda value: value in (None, ","),
@@ -281,7 +286,7 @@ def chosen(
 ) -> Layout:
     """Return the layout of a table with columns of these names and kinds.
 
-    `roles` selects the target, weight and id columns; the columns in `drop` are ignored.
+    `roles` selects the columns of `ROLES`; the columns in `drop` are ignored.
     """
     where = places_of(names)
     others = {role: place(names, which, role, where) for role, which in roles.items() if which is not None}

@@ -27,12 +27,27 @@ class _Format(NamedTuple):
 
 
 _FEW, _MANY = 2**20, 2**24  # columns
-_TABLE = ("target", "weight", "id", "columns", "drop", "categories", "hash_bits", "missing", "unseen")
+_TABLE = (
+    "target",
+    "weight",
+    "id",
+    "arm",
+    "cost",
+    "probability",
+    "columns",
+    "drop",
+    "categories",
+    "hash_bits",
+    "missing",
+    "unseen",
+)
 _TEXT = ("n_features", "zero_based", "hash_bits", "unseen")
 _JSON = ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")
 _FORMATS = {
     "libsvm": _Format("text.LibsvmStream", _TEXT, _MANY, (".svm", ".libsvm", ".svmlight")),
     "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), _MANY, (".vw",)),
+    "cb": _Format("logs.ActionStream", (*_TEXT, "unlabelled"), _MANY),
+    "adf": _Format("logs.BlockStream", (*_TEXT, "unlabelled"), _MANY),
     "jsonl": _Format("jsonl.JsonlStream", _JSON, _FEW, (".jsonl", ".ndjson")),
     "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter", "decimal"), _FEW, (".csv", ".tsv", ".tab")),
     "parquet": _Format("arrow.ParquetStream", _TABLE, _FEW, (".parquet", ".pq"), (b"PAR1",)),
@@ -47,16 +62,20 @@ FORMATS = tuple(name for name in _FORMATS if name != "python")
 # Labels, an optional tag, and a bar. A tag without a quote must follow a label. The stream refuses labels other than
 # numbers, such as costs and those of contextual bandits, with an explanation.
 _LABELS_OF_VW = rb"(?:(?:[-+.\deE]+(?:[:,][-+.\deE]+)*|shared|ccb|slates|ca)[ \t]+)"
+_ACTION = re.compile(rb"(?:\d+[ \t]+)*\d+:[-+.\w]+:[-+.\w]+[ \t][^|]*\|")
 _HEAD_OF_VW = re.compile(rb"(?:%b*(?:'[^|,;\s]*[ \t]*)?|%b+[^|,;\s]*)\|" % (_LABELS_OF_VW, _LABELS_OF_VW))
 
 
 def open_stream(
     source: Any,
     *,
-    format: Literal["auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
+    format: Literal["auto", "libsvm", "vw", "cb", "adf", "jsonl", "csv", "parquet", "arrow", "npy", "npz"] = "auto",
     target: str | int | tuple[str, ...] | None = None,
     weight: str | int | None = None,
     id: str | int | None = None,
+    arm: str | int | tuple[str, ...] | None = None,
+    cost: str | int | tuple[str, ...] | None = None,
+    probability: str | int | tuple[str, ...] | None = None,
     columns: Iterable[str | int] | None = None,
     drop: Iterable[str | int] | None = None,
     categories: Literal["hash", "onehot"] | None = None,
@@ -84,8 +103,9 @@ def open_stream(
     source : path, "-", binary file, list of these, or iterable of rows
         Files may be compressed with gzip, bzip2 or xz. "-" is standard input. A directory stands for its files,
         sorted by name. An iterable yields blocks X or (X, y), or rows given as dicts or (dict, label).
-    format : {"auto", "libsvm", "vw", "jsonl", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
-        "auto" detects the format from the file name or the first bytes.
+    format : {"auto", "libsvm", "vw", "cb", "adf", "jsonl", "csv", "parquet", "arrow", "npy", "npz"}, default="auto"
+        "auto" detects the format from the file name or the first bytes. "cb" and "adf" are logs of bandits in Vowpal
+        Wabbit text, `action:cost:probability | features` and blocks of lines.
     target : str, int or tuple of str, optional
         The column of labels, by name or number, in tables, JSON lines and .npy; none by default. A tuple of lower-case
         names selects the first column with one of these names, ignoring case, if there is one. LIBSVM lines start with
@@ -93,6 +113,10 @@ def open_stream(
     weight, id : str or int, optional
         Columns with the weights of rows, numbers >= 0, and with the names of rows. They are not features. Blocks have
         them as attributes `weight` and `id`.
+    arm, cost, probability : str, int or tuple of str, optional
+        Columns of a log of a bandit, in tables: the chosen arm, its cost (or `target`, its reward), and the probability
+        with which it was chosen. Blocks have the attribute `decisions`, and their y is the reward, -cost. A tuple
+        selects a column as that of `target` does.
     columns : list of str or int, optional
         The features, by name or number, of tables and .npy. Default: all columns without another role.
     drop : list of str or int, optional
@@ -188,20 +212,28 @@ def open_stream(
         raise not_a_layout(layout)
     layout, pairs, bits = _interactions(layout, interactions, hash_bits)
     given = {
-        "target": target, "weight": weight, "id": id, "columns": None if columns is None else list(columns),
+        "target": target, "weight": weight, "id": id, "arm": arm, "cost": cost, "probability": probability,
+        "columns": None if columns is None else list(columns),
         "drop": None if drop is None else list(drop), "categories": categories,
         "hash_bits": hash_bits, "n_features": n_features, "zero_based": zero_based, "header": header,
         "delimiter": delimiter, "decimal": decimal, "missing": missing, "unseen": unseen, "unlabelled": unlabelled,
     }  # fmt: skip
     inputs = _inputs(source)
     name = "python" if inputs is None else _format_of(inputs) if format == "auto" else format
+    if format == "auto" and name == "vw" and inputs is not None:
+        name = _kind_of_vw(inputs[0].head(1 << 16, line=True), layout)
     known = _FORMATS[name].options
     ignored = {"unseen", "unlabelled", "n_features", *(["missing"] if missing == "nan" else [])} - set(known)
-    if isinstance(target, tuple) and "drop" not in known:  # names of columns, which neither arrays nor text have
-        ignored.add("target")
+    if "drop" not in known:  # names of columns, which neither arrays nor text have
+        ignored |= {role for role, names in given.items() if isinstance(names, tuple)}
     options: dict[str, Any] = {key: value for key, value in given.items() if value is not None and key not in ignored}
     if wrong := sorted(options.keys() - set(known)):
         raise ValueError(f"{wrong[0]}={options[wrong[0]]!r} does not apply to {name}; options are {', '.join(known)}.")
+    if pairs and name in ("cb", "adf"):
+        raise ValueError(
+            f"interactions={interactions!r:.40} does not apply to the text of bandits: features of arms are multiplied "
+            "with those of contexts anyway."
+        )
     if pairs:  # rows become longer
         block_bytes = min(block_bytes, max(block_bytes // 16, 1 << 14))
     module, type_name = _FORMATS[name].stream.split(".")
@@ -273,6 +305,23 @@ def _format_of(inputs: list[Input]) -> str:
     return "csv"
 
 
+def _kind_of_vw(head: bytes, layout: dict[str, Any] | None) -> str:
+    """Return the format of Vowpal Wabbit text: "vw", or that of a log of a bandit.
+
+    The first lines decide: a block starts with shared features, has the action 0, or has several lines.
+    """
+    of = {} if layout is None else layout.get("of", layout)
+    if isinstance(of, dict) and of.get("kind") in ("cb", "adf"):
+        return str(of["kind"])
+    blocks = [block.split(b"\n") for block in re.split(rb"\n[ \t\r]*\n", head.strip())]
+    if re.match(rb"shared[ \t|]", blocks[0][0]):
+        return "adf"
+    labels = [found[0] for block in blocks for line in block if (found := re.match(_ACTION, line))]
+    if not labels:
+        return "vw"
+    return "adf" if labels[0].startswith(b"0:") or (len(blocks) > 1 and len(blocks[0]) > 1) else "cb"
+
+
 class InteractionStream(Stream):
     """The rows of another stream, each with the products of every feature of one group with every one of another.
 
@@ -310,7 +359,7 @@ class InteractionStream(Stream):
             if isinstance(x, tuple):
                 x = csr_matrix(x, shape=(features.X.shape[0], self.n_features))
                 x.has_canonical_format = True
-            crossed = Block(x, features.y, features.weight, features.id)
+            crossed = Block(x, features.y, features.weight, features.id, decisions=features.decisions)
             reason = "a product of features is not finite"
             block = self._good_rows(crossed, self._names(), rows, missing=True, reason=reason)
             rows += block.X.shape[0]

@@ -26,8 +26,9 @@ from robustfd.streams.columns import (
     pc,
     with_empty,
 )
+from robustfd.streams.decisions import Decisions
 from robustfd.streams.inputs import Input, Position, StreamError
-from robustfd.streams.layout import KINDS, NUMBER, TEXT, Layout, SeenNames, chosen, listed, place, places_of
+from robustfd.streams.layout import KINDS, NUMBER, ROLES, TEXT, Layout, SeenNames, chosen, listed, place, places_of
 
 MOST_VALUES = 100_000  # distinct values of text with a column each
 _ADVICE = "missing='zero' reads it as 0, drop=[{!r}] ignores the column, on_error='skip' skips such rows"
@@ -67,6 +68,8 @@ class Converter:
             texts, none = [column.name for column in self._layout.texts], np.empty((n, 0))
             entries = tuple(_sparse(none, codes[[texts.index(each)]], values, width) for each in self.groups)
         block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
+        if "arm" in others:
+            block.decisions = Decisions(others["arm"], others.get("probability", np.full(n, np.nan)))
         bad = piece.bad + [piece.message(*each) for each in wrong.items()]
         return without(block, wrong), bad, int(np.delete(unknown, list(wrong)).sum())
 
@@ -75,9 +78,24 @@ class Converter:
         found = {}
         for role, array in piece.roles.items():
             name = getattr(self._layout, role)
-            if role == "target":
+            if role in ("target", "arm"):
                 found[role], absent = as_labels(array)
-                wrong.add(absent, f"the target, column {name!r}, is missing or not finite")
+                for row in np.flatnonzero(absent).tolist() if "arm" in piece.roles else ():
+                    wrong.setdefault(
+                        row,
+                        f"the {role}, column {name!r}, should be a finite number or a name, got {_shown(array, row)}",
+                    )
+                wrong.add(absent, f"the {role}, column {name!r}, is missing or not finite")
+            elif role in ("cost", "probability"):
+                values, no_number = as_floats(array)
+                values = np.where(np.zeros(len(values), bool) if no_number is None else no_number, np.inf, values)
+                right = np.isfinite(values) if role == "cost" else np.isnan(values) | ((values > 0) & (values <= 1))
+                for row in np.flatnonzero(~right).tolist():
+                    expected = "a finite number" if role == "cost" else "in (0, 1]"
+                    wrong.setdefault(
+                        row, f"the {role}, column {name!r}, should be {expected}, got {_shown(array, row)}"
+                    )
+                found |= {"target": 0.0 - values} if role == "cost" else {role: values}
             elif role == "weight":
                 found[role], no_number = as_floats(array)
                 bad = ~(np.isfinite(found[role]) & (found[role] >= 0))
@@ -158,6 +176,12 @@ class Converter:
         return codes, (np.concatenate(starts), np.concatenate(columns), np.concatenate(numbers))
 
 
+def _shown(array: Any, row: int) -> str:
+    """Return a value of a column for a message."""
+    value = array[row]
+    return str(value.as_py() if hasattr(value, "as_py") else value)
+
+
 class _Problems(dict[int, str]):
     """The first problem of each bad row."""
 
@@ -198,16 +222,22 @@ class TableStream(Stream):
                 raise ValueError(
                     f"{name}={value!r:.100} cannot be combined with a layout, which already defines the columns."
                 )
-        onehot, target, hash_bits = options.categories == "onehot", options.target, options.hash_bits
+        onehot, hash_bits = options.categories == "onehot", options.hash_bits
         if onehot and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
         self._first = self._schema(0)
         self._require_few_columns(0, len(self._first.names))
         if not self._first.names:
             raise StreamError(f"{self.inputs[0].name} has no columns.")
-        if isinstance(target, tuple):
-            target = next((name for name in self._first.names if name.lower() in target), None)
-        roles = {"target": target, "weight": options.weight, "id": options.id}
+        roles = {role: getattr(options, role) for role in ROLES}
+        for role, names in roles.items():
+            if isinstance(names, tuple):
+                roles[role] = next((name for name in self._first.names if name.lower() in names), None)
+        if roles["target"] is not None and roles["cost"] is not None:
+            raise ValueError(
+                f"There is a column of rewards, {roles['target']!r}, and one of costs, {roles['cost']!r}. Give one of "
+                "them, and drop the other."
+            )
         self._needed = {role for role, which in roles.items() if which is not None}
         if self._given is not None:
             names = self._first.names

@@ -14,7 +14,7 @@ import numpy as np
 from robustfd._core import Problem, murmur3, parse_libsvm, parse_vw, scan_libsvm
 from robustfd.learners.rows import CsrRows
 from robustfd.streams.base import MOST_LABELS, Block, Options, Stream, Survey
-from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
+from robustfd.streams.inputs import Chunk, Input, Position, chunks, last_line_end, shown
 from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
 
 _TOO_MANY = (
@@ -102,9 +102,17 @@ class IndexedTextStream(Stream):
             least, largest = min(least, int(lowest)), max(largest, int(highest))
         return survey, least, largest
 
+    @staticmethod
+    def _cut(text: bytearray, size: int) -> int:
+        """Return where the last whole rows of text[:size] end."""
+        return last_line_end(text, size)
+
+    def _chunks(self) -> Generator[Chunk, None, None]:
+        return chunks(self.inputs, self.block_bytes, self.max_line_bytes, self._cut)
+
     def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
         """Yield all chunks, each with the result of a fast scan, None if there is none."""
-        return ((chunk, None) for chunk in chunks(self.inputs, self.block_bytes, self.max_line_bytes))
+        return ((chunk, None) for chunk in self._chunks())
 
     def _in_range(self, least: int, largest: int) -> bool:
         """Return whether the smallest and the largest index have columns."""
@@ -118,8 +126,7 @@ class IndexedTextStream(Stream):
         return {"kind": self.KIND, "n_features": self.n_features, "zero_based": self._first == 0}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        lines = chunks(self.inputs, self.block_bytes, self.max_line_bytes)
-        with closing(lines) as source:  # a traceback keeps what a variable holds
+        with closing(self._chunks()) as source:  # a traceback keeps what a variable holds
             ahead = self._ahead(source, lambda chunk: partial(self._parsed, chunk, self._settings(chunk)))
             alone = ((chunk, self._parsed(chunk, self._settings(chunk))) for chunk in source)
             for chunk, parsed in alone if self.parse_threads == 1 else ahead:
@@ -239,7 +246,7 @@ class LibsvmStream(IndexedTextStream):
             return super()._scanned_chunks()
         names = self._hash_bits is not None
         return self._ahead(
-            chunks(self.inputs, self.block_bytes, self.max_line_bytes),
+            self._chunks(),
             lambda chunk: partial(scan_libsvm, chunk.text, self._has_labels(chunk), names, MOST_LABELS + 1),
         )
 
@@ -273,10 +280,11 @@ _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _HEAD = re.compile(rb"[ \t\r]*(?P<numbers>(?:%b[ \t\r]+){0,3})(?P<tag>[^| \t\r]+|'[^| \t\r]*[ \t\r]+|)\|" % _NUMBER)
 # Labels of other problems than classes and numbers, and what a user can do.
 _OTHER_LABELS = {
-    rb"(?:shared|ccb|slates)\s": "this starts an example of several lines, as contextual bandits (ADF) have them, "
-    "which is not read yet; robustfd.ContextualBandit learns from Python",
-    rb"(?:ca\s+)?N:N:N": "action:cost:probability is the label of a contextual bandit, which is not read yet; "
-    "robustfd.ContextualBandit learns from Python",
+    rb"shared\s": "this starts an example of several lines of a contextual bandit (ADF); robustfd bandit train reads "
+    "it (format adf)",
+    rb"(?:ccb|slates|ca)\s": "this is an example of a bandit with slots or continuous actions, which are not read",
+    rb"N:N:N": "action:cost:probability is the label of a contextual bandit; robustfd bandit train reads it "
+    "(format cb)",
     rb"\d+:N[\s|]": "class:cost is the label of cost-sensitive classes (csoaa, wap), which are not read; write the "
     "class of the lowest cost as the label",
     rb"\d+(?:,\d+)+[\s|]": "these are several labels, and a row has one here; train one model for each label, with "

@@ -1,0 +1,40 @@
+"""Which arms were chosen in the rows of a log, and which could have been."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Decisions(NamedTuple):
+    """The arms that were chosen for some rows.
+
+    Attributes
+    ----------
+    arm : array of shape (n,)
+        The name of the chosen arm. If arms are known by their features, its place among the arms of its row. None or -1
+        if the log does not tell.
+    probability : array of shape (n,)
+        The probability with which it was chosen, NaN if the log does not tell.
+    arms : array of names, CSR matrix of features, or None
+        The arms that could have been chosen, for all rows one after the other.
+    starts : array of shape (n + 1,) or None
+        Those of row i are starts[i] to starts[i + 1] - 1. If there are none, all arms could have been chosen.
+    """
+
+    arm: Any
+    probability: Any
+    arms: Any = None
+    starts: Any = None
+
+    def take(self, keep: Any) -> "Decisions":
+        """Return the rows that a mask or a slice selects."""
+        arms, starts = self.arms, self.starts
+        if starts is not None:
+            lengths, chosen = np.diff(starts), np.zeros(len(starts) - 1, bool)
+            chosen[keep] = True
+            arms, starts = arms[np.repeat(chosen, lengths)], np.append(0, np.cumsum(lengths[chosen]))
+        return Decisions(self.arm[keep], self.probability[keep], arms, starts)
+
+    def of_row(self, i: int) -> Any:
+        """Return the arms that could have been chosen in row i: names or rows of features."""
+        return self.arms[self.starts[i] : self.starts[i + 1]]
