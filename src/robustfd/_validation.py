@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def check_integer(name: str, value: Any, minimum: int) -> int:
+def check_integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Return value as an int, or raise."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}.")
+    if maximum is not None and int(value) > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {value}.")
     return int(value)
 
 

@@ -113,6 +113,26 @@ def test_a_whole_run_and_its_report(tmp_path):
 
 
 @pytest.mark.slow
+def test_linear_bandits_have_a_report_of_their_own(tmp_path):
+    """Small problems, through the same command."""
+    script = (
+        "from robustfd.cli import main; from robustfd.experiments import bandits\n"
+        "bandits.CASES = {name: case._replace(d=8, quick=30) for name, case in list(bandits.CASES.items())[2:4]}\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", script, "reproduce", "bandits", "--quick", "--jobs", "0", "--out", str(tmp_path)]
+    code, out, err = call(*command)
+    assert code == 0, err
+    text = (tmp_path / "report.html").read_text("utf-8")
+    Page(text)
+    assert "<h1>Linear bandits with sketches</h1>" in text and "Luo" not in text and "Regret after all rounds" in text
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert results["failed"] == results["about"]["data"] == [] and list(results["experiments"]) == ["bandits"]
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"bandits.png", "bandits.svg"}
+    assert "(10 of them from earlier runs)" in call(*command)[2]  # it continues
+
+
+@pytest.mark.slow
 def test_the_data_sets_that_are_not_at_hand(tmp_path):
     """Small files in their formats, through the same command."""
     from tests.experiments import small

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import pickle
+import tracemalloc
 from itertools import islice
 
 import numpy as np
@@ -10,9 +11,8 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import robustfd
-from benchmarks.linear_bandits import Case, regret
 from robustfd import SketchedLinUCB, SnapshotError
-from robustfd.decisions.linear import LEVELS
+from robustfd.experiments.bandits import Case, play
 from tests import damage
 from tests.reference_decisions import DenseLinUCB
 
@@ -40,9 +40,9 @@ def test_the_transcription_gives_the_same(method, growth, d, m, scale):
     for _ in range(60):
         x = scale * rng.standard_normal((3, d)) / np.arange(1, d + 1)
         assert np.allclose(bandit.predict(x), dense.read(x)[0], rtol=1e-8, atol=1e-8 * scale)
-        assert np.allclose(bandit.predict_proba(x), dense.probabilities(x, LEVELS))
+        assert np.allclose(bandit.predict_proba(x), dense.probabilities(x))
         chosen, probability = bandit.choose(x)
-        assert probability == pytest.approx(dense.probabilities(x, LEVELS)[chosen])
+        assert probability == pytest.approx(dense.probabilities(x)[chosen])
         reward = x[chosen] @ w + rng.standard_normal()
         bandit.learn(x[chosen], reward)
         dense.learn(x[chosen], reward)
@@ -67,12 +67,26 @@ def test_the_certificate_holds(method):
 def test_the_sketch_grows_until_it_is_exact():
     case = Case(30, 5, 0.0, 300)
     exact, grown, fixed = (
-        regret(case, 0, **s) for s in ({"method": "exact"}, {"sketch_size": 4}, {"sketch_size": 4, "growth": None})
+        play(case, 0, **s) for s in ({"method": "exact"}, {"sketch_size": 4}, {"sketch_size": 4, "growth": None})
     )
     assert grown[1].sketch_size_ == 31 and fixed[1].sketch_size_ == 4
     assert grown[0][-1] < 1.5 * exact[0][-1] < fixed[0][-1]
-    slow = regret(Case(30, 5, 3.0, 300), 0, sketch_size=8)[1]
+    slow = play(Case(30, 5, 3.0, 300), 0, sketch_size=8)[1]
     assert slow.sketch_size_ == 8 and slow.error_bound_ <= 1.0
+
+
+def test_memory_is_that_of_the_sketch():
+    """Neither learning nor choosing among K arms needs more than O(m (d + K)) numbers, beside the arms themselves."""
+    d, k, m, rng = 1000, 400, 5, np.random.default_rng(0)
+    rows, arms = rng.standard_normal((40, d)), rng.standard_normal((k, d))
+    tracemalloc.start()
+    bandit = SketchedLinUCB(m, growth=None)
+    for row in rows:
+        bandit.learn(row, 1.0)
+        bandit.choose(arms)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 8 * 12 * m * (d + k) < 8 * k * d
 
 
 def test_choices_depend_on_the_seed_and_their_number_only():
@@ -143,7 +157,15 @@ def test_bad_rows_change_nothing(call, message):
 
 @pytest.mark.parametrize(
     "name, value",
-    [("sketch_size", 1), ("method", "x"), ("alpha", 0), ("alpha", np.nan), ("growth", "x"), ("random_state", -1)],
+    [
+        ("sketch_size", 1),
+        ("method", "x"),
+        ("alpha", 0),
+        ("alpha", np.nan),
+        ("growth", "x"),
+        ("random_state", -1),
+        ("random_state", 2**64),
+    ],
 )
 def test_bad_parameters(name, value):
     with pytest.raises(ValueError, match=name):
@@ -161,11 +183,15 @@ def test_before_the_first_row_and_extreme_rows():
         bandit.weights_  # noqa: B018
     assert bandit.predict(np.ones((2, 3))).tolist() == [0, 0]
     assert bandit.choose(np.float32([[1, 0, 0], [0, 2, 0]])) == (1, 1.0)  # the more uncertain one
-    assert bandit.choose(np.zeros((4, 3))) == (0, 1.0)
+    assert bandit.predict_proba(np.zeros((4, 3))).tolist() == [0.25] * 4
     for size in (0.0, 1e49, 1e-50, 1e8, 1.0):
         for _ in range(10):
             x = size * np.random.default_rng(1).standard_normal((4, 3))
             bandit.learn(x[bandit.choose(x)[0]], size)
     assert np.isfinite(bandit.weights_).all() and np.isfinite(bandit.residual_size_)
+    steep = SketchedLinUCB(3, alpha=1e-10)
+    for sign in (1, -1, 1):
+        steep.learn(1e50 * np.eye(3)[0] + np.eye(3)[1], sign * 1e50)
+    assert steep.predict_proba(1e50 * np.eye(3)).sum() == pytest.approx(1)  # squares of the widths exceed all floats
     single = SketchedLinUCB(5)
     assert single.choose([[1]]) == (0, 1.0) and single.learn([1], 1).sketch_size_ == 2

@@ -256,6 +256,7 @@ def test_errors_leave_the_bandit_as_it_was(case):
 @pytest.mark.parametrize("options, words", [
     ({"epsilon": 2.0}, "epsilon"), ({"reward_range": (1, 0)}, "reward_range"), ({"arms": ["a", "a"]}, "distinct"),
     ({"costs": 3}, "costs"), ({"random_state": -1}, "random_state"),
+    ({"random_state": 2**64}, "random_state"),
 ])  # fmt: skip
 def test_parameters_are_checked(options, words):
     with pytest.raises(ValueError, match=words):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from robustfd.experiments import accuracy, cost, error, online, regret, sensitivity
+from robustfd.experiments import accuracy, bandits, cost, error, online, regret, sensitivity
 from robustfd.experiments.cells import Verdict, cell, listed, power
 from robustfd.experiments.reproduce import Section, page
 
@@ -142,6 +142,50 @@ def test_cost_is_compared_within_a_run():
     assert [row["ratio"] for row in rows] == [4.0, 8.0]
     assert rows[0]["paper_ratio"] == pytest.approx(2.8552 / 0.98279)
     assert statuses(cost.verdicts(rows)) == ["differs", "differs"]
+
+
+# ------------------------------------------------------------------ bandits
+
+
+def bandit_cells(rounds=30, **numbers):
+    """Return results of both seeds of a problem, with these regrets in the end."""
+    return {
+        cell("bandits", "d = 100, 10 arms, flat", effort=1.0, method=method, seed=seed, rounds=rounds): {
+            "rounds": [1, rounds], "regret": [1.0, numbers.get(method.replace(", ", "_"), 9.0) + seed], "m": 40,
+            "numbers": numbers.get("numbers", 10_000),
+        }
+        for method in bandits.METHODS for seed in range(2)
+    }  # fmt: skip
+
+
+def test_growing_sketches_are_compared_with_the_exact_matrix():
+    rows = bandits.table(bandit_cells(exact=5.5, RFD_grows=8.4, RFD=3.0))
+    assert statuses(bandits.verdicts(rows)) == ["holds", "holds"]  # 8.9 / 6.0 = 1.48
+    (shown,) = bandits.display(rows)
+    assert shown.rows == [["d = 100, 10 arms, flat", "30", "2", "6.0", "9.5", "9.5", "3.5", "8.9", "1.48", "40"]]
+    assert len(shown.header) == len(shown.rows[0])
+    assert statuses(bandits.verdicts(bandits.table(bandit_cells(exact=5.5, RFD_grows=9.0)))) == ["fails", "holds"]
+    large = bandits.verdicts(bandits.table(bandit_cells(exact=9.0, RFD=10.0, numbers=40 * 110 * 9)))
+    assert statuses(large) == ["fails", "differs"] and "9.0 m (d + K)" in large[0].found
+
+
+def test_missing_cells_of_bandits_leave_gaps():
+    rows = bandits.table({c: r for c, r in bandit_cells().items() if c["method"] != "exact"})
+    assert statuses(bandits.verdicts(rows)) == ["holds"] and bandits.display(rows)[0].rows[0][3] == ""
+
+
+def test_a_cell_of_bandits_is_a_run_of_the_bandit():
+    each = cell("bandits", "d = 100, 10 arms, 1/i", effort=1.0, method="RFD, grows", seed=3, rounds=150)
+    found = bandits.run(each)
+    case = bandits.CASES[each.data]._replace(rounds=150)
+    curve, bandit = bandits.play(case, 3)
+    assert found["regret"][-1] == curve[-1] > 0 and found["rounds"][-1] == 150 and found["m"] == bandit.sketch_size_
+    assert (curve[1:] >= curve[:-1]).all() and len(found["rounds"]) == bandits.POINTS
+    arrays = bandit._state.stack.size + bandit._state.chol.size
+    assert arrays < found["numbers"] < arrays + 2 * case.d + 500
+    full, quick = (bandits.cells(quick=quick) for quick in (False, True))
+    assert {c.data for c in full} == {c.data for c in quick} == set(bandits.CASES) and len(full) > len(quick)
+    assert sum(c.effort for c in quick) < 0.2 * sum(c.effort for c in full)
 
 
 # ------------------------------------------------------------------ words

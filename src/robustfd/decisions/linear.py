@@ -9,13 +9,13 @@ step, which count exactly. A new row adds a row to S and to L. A shrink step mak
 """
 
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
+from robustfd._core import choose_probabilities, draw_arm
 from robustfd._guard import guarded_pair
 from robustfd._scipy import scipy_linalg
 from robustfd._sklearn import BaseEstimator, NotFittedError
@@ -26,7 +26,6 @@ from robustfd.linalg.threads import one_blas_thread
 Floats = NDArray[np.float64]
 
 SHARES = {"rfd": 0.5, "fd": 0.0, "scfd": 1.0, "exact": 0.0}  # the share of Delta that is added to alpha
-LEVELS = np.array([NormalDist().inv_cdf((1 + (i + 0.5) / 20) / 2) for i in range(20)])  # quantiles of |N(0, 1)|
 MOST = 1e50  # the largest feature or reward; products stay finite
 
 
@@ -67,10 +66,14 @@ class Confidence:
         return q, x - q @ self.rows
 
     def read(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return x'H^-1 b and x'H^-1 x for each row of x."""
-        (q, v), (q_b, v_b) = self.split(x), self.split(self.b[None])
-        squares = np.einsum("ij,ij->i", q, q) + np.einsum("ij,ij->i", v, v) / self.alpha
-        return q @ q_b[0] + v @ v_b[0] / self.alpha, squares
+        """Return x'H^-1 b and x'H^-1 x for each row of x, 2 m rows at a time."""
+        means, squares, (q_b, v_b) = np.empty(len(x)), np.empty(len(x)), self.split(self.b[None])
+        for start in range(0, len(x), 2 * self.m):
+            some = slice(start, start + 2 * self.m)
+            q, v = self.split(x[some])
+            means[some] = q @ q_b[0] + v @ v_b[0] / self.alpha
+            squares[some] = np.einsum("ij,ij->i", q, q) + np.einsum("ij,ij->i", v, v) / self.alpha
+        return means, squares
 
     def with_row(self, x: Floats, reward: float) -> "Confidence":
         """Return the state with another row, for which there must be room. Rows in use do not change."""
@@ -185,16 +188,16 @@ class SketchedLinUCB(Saved, BaseEstimator):
             The features of each arm in this round. Arms may be different in every round.
         """
         state, x = self._checked("X_arms", X_arms)
-        seed = check_integer("random_state", self.random_state, 0)
-        best = self._preferred(state, x)
-        level = int(len(LEVELS) * np.random.default_rng((seed, self._choices)).random())
+        seed = check_integer("random_state", self.random_state, 0, 2**64 - 1)
+        chances = self._chances(state, x)
+        chosen = draw_arm(chances, seed, self._choices)
         self._state, self._choices = state, self._choices + 1
-        return int(best[level]), float(np.mean(best == best[level]))
+        return chosen, float(chances[chosen])
 
     def predict_proba(self, X_arms: Any) -> Floats:
         """Return the probability of each arm with which `choose` would choose it now."""
         state, x = self._checked("X_arms", X_arms)
-        return np.bincount(self._preferred(state, x), minlength=len(x)) / len(LEVELS)
+        return self._chances(state, x)
 
     def predict(self, X_arms: Any) -> Floats:
         """Return the estimated reward of each row."""
@@ -289,10 +292,13 @@ class SketchedLinUCB(Saved, BaseEstimator):
             means, squares = state.read(x)
         return means, self.residual_size_ * np.sqrt(squares)
 
-    def _preferred(self, state: Confidence, x: Floats) -> NDArray[np.intp]:
-        """Return the arm that each level prefers."""
+    def _chances(self, state: Confidence, x: Floats) -> Floats:
+        """Return the probability of each arm. They do not depend on the unit, so that squares of widths are finite."""
         means, widths = self._read(state, x)
-        return np.argmax(means[:, None] + widths[:, None] * LEVELS, axis=0)
+        unit = max(np.abs(means).max(), widths.max()) or 1.0
+        out = np.empty((1, len(x)))
+        choose_probabilities((means / unit)[None], np.square(widths / unit)[None], 0.0, out)
+        return out[0]
 
     def _checked(self, name: str, values: Any) -> tuple[Confidence, Floats]:
         """Return the state and the rows, or raise an error if they or a parameter are invalid."""
@@ -301,15 +307,14 @@ class SketchedLinUCB(Saved, BaseEstimator):
         alpha = check_real("alpha", self.alpha, 1e-10, MOST)
         check_choice("growth", self.growth, ("auto", None))
         try:
-            x = np.asarray(values).astype(np.float64, casting="same_kind")
+            x = np.asarray(values).astype(np.float64, casting="same_kind", copy=False)
         except (TypeError, ValueError):
             raise ValueError(f"{name} must be numbers, got {values!r:.60}.") from None
         shape = "(n_arms, d)" if name == "X_arms" else "(d,)"
         if x.ndim != 2 or 0 in x.shape:
             raise ValueError(f"{name} must have shape {shape}, got {x.shape if name == 'X_arms' else x.shape[1:]}.")
-        wrong = ~(np.abs(x) <= MOST)
-        if wrong.any():
-            row, column = (int(i) for i in np.argwhere(wrong)[0])
+        if not (x.max() <= MOST and x.min() >= -MOST):
+            row, column = (int(i) for i in np.argwhere(~(np.abs(x) <= MOST))[0])
             at = f"[{row}, {column}]" if name == "X_arms" else f"[{column}]"
             raise ValueError(f"{name}{at} is {x[row, column]:g}, expected a number of size at most {MOST:g}.")
         d = x.shape[1]

@@ -97,7 +97,7 @@ class ContextualBandit(RewardLearner):
         check_real("epsilon", self.epsilon, 0.0, 1.0)
         check_choice("costs", self.costs, (True, False))
         if self.random_state is not None:
-            check_integer("random_state", self.random_state, 0)
+            check_integer("random_state", self.random_state, 0, 2**64 - 1)
         if (ends := self.reward_range) is not None:
             right = isinstance(ends, Sequence) and len(ends) == 2 and all(np.isfinite(ends)) and ends[0] < ends[1]
             if not right:

@@ -27,8 +27,8 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 # In addition to its settings, the result of a cell depends on these packages and modules, and on these libraries.
-SOURCES = ("linalg", "sketch", "learners")
-OWN = ("protocol", "cost", "error", "regret")
+SOURCES = ("linalg", "sketch", "learners", "decisions")
+OWN = ("protocol", "cost", "error", "regret", "bandits")
 PACKAGES = ("numpy", "scipy")
 
 

@@ -14,12 +14,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import figures
+from robustfd.experiments import bandits, figures
 from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, versions
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
-EXPERIMENTS = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
-MODULES = {"pass": "protocol", "error": "error", "cost": "cost", "regret": "regret"}  # of each kind of cells
+PAPER = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
+EXPERIMENTS = (*PAPER, "bandits")
+MODULES = {
+    "pass": "protocol", "error": "error", "cost": "cost", "regret": "regret", "bandits": "bandits"
+}  # of each kind of cells  # fmt: skip
 MARKS = {"holds": ("✓", "holds"), "differs": ("≠", "differs, with a reason"), "fails": ("✗", "does not hold")}
 
 
@@ -79,14 +82,17 @@ def reproduce(
     began, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     modules = {name: import_module(f"robustfd.experiments.{name}") for name in EXPERIMENTS if name in experiments}
     described = []
-    for name in dict.fromkeys(data):
+    for name in dict.fromkeys(data if set(PAPER) & set(experiments) else ()):
         listener.on_message(f"reading {name}")
         described.append(describe(name))
-    store = Store(Path(out) / "cells", {each.name: each.digest for each in described})
+    digests = {each.name: each.digest for each in described} | dict.fromkeys(bandits.CASES, "generated")
+    store = Store(Path(out) / "cells", digests)
     planned = {
         name: list(dict.fromkeys(cell for each in described for cell in module.cells(each, quick=quick)))
-        for name, module in modules.items()
-    }
+        for name, module in modules.items() if name in PAPER
+    }  # fmt: skip
+    if "bandits" in modules:
+        planned["bandits"] = bandits.cells(quick=quick)
     every = list(dict.fromkeys(cell for cells in planned.values() for cell in cells))
     listener.on_plan(every)
     ends: dict[Cell, str] = {}
