@@ -411,7 +411,7 @@ class SeveralQuantiles(Learner):
     def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
         self.levels, self.middle = levels, len(levels) // 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
-        self.experts = [each for k, each in enumerate(self.experts) if k % 2 == 1]
+        self.experts = [each for k, each in enumerate(self.experts) if k % 8 in (3, 4, 5, 6)]
         self.start()
 
     def start(self) -> None:
@@ -437,7 +437,8 @@ class SeveralQuantiles(Learner):
 
     def step_number(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         arrays, before = (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high)
-        for c, self.level in enumerate(self.levels):
+        for c, level in enumerate(self.levels):
+            self.level = level
             self.spread, self.spread_weight, self.low, self.high = before
             self.W, self.share, self.b, self.beta = (each[c] for each in arrays)
             super().step_number(p[c], y, margins[c], kappas, directions)
