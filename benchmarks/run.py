@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     bandits,
     big_file,
+    calibration,
     command_line,
     distributed,
     drift,
@@ -16,6 +17,7 @@ from benchmarks import (
     partitions,
     pca,
     policies,
+    quantiles,
     reading,
     sketch_speed,
     tables,
@@ -51,6 +53,8 @@ CASES = {
     "partitions": partitions.partitions,
     "policies": policies.policies,
     "linear_bandits": linear_bandits.linear_bandits,
+    "quantiles": quantiles.quantiles,
+    "calibration": calibration.calibration,
 }
 
 

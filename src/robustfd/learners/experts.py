@@ -41,7 +41,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("counts", "i8"),
+        ("counts", "i8"), ("turn", "i8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
