@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     bandits,
     big_file,
+    calibration,
     command_line,
     distributed,
     drift,
@@ -15,6 +16,7 @@ from benchmarks import (
     partitions,
     pca,
     policies,
+    quantiles,
     reading,
     sketch_speed,
     tables,
@@ -49,6 +51,8 @@ CASES = {
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
     "policies": policies.policies,
+    "quantiles": quantiles.quantiles,
+    "calibration": calibration.calibration,
 }
 
 

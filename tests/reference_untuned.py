@@ -67,7 +67,7 @@ class Learner:
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
-        self.seen, self.rows, self.norm = 0, 0.0, 1.0
+        self.seen, self.rows, self.norm, self.times = 0, 0.0, 1.0, 1
         self.start()
 
     # -- beginning
@@ -235,12 +235,12 @@ class Learner:
             margins = np.clip(margins, low, high)
         for e, (rate, *_) in enumerate(self.experts):
             self.W[e] += rate * self.slope(y, margins[e], rate * kappas[e], spread) * directions[e]
-        if spread > 0:
+        if spread > 0 and self.times:
             base = p - self.beta @ self.b
             losses = self.loss(y, np.clip(margins, low, high), spread)
-            self.earn(np.exp(losses.min() - losses))
+            self.earn(np.exp(self.times * (losses.min() - losses)))
             losses = self.loss(y, base + self.b, spread)
-            chance = np.exp(losses.min() - losses)
+            chance = np.exp(self.times * (losses.min() - losses))
             slopes = np.array([self.slope(y, at, 0.0, spread) for at in base + self.b])
             if self.counts:
                 slopes = np.clip(slopes / np.maximum(np.exp(base + self.b), 1), -1, 1)
@@ -411,13 +411,13 @@ class SeveralQuantiles(Learner):
     def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
         self.levels, self.middle = levels, len(levels) // 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
-        self.experts = [each for k, each in enumerate(self.experts) if k % 2 == 1]
+        self.experts = [each for k, each in enumerate(self.experts) if k % 8 in (3, 4, 5, 6)]
         self.start()
 
     def start(self) -> None:
         super().start()
         k, n = len(self.levels), len(self.experts)
-        self.W, self.share = np.zeros((k, n, 1 + self.d)), np.full((k, n), 1.0 / n)
+        self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.full((k, n), 1.0 / n)
         self.b, self.beta = np.zeros((k, 4)), np.tile(FOLLOW_SHARE, (k, 1))
 
     def first_statistics(self) -> None:
@@ -437,7 +437,9 @@ class SeveralQuantiles(Learner):
 
     def step_number(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         arrays, before = (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high)
-        for c, self.level in enumerate(self.levels):
+        for c, level in enumerate(self.levels):
+            self.level = level
+            self.times = 2 if (c + self.turn) % 2 == 0 else 0  # how often the row counts for the shares
             self.spread, self.spread_weight, self.low, self.high = before
             self.W, self.share, self.b, self.beta = (each[c] for each in arrays)
             super().step_number(p[c], y, margins[c], kappas, directions)
@@ -446,6 +448,7 @@ class SeveralQuantiles(Learner):
             if c == self.middle:
                 after = self.spread, self.spread_weight, self.low, self.high
         (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high) = arrays, after
+        self.turn = 1 - self.turn
         return 1.0
 
     def output(self, p: Any) -> Any:

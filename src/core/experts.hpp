@@ -54,10 +54,11 @@ struct Totals {
 // the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
 // units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
 // their range. If `counts` is 1 the experts predict the logarithm.
+// With several quantiles, `turn` is 0 and 1 in turn.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
-    Index stride, counts;
+    Index stride, counts, turn;
 };
 
 // The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of

@@ -125,6 +125,23 @@ RFD_INLINE double dot(const double* x, const double* y, Index n) {
     return result;
 }
 
+// The smallest x[k] for k < n.
+RFD_INLINE double least_of(const double* x, Index n) {
+    double least = x[0];
+    Index k = 0;
+    if (n >= LANES) {
+        Lanes<double> all = load(x);
+        for (k = LANES; k + LANES <= n; k += LANES) all = smaller(all, load(x + k));
+        double low[LANES];
+        store<double>(all, low);
+        const double a = smaller(low[0], low[4]), b = smaller(low[1], low[5]);
+        const double c = smaller(low[2], low[6]), d = smaller(low[3], low[7]);
+        least = smaller(smaller(a, c), smaller(b, d));
+    }
+    for (; k < n; ++k) least = smaller(least, x[k]);
+    return least;
+}
+
 // y[k] += scale x[k] for k < n.
 template <class T> RFD_INLINE void add_multiple(T* y, const T* x, T scale, Index n) {
     const Lanes<T> factor(scale);

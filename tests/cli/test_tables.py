@@ -131,6 +131,35 @@ def test_losses_of_a_regression(run, tmp_path, loss, more):
     assert kept.loss == loss and kept.quantile == (0.9 if more else 0.5)
 
 
+def test_several_quantiles(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(600)
+    y = 2 * x + rng.exponential(size=600)
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *(f"{a},{b}" for a, b in zip(x, y))]) + "\n")
+    model, options = tmp_path / "m.rfd", ("--loss", "quantile", "--quantile", "0.1, 0.5,0.9")
+    done = run("train", tmp_path / "t.csv", *options, "-o", model, "--holdout", "0.2", "--json")
+    assert done.status == 0, done.err
+    kept = robustfd.load(model)
+    assert kept.quantile == [0.1, 0.5, 0.9] and done.json["holdout_pinball_loss"] < 0.4
+    lines = run("predict", model, tmp_path / "t.csv").out.splitlines()
+    assert lines[0] == "prediction(0.1),prediction(0.5),prediction(0.9)"
+    table = np.array([[float(value) for value in line.split(",")] for line in lines[1:]])
+    np.testing.assert_allclose(table, kept.predict(x[:, None]))
+    explained = run("predict", model, tmp_path / "t.csv", "--contributions").out.splitlines()
+    names, first = explained[0].split(","), [float(value) for value in explained[1].split(",")]
+    assert names[3:5] == ["contribution(a, 0.1)", "intercept(0.1)"] and first[3] + first[4] == pytest.approx(first[0])
+    scores = run("evaluate", model, tmp_path / "t.csv", "--json").json
+    assert abs(scores["below_0.9"] - 0.9) < 0.05 and scores["pinball_loss"] < 0.4
+    assert set(run("inspect", model, "--json").json["weights"]) == {"0.1", "0.5", "0.9"}
+    more = run("train", tmp_path / "t.csv", "--from", model, *options, "-o", model)
+    assert more.status == 0, more.err
+    done = run("train", tmp_path / "t.csv", *options, "--passes", 2, "-o", model)
+    assert done.status == 0, done.err
+    for text, said in (("0.1,x", "--quantile must be a number"), ("0.9,0.1", "increasing"), ("0.1,2", "must be in")):
+        done = run("train", tmp_path / "t.csv", "--loss", "quantile", "--quantile", text, "-o", model)
+        assert done.status in (1, 2) and said in done.err
+
+
 @pytest.mark.parametrize(
     "said, spelt",
     [

@@ -74,6 +74,14 @@ def test_a_regressor(loss, missing, sketch_size):
     np.testing.assert_allclose(found[:, 0], model.predict(new), rtol=1e-5, atol=1e-5)
 
 
+def test_several_quantiles():
+    X = rows(0, missing=0.1)
+    y = np.nan_to_num(X[:, 5] / np.nanmax(np.abs(X[:, 5]))) + np.random.default_rng(0).standard_normal(len(X))
+    model = rf.SketchedNewtonRegressor(loss="quantile", quantile=[0.1, 0.15, 0.2, 0.9], random_state=0).fit(X, y)
+    new = np.concatenate([X, rows(1, missing=0.1), rows(2, missing=0.1, wild=True)])
+    np.testing.assert_allclose(run(model.to_onnx(), new)["variable"], model.predict(new), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 3, 63, 64, 65])
 def test_a_model_of_few_rows(n):
     X, y = rows(3), np.arange(600) % 3

@@ -255,3 +255,16 @@ def test_a_row_is_explained_by_its_names():
     found = model.contributions_one({"x": 3.0, "kind": "u"}, intercept=True)
     assert list(found) == ["x", "kind", "(intercept)"]
     assert sum(found.values()) == pytest.approx(model.predict_one({"x": 3.0, "kind": "u"}))
+
+
+def test_several_quantiles_are_a_dict_by_level():
+    levels, rng = [0.1, 0.5, 0.9], np.random.default_rng(0)
+    model = robustfd.river.SketchedNewtonRegressor(loss="quantile", quantile=levels)
+    rows = [{"a": value} for value in rng.standard_normal(300).tolist()]
+    for row in rows:
+        model.learn_one(row, 2 * row["a"] + rng.exponential())
+    found = model.predict_one(rows[0])
+    assert list(found) == levels and found[0.1] < found[0.5] < found[0.9]
+    table = model.predict_many(pd.DataFrame(rows))
+    assert table.columns.tolist() == levels and table.iloc[0].tolist() == list(found.values())
+    assert model.clone().quantile == levels

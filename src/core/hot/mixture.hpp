@@ -128,8 +128,8 @@ struct Follow {
     }
     // Redistribute a part of the shares, which sum to `total`.
     void redistribute(double total) const {
-        for (Index e = 0; e < FOLLOWERS; ++e)
-            share[e] = (1.0 - SHARED) * share[e] / larger(total, LEAST_SUM) + SHARED * FOLLOW_SHARE[e];
+        const double scale = (1.0 - SHARED) / larger(total, LEAST_SUM);
+        for (Index e = 0; e < FOLLOWERS; ++e) share[e] = share[e] * scale + SHARED * FOLLOW_SHARE[e];
     }
 };
 

@@ -245,14 +245,19 @@ inline double huber_slope(double off, double length, double largest) {
     return clipped(off / (1.0 + length), -largest, largest);
 }
 
-// The pinball loss of a residual, without the factor 2 / root of the spread.
+// The pinball loss of a residual.
 inline double pinball_loss(double off, double level) { return larger(level * off, (level - 1.0) * off); }
 
-// The loss of a prediction p for the target y, in units of the spread. `level` is that of the quantile, or 0.
-inline double number_loss(const Targets& t, double level, double y, double p, double spread) {
-    if (t.counts) return (exp(p) - y * p) / spread;
-    if (level > 0.0) return 2.0 * pinball_loss(y - p, level) / sqrt(spread);
-    return huber_loss(y - p, spread, t.huber);
+// A row with a numeric target, and what its steps need; `unit` makes pinball losses relative to the spread.
+struct NumberRow {
+    double y, weight, power, spread, largest, unit;
+    Bounds range;
+};
+
+// The loss of a prediction p, in units of the spread. `level` is that of the quantile, or 0.
+inline double number_loss(const Targets& t, double level, const NumberRow& row, double p) {
+    if (t.counts) return (exp(p) - row.y * p) / row.spread;
+    return level > 0.0 ? row.unit * pinball_loss(row.y - p, level) : huber_loss(row.y - p, row.spread, t.huber);
 }
 
 // The root s of s = y - exp(p + length s). With u = p + length s, the root of h(u) = u - p - length (y - exp(u)) is
@@ -268,10 +273,9 @@ inline double step_of_counts(double y, double p, double length) {
     return (u - p) / length;
 }
 
-// The slope -l'(p) of the loss. `largest` bounds that of the Huber loss and scales those of the pinball loss.
-inline double number_slope(const Targets& t, double level, double y, double p, double largest) {
-    if (t.counts) return y - exp(p);
-    if (level > 0.0) return (y > p ? level : level - 1.0) * largest;
+// The slope -l'(p) of the Huber loss, which is at most `largest`, or of the Poisson loss in units of the prediction.
+inline double number_slope(const Targets& t, double y, double p, double largest) {
+    if (t.counts) return clipped((y - exp(p)) / larger(exp(p), 1.0), -1.0, 1.0);
     return clipped(y - p, -largest, largest);
 }
 
@@ -285,12 +289,6 @@ inline double largest_slope(const Experts& e, double spread) {
 inline double least_loss(const Targets& t, double y, double spread) {
     return t.counts && y > 0.0 ? (y - y * log(y)) / spread : 0.0;
 }
-
-// A row with a numeric target, and what its steps need.
-struct NumberRow {
-    double y, weight, power, spread, largest;
-    Bounds range;
-};
 
 // Fill the steps of all experts and their losses with the Huber loss, and clip their margins. This loop and that of
 // `pinball_steps` have no branches, so the compiler vectorises them.
@@ -314,12 +312,11 @@ inline void pinball_steps(const Experts& e, const Work& work, const NumberRow& r
     double* __restrict chance = work.chance;
     const double *__restrict kappa = work.kappa, *__restrict rate = e.rate.data();
     const double level = e.level[c], low = (level - 1.0) * row.largest, high = level * row.largest;
-    const double unit = row.spread > 0.0 ? 2.0 / sqrt(row.spread) : 1.0;
     for (Index k = 0; k < n; ++k) {
         const double a = row.weight * rate[k], p = margin[k];
         step[k] = a * clipped((row.y - p) / larger(a * kappa[k], 1e-300), low, high);
         margin[k] = row.range.clip(p);
-        chance[k] = unit * pinball_loss(row.y - margin[k], level);
+        chance[k] = row.unit * pinball_loss(row.y - margin[k], level);
     }
 }
 
@@ -328,30 +325,35 @@ inline void count_steps(const Experts& e, const Work& work, const NumberRow& row
     for (Index k = 0; k < e.experts(); ++k) {
         const double a = row.weight * e.rate[k], p = work.margin[k] = row.range.clip(work.margin[k]);
         work.step[k] = a * step_of_counts(row.y, p, a * work.kappa[k]);
-        work.chance[k] = row.spread > 0.0 ? number_loss(e.targets[0], 0.0, row.y, p, row.spread) : 0.0;
+        work.chance[k] = row.spread > 0.0 ? number_loss(e.targets[0], 0.0, row, p) : 0.0;
     }
 }
 
-// Update the forgetting intercepts of output c and their shares; p is the prediction.
-inline void follow_number(const Experts& e, Index c, const NumberRow& row, double p) {
-    const Targets& t = e.targets[0];
+// Update the forgetting intercepts of output c and their shares.
+inline void follow_number(const Experts& e, const Work& work, const NumberRow& row, Index c) {
     const Follow follow = follow_of(e, c);
-    const double base = p - follow.sum(), level = e.level[c];
-    double total = 0.0, least = INFINITY, loss[FOLLOWERS];
-    for (Index i = 0; i < FOLLOWERS; ++i) {
-        loss[i] = number_loss(t, level, row.y, base + follow.intercept[i], row.spread);
-        least = smaller(least, loss[i]);
+    const double base = work.output[c] - follow.sum(), level = e.level[c], some = SLOWER * smaller(row.power, 1.0);
+    double total = 0.0, least = INFINITY, loss[FOLLOWERS], slope[FOLLOWERS];
+    if (level > 0.0) {
+        for (Index i = 0; i < FOLLOWERS; ++i) {
+            const double off = row.y - (base + follow.intercept[i]);
+            slope[i] = (off > 0.0 ? level : level - 1.0) * row.largest;
+            loss[i] = row.unit * pinball_loss(off, level);
+        }
+    } else {
+        for (Index i = 0; i < FOLLOWERS; ++i) {
+            const double at = base + follow.intercept[i];
+            slope[i] = number_slope(e.targets[0], row.y, at, row.largest);
+            loss[i] = number_loss(e.targets[0], level, row, at);
+        }
     }
+    for (Index i = 0; i < FOLLOWERS; ++i) least = smaller(least, loss[i]);
     float chance[LANES] = {};
     for (Index i = 0; i < FOLLOWERS; ++i) chance[i] = static_cast<float>(row.power * (least - loss[i]));
     exp_all(chance, FOLLOWERS);
     for (Index i = 0; i < FOLLOWERS; ++i) {
-        const double at = base + follow.intercept[i];
-        follow.share[i] *= static_cast<double>(chance[i]);
-        total += follow.share[i];
-        double slope = number_slope(t, level, row.y, at, row.largest);
-        if (t.counts) slope = clipped(slope / larger(exp(at), 1.0), -1.0, 1.0);
-        follow.intercept[i] += SLOWER * FOLLOW[i] * smaller(row.power, 1.0) * slope;
+        follow.intercept[i] += FOLLOW[i] * some * slope[i];
+        total += follow.share[i] *= static_cast<double>(chance[i]);
     }
     follow.redistribute(total);
 }
@@ -360,21 +362,21 @@ inline void follow_number(const Experts& e, Index c, const NumberRow& row, doubl
 inline void share_numbers(Experts& e, const Work& work, const NumberRow& row, Index c) {
     Targets& t = e.targets[0];
     const Index n = e.experts(), count = e.plain_experts();
-    double *chance = work.chance, *plain_share = e.plain.data() + c * count, least = INFINITY;
-    for (Index k = 0; k < n; ++k) least = smaller(least, chance[k]);
-    for (Index k = 0; k < n; ++k) work.z[k] = static_cast<float>(row.power * (least - chance[k]));
-    exp_all(work.z, n);
-    for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(work.z[k]);
-    const double p = work.output[c], level = e.level[c];
+    double *__restrict chance = work.chance, *plain = e.plain.data() + c * count;
+    float* __restrict z = work.z;
+    const double least = least_of(chance, n);
+    for (Index k = 0; k < n; ++k) z[k] = static_cast<float>(row.power * (least - chance[k]));
+    exp_all(z, n);
+    for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(z[k]);
     if (n > count) {
-        const double plain = row.range.clip(dot(plain_share, work.margin + c * n, count) + follow_of(e, c).sum());
-        const double best = least_loss(t, row.y, row.spread);
-        t.loss += row.power * (number_loss(t, level, row.y, p, row.spread) - best);
-        t.plain_loss += row.power * (number_loss(t, level, row.y, plain, row.spread) - best);
-        update_shares(plain_share, chance, count, count);
+        const double other = row.range.clip(dot(plain, work.margin + c * n, count) + follow_of(e, c).sum());
+        const double level = e.level[c], best = least_loss(t, row.y, row.spread);
+        t.loss += row.power * (number_loss(t, level, row, work.output[c]) - best);
+        t.plain_loss += row.power * (number_loss(t, level, row, other) - best);
+        update_shares(plain, chance, count, count);
     }
     update_shares(e.share.data() + c * n, chance, n, count);
-    follow_number(e, c, row, p);
+    follow_number(e, work, row, c);
 }
 
 // Update the spread and the range of the targets; return the curvature of the loss at the prediction p.
@@ -402,7 +404,10 @@ inline double learn_number(Experts& e, const Work& work, double y, double weight
     Targets& t = e.targets[0];
     const double spread = t.spread_weight > 0.0 ? t.spread / t.spread_weight : 0.0;
     const double scaled = clipped((y - t.offset) / t.unit, -LARGEST_TARGET, LARGEST_TARGET);
-    const NumberRow row{scaled, weight, power, spread, largest_slope(e, spread), bounds(t)};
+    const double unit = spread > 0.0 ? 2.0 / sqrt(spread) : 1.0;
+    const NumberRow row{scaled, weight, power, spread, largest_slope(e, spread), unit, bounds(t)};
+    NumberRow twice = row;
+    twice.power *= 2.0;
     for (Index c = 0; c < e.outputs(); ++c) {
         if (e.has_levels())
             pinball_steps(e, work, row, c);
@@ -410,8 +415,10 @@ inline double learn_number(Experts& e, const Work& work, double y, double weight
             count_steps(e, work, row);
         else
             huber_steps(e, work, row);
-        if (spread > 0.0) share_numbers(e, work, row, c);
+        // To save time, a row updates the shares of every other of several quantiles, and counts twice there.
+        if (spread > 0.0 && (c + t.turn) % 2 == 0) share_numbers(e, work, e.outputs() > 1 ? twice : row, c);
     }
+    if (e.outputs() > 1) t.turn = 1 - t.turn;
     return weight * record_target(t, scaled, work.output[e.middle()]);
 }
 

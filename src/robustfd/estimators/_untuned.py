@@ -171,8 +171,8 @@ class UntunedEstimator(OnlineEstimator):
         """Return the contributions to the prediction of one row in any format of `learn_one`, by name or index.
 
         A string, or a missing value, contributes to the name that it has in the dict; with `by="value"`, "name=value"
-        and "name is missing" contribute by themselves. For more than two classes, or several quantiles, return a dict of
-        such dicts by class or level. Before the first row it is empty.
+        and "name is missing" contribute by themselves. For more than two classes, or several quantiles, return a dict
+        of such dicts by class or level. Before the first row it is empty.
         """
         if not self.__sklearn_is_fitted__():
             return {}

@@ -22,7 +22,7 @@ RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 6
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
-FEW_OF_NUMBERS = [1, 3, 5, 7]  # the same with several quantiles
+FEW_OF_NUMBERS = [3, 4, 5, 6]  # the same with several quantiles
 
 # The records of the core, whose fields src/core/experts.hpp explains: Feature, Totals and Targets.
 FEATURE = np.dtype(
@@ -41,7 +41,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("counts", "i8"),
+        ("counts", "i8"), ("turn", "i8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
