@@ -222,7 +222,7 @@ def test_bandits_learn_arrays_and_tables(client):
     assert made.feature_names_in_.tolist() == list("wxyz") and made.n_samples_seen_ == 1200
     chances = on_dask.predict_proba(made, frame).compute()
     assert chances.columns.tolist() == made.arms_ and chances.shape == (1200, 3)
-    more = on_dask.partial_fit(made, frame, "reward", arms="arm")
+    more = on_dask.partial_fit(made, frame, "reward", arms="arm", probabilities="p")
     assert more.n_samples_seen_ == 2400
     with pytest.raises(ValueError, match="needs arms"):
         on_dask.fit(bandit, frame, "reward")
