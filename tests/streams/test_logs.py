@@ -221,6 +221,27 @@ def test_a_changed_decision_is_noticed_when_reading_continues(tmp_path):
             list(open_stream(path, hash_bits=4, block_bytes=64, start=stream.position))
 
 
+def test_json_lines_have_decisions():
+    text = b'{"arm": "a", "reward": 1, "p": 0.5, "x": 2}\n{"arm": 7, "reward": 0.25, "x": 1}\n'
+    options = {"arm": ("arm",), "target": ("reward",), "cost": ("cost",), "probability": "p"}
+    stream, (block,) = read(text, "jsonl", **options)
+    assert block.decisions.arm.tolist() == ["a", 7] and block.y.tolist() == [1, 0.25]
+    np.testing.assert_array_equal(block.decisions.probability, [0.5, NAN])
+    assert np.diff(block.X.indptr).tolist() == [1, 1], "only x is a feature"
+    (again,) = open_stream(io.BytesIO(text), format="jsonl", layout=stream.layout)
+    assert again.decisions.arm.tolist() == ["a", 7] and again.y.tolist() == [1, 0.25]
+    assert one(text.replace(b"reward", b"cost"), "jsonl", **options).y.tolist() == [-1, -0.25]
+    for old, new, message in (
+        (b"0.5", b"1.5", r"line 1: its probability 'p' is 1.5, which should be in \(0, 1\]"),
+        (b"0.25", b"Infinity", "line 2: .*"),
+        (b"7", b"null", "line 2: its arm 'arm' is None"),
+    ):
+        with pytest.raises(StreamError, match=message):
+            read(text.replace(old, new), "jsonl", **options)
+    with pytest.raises(StreamError, match="its cost 'reward' is 'x', which should be a number"):
+        read(text.replace(b"1,", b'"x",'), "jsonl", arm="arm", cost="reward")
+
+
 HEADS = [
     *(b"", b"1 ", b"2:1:.5 ", b"0:-1:1 ", b"3:2 ", b"1:1:2 ", b"2:x:1 ", b"'t", b"1:1:.5 't ", b"tag", b"1 2:0:.25 3 "),
     *(b"1:1:.1 2:1:.1 ", b"9999999999 ", b"1:1:0 ", b"1:1e999:.5 "),
