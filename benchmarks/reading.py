@@ -82,6 +82,29 @@ def vowpal_wabbit(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Ca
         options = {"n_features": 20_000} if name == "numbers" else {"hash_bits": 18}
         peer = (lambda path: vowpal.run("--noop", 20_000, path)) if vowpal.available() else None
         files.append((f"Vowpal Wabbit, {name}", path, options, "vw --noop", peer))
+    return files + logs_of_bandits(folder)
+
+
+def logs_of_bandits(folder: Path) -> list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]]:
+    """Write the rows once more as logs of a bandit with three arms, as lines and as blocks of lines.
+
+    The other reader is Vowpal Wabbit, which also predicts, because it cannot only read them.
+    """
+    rows = [_split(line)[1] for line in (folder / "rows.svm").read_text().splitlines()]
+    arms = ["|arm a size:1.5", "|arm b size:2", "|arm c size:0.5 new"]
+    labels = [(i % 3, f"{i % 2}:0.3333") for i in range(len(rows))]
+    (lines := folder / "lines.vw").write_text(
+        "".join(f"{arm + 1}:{label} | {row}\n" for (arm, label), row in zip(labels, rows, strict=True))
+    )
+    with open(blocks := folder / "blocks.vw", "w") as file:
+        for (arm, label), row in zip(labels, rows, strict=True):
+            file.write(f"shared | {row}\n")
+            file.writelines(f"{f'0:{label} ' if k == arm else ''}{each}\n" for k, each in enumerate(arms))
+            file.write("\n")
+    files: list[tuple[str, Path, dict[str, Any], str, Callable[[Path], Any] | None]] = []
+    for name, path, mode in (("lines", lines, "--cb 3 -t"), ("blocks", blocks, "--cb_adf -t")):
+        peer = (lambda path, mode=mode: vowpal.run(mode, 20_000, path)) if vowpal.available() else None
+        files.append((f"Bandit, {name}", path, {"n_features": 20_001}, f"vw {mode}", peer))
     return files
 
 
@@ -115,9 +138,11 @@ def reading(repeats: int = 5) -> None:
             if task is not None:
                 tasks[other] = lambda t=task, p=path: t(p)
             best, size = seconds(tasks, repeats), path.stat().st_size / 1e6
-            least = TEXT_GOAL if what.startswith(("LIBSVM", "Vowpal Wabbit, numbers")) else None
+            least = TEXT_GOAL if what.startswith(("LIBSVM", "Vowpal Wabbit, numbers", "Bandit, lines")) else None
             results.append(_row(f"{what} ({size:.0f} MB)", size / best["here"], "MB/s", least=least))
             if task is not None:
                 results.append(_row(f"    {other}, the same file", size / best[other], "MB/s"))
+            if what.startswith("Bandit") and task is not None:
+                results.append(_row("    robustfd / vw", best["here"] / best[other], "", most=1.0))
     pa.set_cpu_count(threads)
     report("reading", results)

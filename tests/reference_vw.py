@@ -36,11 +36,17 @@ def words(text):
     return [word for word in re.split("[ \t\r]+", text) if word]
 
 
-def head(text):
-    """Return the label, weight and tag from the text before the bar."""
+def before_the_tag(text):
+    """Return the words before the bar, and the tag."""
     found, tag = words(text), ""
     if found and (text.endswith(found[-1]) or found[-1].startswith("'")):
         tag = found.pop().removeprefix("'")
+    return found, tag
+
+
+def head(text):
+    """Return the label, weight and tag from the text before the bar."""
+    found, tag = before_the_tag(text)
     if len(found) > 3:
         raise ValueError("too many numbers")
     label, weight, base = [*map(number, found), *(math.nan, 1.0, 0.0)[len(found) :]]
@@ -63,6 +69,11 @@ def parse_line(line):
     if not spaces:
         raise ValueError("no bar")
     label, weight, tag = head(front)
+    return Row(label, weight, tag, features(spaces))
+
+
+def features(spaces):
+    """Return (namespace, feature, value) of all entries of namespaces."""
     entries = []
     for text in spaces:
         name, scale, rest, anonymous = "", 1.0, text, 0
@@ -80,7 +91,7 @@ def parse_line(line):
             if not math.isfinite(value * scale):
                 raise ValueError("not finite")
             entries.append((name, which, value * scale))
-    return Row(label, weight, tag, entries)
+    return entries
 
 
 def hashed(space, name, bits):
@@ -92,6 +103,17 @@ def hashed(space, name, bits):
     return abs(h) % 2**bits, 1.0 if h >= 0 else -1.0
 
 
+def by_column(entries, bits):
+    """Return {column: value} of entries, or raise a ValueError if a value is not finite."""
+    columns = {}
+    for space, name, value in entries:
+        column, sign = hashed(space, name, bits)
+        columns[column] = columns.get(column, 0.0) + sign * value
+    if not all(map(math.isfinite, columns.values())):
+        raise ValueError("not finite")
+    return columns
+
+
 def read(text, *, bits):
     """Return the rows of a text in bytes, with {column: value} as entries, and the numbers of malformed lines."""
     rows, bad = [], []
@@ -100,12 +122,7 @@ def read(text, *, bits):
             continue
         try:
             row = parse_line(line)
-            columns = {}
-            for space, name, value in row.entries:
-                column, sign = hashed(space, name, bits)
-                columns[column] = columns.get(column, 0.0) + sign * value
-            if not all(map(math.isfinite, columns.values())):
-                raise ValueError("not finite")
+            columns = by_column(row.entries, bits)
         except ValueError:
             bad.append(k + 1)
         else:
@@ -126,3 +143,90 @@ def plain(text):
     return len(numbers) <= len(found) and all(
         not space and re.fullmatch("[0-9]+", name) and int(name) <= 2**24 for space, name in found
     ), numbers
+
+
+# -- logs of bandits
+
+
+class Decision(NamedTuple):
+    """One row of a log: the chosen action (-1 if none), its cost and probability, all actions, the context."""
+
+    chosen: int
+    cost: float
+    probability: float
+    actions: list  # numbers that the line names, or the entries of each line of a block
+    entries: dict
+    tag: str
+
+
+def action(word):
+    """Return the number, cost and probability of `action[:cost[:probability]]`."""
+    which, *numbers = word.split(":")
+    if not re.fullmatch("[0-9]{1,9}", which) or len(numbers) > 2:
+        raise ValueError(word)
+    cost, probability = [*map(number, numbers), *(math.nan, math.nan)[len(numbers) :]]
+    if len(numbers) == 2 and not 0 < probability <= 1:
+        raise ValueError("no probability")
+    return int(which), cost, probability
+
+
+def read_actions(text, *, bits):
+    """Return the rows of lines `action:cost:probability action ... 'tag| features`, and the malformed lines."""
+    rows, bad = [], []
+    for k, line in enumerate(text.decode("latin-1").split("\n")):
+        if not words(line):
+            continue
+        front, *spaces = line.split("|")
+        try:
+            if not spaces:
+                raise ValueError("no bar")
+            found, tag = before_the_tag(front)
+            actions = [action(word) for word in found]
+            with_cost = [each for each in actions if not math.isnan(each[1])]
+            if len(with_cost) > 1:
+                raise ValueError("two costs")
+            chosen = with_cost[0] if with_cost else (-1, math.nan, math.nan)
+            context = by_column(features(spaces), bits)
+            rows.append(Decision(*chosen, [which for which, *_ in actions], context, tag))
+        except ValueError:
+            bad.append(k + 1)
+    return rows, bad
+
+
+def read_blocks(text, *, bits):
+    """Return the rows of blocks of lines, and the first malformed line (or the last line) of malformed blocks."""
+    rows, bad, block = [], [], []
+    for k, line in enumerate([*text.decode("latin-1").split("\n"), ""]):
+        if words(line):
+            block.append((k + 1, line))
+        elif block:
+            at = block[-1][0]
+            try:
+                chosen, actions, context, tag = (-1, math.nan, math.nan), [], {}, ""
+                for at, each in block:
+                    front, *spaces = each.split("|")
+                    if not spaces:
+                        raise ValueError("no bar")
+                    is_shared = re.match("[ \t\r]*shared(?=[ \t\r|])", each)
+                    found, name = before_the_tag(front[is_shared.end() :] if is_shared else front)
+                    if is_shared:
+                        if found or at != block[0][0]:
+                            raise ValueError("words, or not the first line")
+                        context, tag = features(spaces), name
+                        continue
+                    if len(found) > 1:
+                        raise ValueError("several actions")
+                    for _, cost, probability in map(action, found):
+                        if not math.isnan(cost):
+                            if chosen[0] >= 0:
+                                raise ValueError("two costs")
+                            chosen = len(actions), cost, probability
+                    actions.append(by_column(features(spaces), 30))
+                at = block[-1][0]
+                if not actions:
+                    raise ValueError("no actions")
+                rows.append(Decision(*chosen, actions, by_column(context, bits) if context else {}, tag))
+            except ValueError:
+                bad.append(at)
+            block = []
+    return rows, bad

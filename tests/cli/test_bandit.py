@@ -1,6 +1,7 @@
 """`robustfd bandit train`, `predict` and `evaluate`, on lines of actions, blocks of lines and tables."""
 
 import gzip
+import json
 import os
 import signal
 
@@ -212,6 +213,19 @@ def test_what_is_wrong_with_a_table(run, log, files, tmp_path):
     assert robustfd.load("policy.rfd").n_features_in_ == 4
     assert run("bandit", "evaluate", "policy.rfd", "log.csv").status == 0, "the policy knows its columns"
     assert len(run("bandit", "predict", "policy.rfd", "-", "--format", "csv", stdin=b"a,b,c,d\n1,2,3,4\n").out) > 3
+
+
+def test_json_lines(run, log, files, tmp_path):
+    rows = [{"arm": f"a{a}", "cost": c, "propensity": p, "x": dict(zip("abcd", x))} for x, a, c, p in zip(*log)]
+    (tmp_path / "log.jsonl").write_text(
+        "".join(json.dumps(row, default=lambda each: each.item()) + "\n" for row in rows)
+    )
+    assert run("bandit", "train", "log.jsonl", "-o", "policy.rfd", "--hash-bits", "6").status == 0
+    assert robustfd.load("policy.rfd").progressive_reward_ == pytest.approx(-log[2].mean())
+    assert run("bandit", "evaluate", "policy.rfd", "log.jsonl", "--json").json["rows"] == N
+    assert (
+        run("bandit", "predict", "policy.rfd", "-", "--format", "jsonl", stdin=b'{"x": {"a": 1}}').out.count(":") == 3
+    )
 
 
 def test_what_is_wrong_with_an_evaluation(run, log, files, tmp_path):

@@ -48,6 +48,22 @@ def merged_here(estimator, blocks, targets=None, classes=None):
     return robustfd.merge(parts)
 
 
+def log_of_a_bandit():
+    """Return contexts, chosen arms, rewards and probabilities."""
+    rng = np.random.default_rng(0)
+    x, arm = rng.standard_normal((1200, 4)), rng.choice(["a", "b", "c"], 1200)
+    return x, arm, ((x[:, 0] > 0) == (arm == "b")) * 1.0, np.full(1200, 1 / 3)
+
+
+def bandit_here(blocks):
+    """Learn and merge the partitions of a log one at a time, and return the bandit."""
+    parts = robustfd.ContextualBandit(random_state=0).split(len(blocks))
+    for part, (x, *log) in zip(parts, blocks, strict=True):
+        if x.shape[0]:
+            part.partial_fit(x, *log)
+    return robustfd.merge(parts)
+
+
 def robustfd_copy(estimator):
     return type(estimator)(**estimator.get_params())
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.distributed.parts import assert_same, cut, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, bandit_here, cut, log_of_a_bandit, merged_here, sizes, true_error
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -206,3 +206,23 @@ def test_bad_input_is_refused_by_a_sentence(rows):
         on_dask.predict(on_dask.fit(learner, as_array(x, 2), y, compute=False), as_array(x, 2))
     with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match="all 2 partitions are empty"):
         on_dask.sketch(as_delayed([x[:0], x[:0]]), 5)
+
+
+def test_bandits_learn_arrays_and_tables(client):
+    x, arm, reward, p = log = log_of_a_bandit()
+    here = bandit_here(list(zip(*(cut(each, 5) for each in log), strict=True)))
+    columns = [as_array(each, 5) for each in log]
+    bandit = robustfd.ContextualBandit(random_state=0)
+    made = on_dask.fit(bandit, columns[0], columns[2], arms=columns[1], probabilities=columns[3])
+    np.testing.assert_allclose(made.predict_rewards(x), here.predict_rewards(x), rtol=1e-6)
+    assert made.n_pulls_ == here.n_pulls_ and bandit.arms_ == []
+    table = pd.DataFrame(x, columns=list("wxyz")).assign(arm=arm, reward=reward, p=p)
+    frame = dd.from_pandas(table, npartitions=3)
+    made = on_dask.fit(bandit, frame, "reward", arms="arm", probabilities="p")
+    assert made.feature_names_in_.tolist() == list("wxyz") and made.n_samples_seen_ == 1200
+    chances = on_dask.predict_proba(made, frame).compute()
+    assert chances.columns.tolist() == made.arms_ and chances.shape == (1200, 3)
+    more = on_dask.partial_fit(made, frame, "reward", arms="arm", probabilities="p")
+    assert more.n_samples_seen_ == 2400
+    with pytest.raises(ValueError, match="needs arms"):
+        on_dask.fit(bandit, frame, "reward")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import robustfd
 from robustfd.distributed._plan import Plan, as_sketch, check_estimator, check_targets
 from robustfd.learners import untuned_merging
-from tests.distributed.parts import cut, merged_here
+from tests.distributed.parts import bandit_here, cut, log_of_a_bandit, merged_here
 
 
 def run(plan, blocks, *, leave_out_empty=False, **more):
@@ -126,3 +126,39 @@ def test_a_partition_of_a_fitted_learner_takes_its_own_part_only(partitions, mon
     assert made == list(range(partitions))
     for part, expected in zip(parts, model.split(partitions), strict=True):
         assert part.to_bytes() == expected.to_bytes()
+
+
+@pytest.mark.parametrize("k", [1, 2, 7])
+def test_a_bandit_learns_partitions_of_a_log(k):
+    """Each part has arms of its own, some parts are empty, and a task that is run again gives the same bandit."""
+    log = log_of_a_bandit()
+    blocks = list(zip(*(cut(each, k) for each in log), strict=True))
+    bandit = robustfd.ContextualBandit(random_state=0)
+    plan = Plan(bandit, k)
+    made = run(plan, [(x, reward, None, arm, p) for x, arm, reward, p in blocks])
+    assert made.to_bytes() == bandit_here(blocks).to_bytes()
+    assert made.n_samples_seen_ == 1200 and sorted(made.arms_) == ["a", "b", "c"] and bandit.arms_ == []
+    assert made.progressive_reward_ == pytest.approx(log[2].mean())
+    more = run(Plan(made, 2, reset=False), [(x[:300], r[:300], None, a[:300], None) for x, a, r, _ in [log] * 2])
+    assert more.n_samples_seen_ == 1800
+    plan = Plan(robustfd.ContextualBandit(), 2)  # its seed is drawn once
+    x, arm, reward, p = log
+    one, two = (plan.learn(1, [(x, reward, None, arm, p)]).to_bytes() for _ in range(2))
+    assert one == two
+
+
+def test_what_is_wrong_with_the_columns_of_a_bandit():
+    bandit, x = robustfd.ContextualBandit(), np.ones((3, 2))
+    for arguments, message in (
+        ((bandit, [1], None), "ContextualBandit needs arms, got none"),
+        ((robustfd.RobustFrequentDirections(3), None, None, [1]), "has no arms"),
+        ((bandit, [1], None, [1], [1]), "ContextualBandit has no weights"),
+        ((bandit, None, None, [1]), "needs targets"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_targets(*arguments)
+    plan = Plan(bandit, 1)
+    with pytest.raises(ValueError, match="arms has 2 rows in a partition where X has 3"):
+        plan.learn(0, [(x, np.ones(3), None, ["a", "b"], None)])
+    with pytest.raises(ValueError, match=r"probabilities must be in \(0, 1\], got 2.0 in row 1"):
+        plan.learn(0, [(x, np.ones(3), None, ["a", "b", "a"], [1, 2, 1])])

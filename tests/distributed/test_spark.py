@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.distributed.parts import assert_same, cut, java_version, merged_here, sizes, true_error
+from tests.distributed.parts import assert_same, cut, java_version, log_of_a_bandit, merged_here, sizes, true_error
 
 pytest.importorskip("pyspark")
 
@@ -276,3 +276,19 @@ def test_bad_input_is_refused_by_a_sentence(spark):
         on_spark.sketch(df.where("x > 5"), 5, features="x")
     with pytest.raises(ValueError, match="output must be a new column name, got 'y'"):
         on_spark.predict(robustfd.RFDSONRegressor().fit([[1.0], [2.0]], [1.0, 2.0]), df, features="x", output="y")
+
+
+def test_bandits_learn_columns(spark):
+    x, arm, reward, p = log_of_a_bandit()
+    table = pd.DataFrame(x, columns=list("wxyz")).assign(arm=arm, reward=reward, p=p)
+    df, bandit = spark.createDataFrame(table), robustfd.ContextualBandit(random_state=0)
+    roles = {"label": "reward", "arm": "arm", "probability": "p", "n_partitions": 3}
+    made = on_spark.fit(bandit, df, **roles)
+    assert made.feature_names_in_.tolist() == list("wxyz") and made.n_samples_seen_ == 1200
+    assert sorted(made.arms_) == ["a", "b", "c"] and made.progressive_reward_ == pytest.approx(reward.mean())
+    chosen = np.array([row.prediction for row in on_spark.predict(made, df).collect()])
+    right = np.where(x[:, 0] > 0, chosen == "b", chosen != "b")
+    assert right.mean() > 0.9
+    assert on_spark.partial_fit(made, df, **roles).n_samples_seen_ == 2400
+    with pytest.raises(ValueError, match="needs arms"):
+        on_spark.fit(bandit, df, label="reward")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from robustfd.streams import StreamError, open_stream
 from robustfd.streams.logs import BlockStream
+from tests import reference_vw
 
 NAN = float("nan")
 
@@ -218,3 +219,70 @@ def test_a_changed_decision_is_noticed_when_reading_continues(tmp_path):
         path.write_bytes((BLOCKS + b"\n" + BLOCKS).replace(old, new))
         with pytest.raises(StreamError, match="was changed"):
             list(open_stream(path, hash_bits=4, block_bytes=64, start=stream.position))
+
+
+def test_json_lines_have_decisions():
+    text = b'{"arm": "a", "reward": 1, "p": 0.5, "x": 2}\n{"arm": 7, "reward": 0.25, "x": 1}\n'
+    options = {"arm": ("arm",), "target": ("reward",), "cost": ("cost",), "probability": "p"}
+    stream, (block,) = read(text, "jsonl", **options)
+    assert block.decisions.arm.tolist() == ["a", 7] and block.y.tolist() == [1, 0.25]
+    np.testing.assert_array_equal(block.decisions.probability, [0.5, NAN])
+    assert np.diff(block.X.indptr).tolist() == [1, 1], "only x is a feature"
+    (again,) = open_stream(io.BytesIO(text), format="jsonl", layout=stream.layout)
+    assert again.decisions.arm.tolist() == ["a", 7] and again.y.tolist() == [1, 0.25]
+    assert one(text.replace(b"reward", b"cost"), "jsonl", **options).y.tolist() == [-1, -0.25]
+    for old, new, message in (
+        (b"0.5", b"1.5", r"line 1: its probability 'p' is 1.5, which should be in \(0, 1\]"),
+        (b"0.25", b"Infinity", "line 2: .*"),
+        (b"7", b"null", "line 2: its arm 'arm' is None"),
+    ):
+        with pytest.raises(StreamError, match=message):
+            read(text.replace(old, new), "jsonl", **options)
+    with pytest.raises(StreamError, match="its cost 'reward' is 'x', which should be a number"):
+        read(text.replace(b"1,", b'"x",'), "jsonl", arm="arm", cost="reward")
+
+
+HEADS = [
+    *(b"", b"1 ", b"2:1:.5 ", b"0:-1:1 ", b"3:2 ", b"1:1:2 ", b"2:x:1 ", b"'t", b"1:1:.5 't ", b"tag", b"1 2:0:.25 3 "),
+    *(b"1:1:.1 2:1:.1 ", b"9999999999 ", b"1:1:0 ", b"1:1e999:.5 "),
+    *(b"shared ", b"shared", b"shared 't", b" shared ", b"shared 1 "),
+]
+BODIES = [
+    *(b"|", b"| a", b"| 1:2 1:3", b"|n a:2 b |m c", b"|n:2 a:.5", b"| a:x", b"", b"| :1 :2", b"| a:1e308 a:1e308"),
+    b"|  \t7 ",
+]
+SOME_LINES = st.lists(
+    st.tuples(st.sampled_from(HEADS), st.sampled_from(BODIES)).map(b"".join) | st.just(b""), max_size=12
+)
+
+
+@given(SOME_LINES, st.sampled_from([b"\n", b"\r\n"]), st.sampled_from(["cb", "adf"]))
+def test_logs_are_read_as_the_reference_reads_them(some, ending, format):
+    text = ending.join(
+        [*some, b"1:1:1 | last" if format == "cb" else b"", b"" if format == "cb" else b"0:1:1 | last", b""]
+    )
+    reader = reference_vw.read_actions if format == "cb" else reference_vw.read_blocks
+    want, bad = reader(text, bits=6)
+    stream, blocks = read(text, format, hash_bits=6, on_error="skip")
+    assert stream.position.skipped == len(bad)
+    for message, line in zip(stream.skipped, bad):
+        assert f"line {line}: " in message
+    rows = [(block, i) for block in blocks for i in range(len(block.y))]
+    assert len(rows) == len(want)
+    for (block, i), row in zip(rows, want, strict=True):
+        found = block.decisions
+        assert found.arm[i] == row.chosen and (block.id is None or block.id[i] == row.tag)
+        np.testing.assert_array_equal([0 - block.y[i], found.probability[i]], [row.cost, row.probability])
+        assert entries(block.X, i) == pytest.approx(row.entries)
+        if format == "adf":
+            arms = found.of_row(i)
+            assert [entries(arms, k) for k in range(arms.shape[0])] == [pytest.approx(each) for each in row.actions]
+        elif found.arms is not None:
+            alone = len(row.actions) == 1 and row.chosen >= 0
+            assert found.of_row(i).tolist() == ([] if alone else row.actions)
+
+
+def entries(x, i):
+    """{column: value} of a row."""
+    part = slice(x.indptr[i], x.indptr[i + 1])
+    return dict(zip(x.indices[part].tolist(), x.data[part].tolist(), strict=True))

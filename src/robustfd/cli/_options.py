@@ -120,7 +120,7 @@ class InputOptions(RowOptions):
 
 @dataclass(frozen=True)
 class LogOptions(RowOptions):
-    """How to read logs of bandits. The columns are those of tables."""
+    """How to read logs of bandits. The columns are those of tables and of JSON lines."""
 
     target: Annotated[str | None, _input("COLUMN", "Column of rewards. Default: reward.", "--reward")] = None
     cost: Annotated[str | None, _input("COLUMN", "Column of costs, if there are no rewards. Default: cost.")] = None

@@ -213,7 +213,7 @@ def _line(names: Any, values: Any, best: bool) -> str:
 
 def _without_decisions(layout: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a layout of a table that does not require the columns of decisions."""
-    if layout is None or layout.get("kind") != "table":
+    if layout is None or layout.get("kind") not in ("table", "jsonl"):
         return layout
     return {name: value for name, value in layout.items() if name not in _COLUMNS}
 

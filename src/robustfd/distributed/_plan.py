@@ -38,6 +38,8 @@ class Plan:
         if self._splits and self.before is None:
             self._begin = self._begin._some_parts(self.partitions, [0])[0]  # all parts are equal
         self._seed: int | None = None
+        if is_bandit(self._begin):
+            self._begin._prepare()  # one seed for all partitions, also if tasks run again
         if isinstance(estimator, BaseSketch) and hasattr(estimator, "random_state"):
             self._seed = _seed_of(estimator.random_state)
 
@@ -58,14 +60,23 @@ class Plan:
             model.random_state = seed_of_part(self._seed, i)
         return model
 
-    def learn(self, i: int, blocks: Iterable[tuple[Any, Any, Any]], classes: Any = None) -> Any:
+    def learn(self, i: int, blocks: Iterable[tuple[Any, ...]], classes: Any = None) -> Any:
         """Return the model of partition i after learning its blocks (rows, targets, weights) in order.
 
-        Without rows, the result is an unfitted model, which does not change the result of a merge.
+        Those of bandits go on with arms and probabilities, and rewards are the targets. Without rows, the result is
+        an unfitted model, which does not change the result of a merge.
         """
         model = self.part(i)
         more = {} if classes is None else {"classes": classes}
-        for x, y, weight in blocks:
+        for x, y, weight, *decisions in blocks:
+            arms, probabilities = decisions or (None, None)
+            if arms is not None:
+                for name, values in (("y", y), ("arms", arms)):
+                    if len(values) != x.shape[0]:
+                        raise ValueError(f"{name} has {len(values)} rows in a partition where X has {x.shape[0]}.")
+                if x.shape[0]:
+                    model.partial_fit(x, arms, y, probabilities)
+                continue
             if weight is not None:  # drop zero weights here, because the first rows need a positive weight
                 weight = np.asarray(weight)
                 for name, values in (("y", y), ("sample_weight", weight)):
@@ -117,9 +128,19 @@ def check_estimator(estimator: Any) -> None:
         raise ValueError(f"estimator must not have a window, because partitions have no order, got {estimator!r}.")
 
 
-def check_targets(estimator: Any, y: Any, classes: Any) -> None:
-    """Raise if the estimator lacks targets that it needs, or if classes are given and it is not a classifier."""
+def is_bandit(estimator: Any) -> bool:
+    """Return whether this is a `ContextualBandit`."""
+    return hasattr(estimator, "arms_")
+
+
+def check_targets(estimator: Any, y: Any, classes: Any, arms: Any = None, weight: Any = None) -> None:
+    """Raise if the estimator lacks targets that it needs, or if others are given than it has."""
     check_estimator(estimator)
+    if is_bandit(estimator) != (arms is not None):
+        needs = "needs arms, got none" if arms is None else "has no arms; arms must be None"
+        raise ValueError(f"{type(estimator).__name__} {needs}.")
+    if is_bandit(estimator) and weight is not None:
+        raise ValueError(f"{type(estimator).__name__} has no weights; give none.")
     tags = estimator.__sklearn_tags__()
     if tags.target_tags.required and y is None:
         raise ValueError(f"{type(estimator).__name__} needs targets, got none.")

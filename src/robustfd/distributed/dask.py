@@ -23,7 +23,16 @@ try:
 except ImportError as error:
     raise ImportError("robustfd.distributed.dask needs Dask: pip install 'robustfd[dask]'") from error
 
-from robustfd.distributed._plan import FAN_IN, Plan, as_sketch, check_targets, known_classes, known_columns, output_of
+from robustfd.distributed._plan import (
+    FAN_IN,
+    Plan,
+    as_sketch,
+    check_targets,
+    is_bandit,
+    known_classes,
+    known_columns,
+    output_of,
+)
 from robustfd.streams import open_stream
 
 __all__ = ["fit", "partial_fit", "predict", "predict_proba", "sketch", "transform"]
@@ -72,6 +81,8 @@ def fit(
     *,
     sample_weight: Any = None,
     classes: Any = None,
+    arms: Any = None,
+    probabilities: Any = None,
     fan_in: int = FAN_IN,
     compute: bool = True,
 ) -> Any:
@@ -93,6 +104,9 @@ def fit(
     classes : array, optional
         All labels. If a classifier gets none, a first pass over y collects them. If y is computed from the same
         partitions as x, all these partitions stay in memory until that pass ends.
+    arms, probabilities : collections like y, optional
+        For a `ContextualBandit`: the arms that were chosen, whose rewards are y, and the probabilities of these
+        choices. For a DataFrame, also the names of columns.
     fan_in : int, default=8
         Number of models that one task merges.
     compute : bool, default=True
@@ -116,7 +130,8 @@ def fit(
     >>> fit(SketchedPCA(n_components=3), x).n_samples_seen_
     1000
     """
-    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, reset=True)
+    values = {"y": y, "sample_weight": sample_weight, "arms": arms, "probabilities": probabilities}
+    return _fit(estimator, x, values, classes, fan_in, compute, reset=True)
 
 
 def partial_fit(
@@ -126,6 +141,8 @@ def partial_fit(
     *,
     sample_weight: Any = None,
     classes: Any = None,
+    arms: Any = None,
+    probabilities: Any = None,
     fan_in: int = FAN_IN,
     compute: bool = True,
 ) -> Any:
@@ -139,25 +156,27 @@ def partial_fit(
     --------
     fit : Fit from scratch.
     """
-    return _fit(estimator, x, y, sample_weight, classes, fan_in, compute, reset=False)
+    values = {"y": y, "sample_weight": sample_weight, "arms": arms, "probabilities": probabilities}
+    return _fit(estimator, x, values, classes, fan_in, compute, reset=False)
 
 
-def _fit(estimator: Any, x: Any, y: Any, weight: Any, classes: Any, fan_in: int, compute: bool, *, reset: bool) -> Any:
-    check_targets(estimator, y, classes)
-    if isinstance(y, str):
-        x, y = x.drop(columns=[y]), x[y]
-    if isinstance(weight, str):
-        x, weight = x.drop(columns=[weight]), x[weight]
+def _fit(
+    estimator: Any, x: Any, values: dict[str, Any], classes: Any, fan_in: int, compute: bool, *, reset: bool
+) -> Any:
+    check_targets(estimator, values["y"], classes, values["arms"], values["sample_weight"])
+    for name, column in values.items():
+        if isinstance(column, str):
+            x, values[name] = x.drop(columns=[column]), x[column]
     rows = _blocks_of_rows(x)
-    targets, weights = (_blocks_of_values(name, v, x, len(rows)) for name, v in (("y", y), ("sample_weight", weight)))
+    columns = [_blocks_of_values(name, each, x, len(rows)) for name, each in values.items()]
     classes = known_classes(estimator, classes, reset=reset)
     plan = Plan(estimator, len(rows), fan_in=fan_in, reset=reset)
     if classes is None and is_classifier(estimator):
-        classes = _tree([_labels(block) for block in targets], fan_in, lambda level, node, some: _all_labels(some))
+        classes = _tree([_labels(block) for block in columns[0]], fan_in, lambda level, node, some: _all_labels(some))
     shared = delayed(plan, traverse=False)
     models = [
-        learn_partition(shared, i, block, target, weight, classes)
-        for i, (block, target, weight) in enumerate(zip(rows, targets, weights, strict=True))
+        learn_partition(shared, i, block, list(some), classes)
+        for i, (block, *some) in enumerate(zip(rows, *columns, strict=True))
     ]
     root = _tree(models, fan_in, lambda level, node, some: merge_models(shared, level, node, some))
     model = shared.finish(root)
@@ -183,9 +202,9 @@ def predict_proba(model: Any, x: Any) -> Any:
 
 
 @delayed
-def learn_partition(plan: Plan, i: int, x: Any, y: Any, weight: Any, classes: Any) -> Any:
+def learn_partition(plan: Plan, i: int, x: Any, columns: list[Any], classes: Any) -> Any:
     """Return the model of partition i."""
-    return plan.learn(i, [(x, *(None if each is None else np.asarray(each) for each in (y, weight)))], classes)
+    return plan.learn(i, [(x, *(None if each is None else np.asarray(each) for each in columns))], classes)
 
 
 @delayed
@@ -328,5 +347,8 @@ def _apply_to_frame(x: Any, model: Any, method: str) -> Any:
     found = _apply(x, model, method)
     if found.ndim == 1:
         return pd.Series(found, index=x.index, name=method)
-    names = model.classes_.tolist() if method == "predict_proba" else model.get_feature_names_out()
+    if method == "predict_proba":
+        names = model.arms_ if is_bandit(model) else model.classes_.tolist()
+    else:
+        names = model.get_feature_names_out()
     return pd.DataFrame(found, index=x.index, columns=list(names))

@@ -1,5 +1,6 @@
 """Which arms were chosen in the rows of a log, and which could have been."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,3 +39,12 @@ class Decisions(NamedTuple):
     def of_row(self, i: int) -> Any:
         """Return the arms that could have been chosen in row i: names or rows of features."""
         return self.arms[self.starts[i] : self.starts[i + 1]]
+
+
+def one_reward(roles: Mapping[str, Any]) -> None:
+    """Raise if there are columns of rewards and of costs."""
+    if roles["target"] is not None and roles["cost"] is not None:
+        raise ValueError(
+            f"There is a column of rewards, {roles['target']!r}, and one of costs, {roles['cost']!r}. Give one of "
+            "them, and drop the other."
+        )

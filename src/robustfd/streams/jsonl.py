@@ -10,12 +10,12 @@ import numpy as np
 
 from robustfd._core import text_terms
 from robustfd.streams.base import Block, Options, Stream, finite_rows, without
+from robustfd.streams.decisions import Decisions, one_reward
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, shown
-from robustfd.streams.layout import DEFAULT_BITS, are_names, is_bits, is_name, read_layout
+from robustfd.streams.layout import DEFAULT_BITS, ROLES, are_names, is_bits, is_name, read_layout
 from robustfd.streams.python import hashed_rows, typed_labels
 
-_LAYOUT = {"hash_bits": is_bits, "target": is_name, "weight": is_name, "id": is_name, "columns": are_names,
-           "drop": are_names}  # fmt: skip
+_LAYOUT = {"hash_bits": is_bits, **dict.fromkeys(ROLES, is_name), "columns": are_names, "drop": are_names}
 NO_LABEL = "it has no label"
 
 
@@ -27,28 +27,30 @@ class JsonlStream(Stream):
     an object a has the name "a.b". The numbers in a list a have the names "a.0", "a.1" and so on, and each text v in it
     is a feature "a=v".
 
-    `target`, `weight`, `id` and the names in `drop` are not features; "a.b" also refers to the member b of a. A row
-    without a weight has the weight 1, and a row without an id has the id "".
+    `target`, `weight`, `id`, `arm`, `cost`, `probability` and the names in `drop` are not features; "a.b" also refers
+    to the member b of a. A row without a weight has the weight 1, and a row without an id has the id "".
     """
 
     def __init__(self, inputs: Sequence[Input], options: Options, layout: dict[str, Any] | None, **common: Any):
         super().__init__(inputs, **common)
-        roles: tuple[Any, ...] = options.target, options.weight, options.id
-        target, weight, id = roles
+        roles: dict[str, Any] = {role: getattr(options, role) for role in ROLES}
         columns, drop, hash_bits = options.columns, options.drop, options.hash_bits
         if layout is not None:
             known = read_layout(layout, "jsonl", **_LAYOUT)
             hash_bits, columns, drop = known["hash_bits"], known["columns"], known["drop"]
-            target = target if isinstance(target, str) else known["target"]
-            weight, id = weight or known["weight"], id or known["id"]
-        named = [each for each in (target, weight, id) if each is not None and not isinstance(each, tuple)]
+            for role, name in roles.items():
+                roles[role] = known[role] if name is None or isinstance(name, tuple) else name
+        named = [each for each in roles.values() if each is not None and not isinstance(each, tuple)]
         for name in [*(columns or ()), *(drop or ()), *named]:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} is not a name; columns of JSON lines are given by name.")
-        if isinstance(target, tuple):
-            target = next((name for name in self._first_row() if name.lower() in target), None)
+        for role, names in roles.items():
+            if isinstance(names, tuple):
+                roles[role] = next((name for name in self._first_row() if name.lower() in names), None)
+        one_reward(roles)
         self._first_label: Any = None  # decides whether labels are text
-        self._target, self._weight, self._id = target, weight, id
+        self._roles, self._decides = roles, roles["arm"] is not None
+        self._target, self._weight, self._id = roles["target"] or roles["cost"], roles["weight"], roles["id"]
         self._columns, self._left_out = columns, drop
         self._skip_unlabelled = options.unlabelled == "skip"
         self._bits = DEFAULT_BITS if hash_bits is None else hash_bits
@@ -66,8 +68,8 @@ class JsonlStream(Stream):
     @property
     def layout(self) -> dict[str, Any]:
         """The number of columns that names are hashed into, and the selected names."""
-        others = {"weight": self._weight, "id": self._id, "drop": self._left_out}
-        layout = {"kind": "jsonl", "hash_bits": self._bits, "target": self._target, "columns": self._columns}
+        others = {role: self._roles[role] for role in ROLES[1:]} | {"drop": self._left_out}
+        layout = {"kind": "jsonl", "hash_bits": self._bits, "target": self._roles["target"], "columns": self._columns}
         return layout | {name: value for name, value in others.items() if value}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
@@ -100,7 +102,11 @@ class JsonlStream(Stream):
         for k in sorted(wrong):
             where = f"{self.inputs[chunk.file].name}, line {chunk.first + places[k] + 1}"
             self._bad_row(f"{where}: {wrong[k]}: {shown(lines[places[k]])}", harmless=wrong[k] == NO_LABEL)
-        return without(Block(x, y, weight, id, self._parts(rows)), wrong)
+        block = Block(x, y, weight, id, self._parts(rows))
+        if self._decides:
+            arms, chances = [row.arm for row in found], [row.probability for row in found]
+            block.decisions = Decisions(np.array([*arms, None], dtype=object)[:-1], np.array(chances, np.float64))
+        return without(block, wrong)
 
     def _labels(self, labels: list[Any], wrong: dict[int, str]) -> Any:
         """Return labels as an array, NaN or None where missing; record bad ones in `wrong`."""
@@ -148,6 +154,11 @@ class JsonlStream(Stream):
         label, weight, id = (
             None if role is None else _pop(found, role) for role in (self._target, self._weight, self._id)
         )
+        arm, probability = self._decision(found)
+        if self._roles["cost"] is not None and label is not None:
+            if type(label) not in (int, float):
+                raise ValueError(f"its cost {self._target!r} is {label!r:.40}, which should be a number")
+            label = 0 - label
         for name in self._left_out or ():
             _pop(found, name)
         if weight is not None and not (type(weight) in (int, float) and 0 <= weight < math.inf):
@@ -158,16 +169,34 @@ class JsonlStream(Stream):
             features = {
                 name: value for name, value in features.items() if any(within(name, each) for each in self._columns)
             }
-        return _Row(features, label, 1.0 if weight is None else float(weight), "" if id is None else str(id))
+        weight = 1.0 if weight is None else float(weight)
+        return _Row(features, label, weight, "" if id is None else str(id), arm, probability)
+
+    def _decision(self, found: dict[str, Any]) -> tuple[Any, float]:
+        """Remove the chosen arm and its probability from an object, and return them."""
+        arm, probability = (
+            None if self._roles[role] is None else _pop(found, self._roles[role]) for role in ("arm", "probability")
+        )
+        if self._decides and not _is_label(arm):
+            raise ValueError(f"its arm {self._roles['arm']!r} is {arm!r:.40}, which should be text or a number")
+        if probability is None:
+            return arm, math.nan
+        if not (type(probability) in (int, float) and 0 < probability <= 1):
+            raise ValueError(
+                f"its probability {self._roles['probability']!r} is {probability!r:.40}, which should be in (0, 1]"
+            )
+        return arm, float(probability)
 
 
 class _Row(NamedTuple):
-    """Features, label, weight and id of a line."""
+    """Features, label, weight, id and decision of a line."""
 
     features: dict[str, Any]
     label: Any = None
     weight: float = 1.0
     id: str = ""
+    arm: Any = None
+    probability: float = math.nan
 
 
 def _is_label(label: Any) -> bool:

@@ -42,7 +42,7 @@ _TABLE = (
     "unseen",
 )
 _TEXT = ("n_features", "zero_based", "hash_bits", "unseen")
-_JSON = ("target", "weight", "id", "columns", "drop", "hash_bits", "unlabelled")
+_JSON = ("target", "weight", "id", "arm", "cost", "probability", "columns", "drop", "hash_bits", "unlabelled")
 _FORMATS = {
     "libsvm": _Format("text.LibsvmStream", _TEXT, _MANY, (".svm", ".libsvm", ".svmlight")),
     "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), _MANY, (".vw",)),
@@ -114,9 +114,9 @@ def open_stream(
         Columns with the weights of rows, numbers >= 0, and with the names of rows. They are not features. Blocks have
         them as attributes `weight` and `id`.
     arm, cost, probability : str, int or tuple of str, optional
-        Columns of a log of a bandit, in tables: the chosen arm, its cost (or `target`, its reward), and the probability
-        with which it was chosen. Blocks have the attribute `decisions`, and their y is the reward, -cost. A tuple
-        selects a column as that of `target` does.
+        Columns of a log of a bandit, in tables and JSON lines: the chosen arm, its cost (or `target`, its reward), and
+        the probability with which it was chosen. Blocks have the attribute `decisions`, and their y is the reward,
+        -cost. A tuple selects a column as that of `target` does.
     columns : list of str or int, optional
         The features, by name or number, of tables and .npy. Default: all columns without another role.
     drop : list of str or int, optional

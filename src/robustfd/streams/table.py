@@ -26,7 +26,7 @@ from robustfd.streams.columns import (
     pc,
     with_empty,
 )
-from robustfd.streams.decisions import Decisions
+from robustfd.streams.decisions import Decisions, one_reward
 from robustfd.streams.inputs import Input, Position, StreamError
 from robustfd.streams.layout import KINDS, NUMBER, ROLES, TEXT, Layout, SeenNames, chosen, listed, place, places_of
 
@@ -233,11 +233,7 @@ class TableStream(Stream):
         for role, names in roles.items():
             if isinstance(names, tuple):
                 roles[role] = next((name for name in self._first.names if name.lower() in names), None)
-        if roles["target"] is not None and roles["cost"] is not None:
-            raise ValueError(
-                f"There is a column of rewards, {roles['target']!r}, and one of costs, {roles['cost']!r}. Give one of "
-                "them, and drop the other."
-            )
+        one_reward(roles)
         self._needed = {role for role, which in roles.items() if which is not None}
         if self._given is not None:
             names = self._first.names

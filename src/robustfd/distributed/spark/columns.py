@@ -24,19 +24,24 @@ class Columns:
     sparse: bool | None  # whether rows become sparse; None decides by the vectors of each batch
     label: str | None = None
     weight: str | None = None
+    arm: str | None = None
+    probability: str | None = None
     named: bool = False  # whether rows of numbers have the names of their columns
 
     @property
     def needed(self) -> list[str]:
         """The names of all columns to read."""
-        return [*self.features, *(name for name in (self.label, self.weight) if name is not None)]
+        others = (self.label, self.weight, self.arm, self.probability)
+        return [*self.features, *(name for name in others if name is not None)]
 
-    def read(self, batch: Any) -> tuple[Any, Any, Any]:
-        """Return the rows, targets and weights of a batch."""
+    def read(self, batch: Any) -> tuple[Any, ...]:
+        """Return the rows, targets, weights, arms and probabilities of a batch."""
         x = self.rows(batch)
-        y = None if self.label is None else _values(batch, self.label)
-        weight = None if self.weight is None else _numbers(batch.column(self.weight))
-        return x, y, weight
+        y, arms = (None if name is None else _values(batch, name) for name in (self.label, self.arm))
+        weight, probability = (
+            None if name is None else _numbers(batch.column(name)) for name in (self.weight, self.probability)
+        )
+        return x, y, weight, arms, probability
 
     def rows(self, batch: Any) -> Any:
         """Return the rows of a batch."""
@@ -59,6 +64,8 @@ def columns_of(
     *,
     label: str | None = None,
     weight: str | None = None,
+    arm: str | None = None,
+    probability: str | None = None,
     sparse: bool | None = None,
     model: Any = None,
 ) -> Columns:
@@ -67,21 +74,21 @@ def columns_of(
     By default, features are those that the model has learned by name, the column "features", or all numeric columns.
     """
     found = {field.name: field.dataType for field in df.schema.fields}
-    known = known_columns(model)
+    known, others = known_columns(model), (label, weight, arm, probability)
     if features is None and known is not None and ("features" not in found or set(known) <= set(found)):
         features = known
     elif features is None:
         numeric = (name for name, kind in found.items() if isinstance(kind, NUMBERS))
-        features = ["features"] if "features" in found else [n for n in numeric if n not in (label, weight)]
+        features = ["features"] if "features" in found else [n for n in numeric if n not in others]
     names = (features,) if isinstance(features, str) else tuple(features)
     if not names:
         raise ValueError("features must name at least one column: the DataFrame has no numeric columns to use.")
-    roles = [name for name in (*names, label, weight) if name is not None]
+    roles = [name for name in (*names, *others) if name is not None]
     for i, name in enumerate(roles):
         if name not in found:
             raise ValueError(f"There is no column {name!r}. The columns are {', '.join(found)}.")
         if name in roles[:i]:
-            raise ValueError(f"features, label and weight must be different columns, got {name!r} twice.")
+            raise ValueError(f"features, label, weight and others must be different columns, got {name!r} twice.")
     kinds = {_kind(name, found[name]) for name in names}
     if len(kinds) > 1 or (len(names) > 1 and kinds != {"numbers"}):
         raise ValueError(f"features must be numeric columns, or one column of arrays or vectors, got {names}.")
@@ -94,7 +101,7 @@ def columns_of(
         d = f"{model.n_features_in_} columns, in the order in which the model has learned them"
         raise ValueError(f"features must name {d}, got {len(names)}: {', '.join(names)}.")
     named = kind == "numbers" and (model is None or known is not None)
-    return Columns(names, kind, sparse if kind == "vector" else bool(sparse), label, weight, named)
+    return Columns(names, kind, sparse if kind == "vector" else bool(sparse), *others, named)
 
 
 def with_known_form(columns: Columns, df: Any) -> Columns:

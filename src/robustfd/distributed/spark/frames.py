@@ -80,6 +80,9 @@ def fit(estimator: Any, df: Any, **options: Any) -> Any:
         The column of targets.
     weight : str, optional
         The column of weights.
+    arm, probability : str, optional
+        For a `ContextualBandit`: the columns of the arms that were chosen, whose rewards are in `label`, and of the
+        probabilities of these choices.
     classes : array, optional
         All labels. If a classifier gets none, a first pass over the labels collects them.
     sparse : bool, optional
@@ -123,14 +126,17 @@ def _fit(
     features: Any = None,
     label: str | None = None,
     weight: str | None = None,
+    arm: str | None = None,
+    probability: str | None = None,
     classes: Any = None,
     sparse: bool | None = None,
     n_partitions: int | None = None,
     fan_in: int = FAN_IN,
 ) -> Any:
-    check_targets(estimator, label, classes)
+    check_targets(estimator, label, classes, arm, weight)
     before = None if reset or not estimator.__sklearn_is_fitted__() else estimator
-    columns = columns_of(df, features, label=label, weight=weight, sparse=sparse, model=before)
+    roles: dict[str, Any] = {"label": label, "weight": weight, "arm": arm, "probability": probability}
+    columns = columns_of(df, features, **roles, sparse=sparse, model=before)
     columns = with_known_form(columns, df)
     df = df.select(*columns.needed)
     classes = known_classes(estimator, classes, reset=reset)
@@ -290,7 +296,7 @@ class StreamingFit:
     """
 
     def __init__(self, estimator: Any, path: Any, **options: Any):
-        check_targets(estimator, options.get("label"), options.get("classes"))
+        check_targets(estimator, *(options.get(name) for name in ("label", "classes", "arm", "weight")))
         if is_classifier(estimator) and options.get("classes") is None:
             raise ValueError("classes must be given for a stream: all labels that can occur.")
         self.estimator, self.path, self.options = estimator, os.fspath(path), options
