@@ -518,7 +518,8 @@ class ContextualBandit(_Wrapper, bandit.base.ContextualPolicy):
         self.seed = seed
 
     def __repr__(self) -> str:
-        return str(super().__repr__() if self._rewards else base.Base.__repr__(self))  # a table needs a row
+        table: Any = super().__repr__  # it needs a row
+        return str(table() if self._rewards else base.Base.__repr__(self))
 
     def _pull(self, arm_ids: Iterable[Any], context: dict[Any, Any] | None = None) -> Any:
         return self._model.choose_one({} if context is None else context, list(arm_ids))[0]
@@ -533,7 +534,8 @@ class ContextualBandit(_Wrapper, bandit.base.ContextualPolicy):
         (reward,) = reward_args
         reward = float(reward) if isinstance(reward, int) else reward
         self._model.learn_one({} if context is None else context, arm_id, reward)
-        super().update(arm_id, context, -reward if self._model.costs else reward, **reward_kwargs)  # for `ranking`
+        rank: Any = super().update
+        rank(arm_id, context, -reward if self._model.costs else reward, **reward_kwargs)
 
     def predict_proba_one(self, x: dict[Any, Any] | None, arm_ids: Iterable[Any] | None = None) -> dict[Any, float]:
         """Return the probability with which `pull` pulls each arm, by default of all arms seen so far."""
