@@ -6,6 +6,7 @@ regression that never explores. Another one, learned from fewer rows, made the l
 draws a log with replacement, so that the value of the policy is its accuracy on all rows.
 """
 
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,17 @@ def _generated(k: int, d: int, seed: int) -> tuple[Any, Any]:
 
 
 def sets() -> dict[str, tuple[Any, Any]]:
-    """Return rows and classes by name; covtype only if it is in ROBUSTFD_DATA."""
+    """Return rows and classes by name; segment only with River, and covtype only if it is in ROBUSTFD_DATA."""
     found = {
         "digits, 10 actions": load_digits(return_X_y=True),
         "generated, 5 actions": _generated(5, 12, 1),
         "generated, 7 actions": _generated(7, 19, 2),
     }
+    if importlib.util.find_spec("river"):
+        from river.datasets import ImageSegments
+
+        rows, labels = zip(*ImageSegments(), strict=True)
+        found["segment, 7 actions"] = np.array([list(row.values()) for row in rows], float), np.array(labels)
     path = folder()
     if path is not None and (path / "covtype.npz").exists():
         with np.load(path / "covtype.npz") as file:

@@ -13,7 +13,7 @@ from tests.distributed.parts import java_version
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-NEEDS = {"from-vowpal-wabbit.md": "pyarrow", "tables.md": "pyarrow", "start.md": "pyarrow"}
+NEEDS = {"from-river.md": "river", "from-vowpal-wabbit.md": "pyarrow", "tables.md": "pyarrow", "start.md": "pyarrow"}
 
 
 def examples(page):

@@ -91,14 +91,26 @@ def test_one_row_at_a_time():
     assert results(single) == results(evaluate_policy(policy, rewards, logged))
 
 
-def test_parts_merge():
-    policy, rewards, logged, predicted = a_log(2000, 3)
-    whole, halves = evaluate_policy(policy, rewards, logged, predicted), (slice(0, 700), slice(700, None))
-    parts = [evaluate_policy(policy[h], rewards[h], logged[h], predicted[:, h]) for h in halves]
+@given(st.integers(0, 2000), st.integers(1, 5), st.integers(0, 2**20), st.booleans())
+def test_parts_merge(n, k, seed, given_models):
+    """Rows are dealt to parts at random. The parts, some of them empty, are saved, loaded and merged in any order."""
+    policy, rewards, logged, predicted = a_log(n, seed)
+    whole = evaluate_policy(policy, rewards, logged, predicted if given_models else None)
+    rng = np.random.default_rng(seed)
+    owner, parts = rng.integers(0, k, n), []
+    for i in rng.permutation(k):
+        mine = owner == i
+        part = evaluate_policy(policy[mine], rewards[mine], logged[mine], predicted[:, mine] if given_models else None)
+        parts.append(PolicyEvaluation.from_bytes(part.to_bytes()))
     merged = robustfd.merge([PolicyEvaluation(), *parts])
     for name, value in results(merged).items():
-        assert np.allclose(value, getattr(whole, name), rtol=1e-12), name
-    assert parts[0].n_rows == 700
+        same = np.array([value, getattr(whole, name)], float)  # None becomes NaN
+        assert np.allclose(*same, rtol=1e-9, equal_nan=True), name
+    assert merged.n_rows == n and sum(part.n_rows for part in parts) == n
+
+
+def test_parts_that_do_not_fit():
+    parts = [evaluate_policy(*a_log(70, 3))]
     other = evaluate_policy(1.0, 0.5, 0.5)
     with pytest.raises(ValueError, match="with and without predicted"):
         parts[0].merge(other)

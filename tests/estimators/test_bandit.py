@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,22 @@ def test_batches_and_single_rows_give_the_same_model(problem):
     assert some.to_bytes() == whole.to_bytes()
 
 
+@pytest.mark.parametrize("width", [3, 60, 300])
+def test_batches_of_arms_that_share_a_learner_do_not_matter(width):
+    """New arms and features of arms appear in the middle of batches. The products exceed 256 on the way."""
+    rng = np.random.default_rng(width)
+    X, rewards = rng.standard_normal((90, width)), rng.choice([0.0, 0.5, 1.0], 90)
+    arms = [f"arm {i // 9}" for i in range(90)]
+    if width < 300:
+        arms = [{arm: 1.0, "size": float(i % 4)} for i, arm in enumerate(arms)]
+    whole = ContextualBandit(random_state=0).fit(X, arms, rewards)
+    for cuts in ([1, 2, 30, 50], list(range(1, 90))):
+        some = ContextualBandit(random_state=0)
+        for part in np.split(np.arange(90), cuts):
+            some.partial_fit(X[part], [arms[i] for i in part], rewards[part])
+        assert some.to_bytes() == whole.to_bytes()
+
+
 def test_quick_rows_are_the_ordinary_ones(problem, monkeypatch):
     X, best = problem
     quick = ContextualBandit(range(K), random_state=0)
@@ -183,6 +200,53 @@ def test_parts_merge(problem, wide):
     assert np.mean(merged.predict(X) == [f"arm {k}" for k in best]) > 0.7
 
 
+def test_choices_are_reproducible_also_after_split_and_merge(problem, tmp_path):
+    X, best = problem
+    bandit = ContextualBandit(range(K), epsilon=1.0, random_state=7)  # every choice is the draw alone
+    played(bandit, X[:103], best[:103])
+    parts, again = bandit.split(3), bandit.split(3)
+    merged = copy.deepcopy(parts[0]).merge(parts[1]).merge(parts[2])
+    merged.save(tmp_path / "merged")
+    loaded = load(tmp_path / "merged")
+    expected = [bandit.choose_one(x)[0] for x in X[:60]]  # draws 104 to 163 of seed 7
+    assert [merged.choose_one(x)[0] for x in X[:60]] == [loaded.choose_one(x)[0] for x in X[:60]] == expected
+    draws = [[part.choose_one(x)[0] for x in X[:60]] for part in parts]
+    assert draws == [[part.choose_one(x)[0] for x in X[:60]] for part in again]
+    assert all(np.mean(np.equal(draws[i], draws[j])) < 0.5 for i, j in ((0, 1), (0, 2), (1, 2)))  # 0.2 by chance
+    both = parts[0].merge(parts[1]).merge(parts[2])
+    assert int(both._choices[0]) == 103 + 3 * 60
+
+
+@pytest.mark.parametrize("kind", ["dicts", "rows", "features"])
+def test_late_rewards_need_nothing_of_the_choice(problem, tmp_path, kind):
+    """The bandit that learns is another one than the bandit that chose, and rewards come late and in any order."""
+    X, best = problem
+    contexts = dicts(X) if kind == "dicts" else X
+    arms = {k: {"number": float(k), f"arm {k}": 1.0} for k in range(K)} if kind == "features" else None
+    learner, rng, log = ContextualBandit(None if arms else range(K), random_state=0), np.random.default_rng(0), []
+    for start in range(0, 160, 40):
+        chooser = copy.deepcopy(learner) if start == 0 else None
+        if chooser is None:
+            learner.save(tmp_path / "bandit")
+            chooser = load(tmp_path / "bandit")
+        late = [(i, *chooser.choose_one(contexts[i], arms)) for i in range(start, start + 40)]
+        for i, arm, chance in [late[j] for j in rng.permutation(40)]:
+            features = arms and arms[arm]
+            learner.learn_one(contexts[i], arm, float(arm == best[i]), chance, features=features)
+            log.append((i, arm, features))
+    assert learner.n_samples_seen_ == 160 and chooser.n_samples_seen_ == 120
+    order, rewards = [i for i, _, _ in log], [float(arm == best[i]) for i, arm, _ in log]
+    if kind == "dicts":
+        other = ContextualBandit(range(K), random_state=0)
+        for (i, arm, _), reward in zip(log, rewards, strict=True):
+            other.learn_one(contexts[i], arm, reward)
+    else:
+        other = ContextualBandit(None if arms else range(K), random_state=0)
+        other.fit(X[order], [arm if features is None else features for _, arm, features in log], rewards)
+    for x in contexts[:50]:
+        assert other.predict_proba_one(x, arms) == learner.predict_proba_one(x, arms)
+
+
 def test_merging_joins_arms_and_features_by_name():
     one, two = (ContextualBandit(random_state=0) for _ in range(2))
     for i in range(100):
@@ -222,11 +286,61 @@ def test_tables_and_missing_values(problem):
     bandit = ContextualBandit(random_state=0).fit(table, arms, arms == best, np.full(N, 1 / K))
     assert np.mean(bandit.predict(table) == best) > 0.6
     assert bandit.choose_one(table.iloc[0].to_dict())[0] in range(K)
-    numbers = ContextualBandit(random_state=0).fit(X, arms, arms == best)
-    parts = numbers.contributions(X, 2)
-    margins = numbers._margins(X)[:, 2]
-    np.testing.assert_allclose(np.ptp(margins - parts.sum(axis=1)), 0, atol=1e-5)  # weights are floats
-    assert parts.shape == X.shape
+    by_column = bandit.contributions(table, 2, intercept=True)
+    assert list(by_column) == [*table, "(intercept)"]
+    np.testing.assert_allclose(by_column.sum(axis=1), bandit._margins(bandit._checked(table))[:, 2], atol=1e-5)
+    one = bandit.contributions_one(table.iloc[3].to_dict(), 2, by="value")
+    assert abs(one["town=Rome"] if X[3, 0] > 0 else one["town=Oslo"]) > 0
+
+
+def log_odds(bandit, contexts, arm, features=None):
+    """Return the margins of an arm."""
+    return np.array([bandit._doubts_of_one(x, {arm: features} if features else [arm])[1][0, 0] for x in contexts])
+
+
+@pytest.mark.parametrize("kind", ["rows", "dicts", "sparse", "wide", "features"])
+def test_contributions_sum_to_the_log_odds_of_an_arm(problem, kind):
+    X, best = problem
+    X = np.hstack([X, np.zeros((N, 300))]) if kind == "wide" else X + 1  # above 256 features the arms share a learner
+    arms = np.random.default_rng(2).integers(0, K, N)
+    features = {k: {"number": float(k), f"arm {k}": 1.0} for k in range(K)}
+    if kind == "dicts":
+        bandit = ContextualBandit(range(K), random_state=0)
+        for x, arm, right in zip(dicts(X), arms.tolist(), best, strict=True):
+            bandit.learn_one(x, arm, float(arm == right))
+    else:
+        given = [features[k] for k in arms.tolist()] if kind == "features" else arms
+        rows = sp.csr_array(X) if kind == "sparse" else X
+        bandit = ContextualBandit(random_state=0).fit(rows, given, arms == best)
+    named = features[2] if kind == "features" else 2
+    contexts = dicts(X[:20]) if kind == "dicts" else X[:20]
+    margins = log_odds(bandit, contexts, 2, named if kind == "features" else None)
+    assert np.ptp(margins) > 1
+    for x, margin in zip(contexts, margins, strict=True):
+        found = bandit.contributions_one(x, named, intercept=True)
+        assert sum(found.values()) == pytest.approx(margin, abs=1e-5)
+    if kind != "dicts":
+        whole = bandit.contributions(rows[:20], named, intercept=True)
+        assert sp.issparse(whole) == (kind == "sparse") and whole.shape == (20, X.shape[1] + 1)
+        np.testing.assert_allclose(whole.sum(axis=1), margins, atol=1e-5)
+        parts = bandit.contributions(rows[:20], named)
+        assert abs(parts - whole[:, :-1]).max() == 0
+        if kind in ("rows", "sparse"):  # the rest depends on the arm only; a shared learner also scales it by the row
+            assert np.ptp(margins - parts.sum(axis=1)) < 1e-5
+        assert bandit.contributions(rows[:0], named, intercept=True).shape == (0, X.shape[1] + 1)
+
+
+def test_explanations_of_arms_that_are_new_or_unknown():
+    bandit = ContextualBandit(["a", "b", "c"], random_state=0)
+    assert bandit.contributions_one({"x": 1.0}, "a") == {}
+    for i in range(40):
+        bandit.learn_one({"x": float(i % 2), "y": "left"}, "ab"[i % 3 == 0], float(i % 2))
+    assert set(bandit.contributions_one({"x": 1.0, "y": "left", "z": 1.0}, "a")) == {"x", "y", "z"}
+    assert bandit.contributions_one({"x": 1.0}, "c", intercept=True) == {"x": 0.0, "(intercept)": 0.0}
+    with pytest.raises(ValueError, match=r"arm must be one of \['a', 'b', 'c'\], got 'd'"):
+        bandit.contributions_one({"x": 1.0}, "d")
+    with pytest.raises(ValueError, match="without features"):
+        bandit.contributions_one({"x": 1.0}, {"colour": "red"})
 
 
 BAD = {

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("river", reason="River is an extra: pip install 'robustfd[river]'")
 
-from river import checks, compose, datasets, evaluate, metrics, preprocessing
+from river import bandit, checks, compose, datasets, evaluate, metrics, preprocessing, stats
 
 import robustfd
 import robustfd.river
@@ -28,7 +28,7 @@ class Cards:
 
 
 datasets.CreditCard = Cards
-ALL = {name: getattr(robustfd.river, name) for name in robustfd.river.__all__}
+ALL = {name: getattr(robustfd.river, name) for name in robustfd.river.__all__ if name != "ContextualBandit"}
 UNSUPERVISED = ("MahalanobisDetector", "SketchedPCA")
 CLASSES = {name: each for name, each in ALL.items() if name not in (*UNSUPERVISED, "SketchedRidge")}
 CHECKS = [(name, check) for name, each in ALL.items() for check in checks.yield_checks(each(5))]
@@ -268,3 +268,91 @@ def test_several_quantiles_are_a_dict_by_level():
     table = model.predict_many(pd.DataFrame(rows))
     assert table.columns.tolist() == levels and table.iloc[0].tolist() == list(found.values())
     assert model.clone().quantile == levels
+
+
+# -- bandits
+
+
+def clicks(n, seed=1):
+    """Yield rows of a log as River expects them. The best of three arms, chosen at random, depends on the context."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        x = {"age": float(rng.random()), "kind": str(rng.choice(["a", "b"]))}
+        best = 1 if x["kind"] == "a" else 2 if x["age"] > 0.5 else 3
+        arm = int(rng.integers(1, 4))
+        yield [1, 2, 3], x, arm, bool(rng.random() < (0.9 if arm == best else 0.1))
+
+
+def test_policies_are_evaluated_on_logs():
+    policy = robustfd.river.ContextualBandit(seed=0)
+    found, used = bandit.evaluate_offline(policy, clicks(1500), stats.Mean())
+    other, _ = bandit.evaluate_offline(bandit.EpsilonGreedy(0.1, seed=0), clicks(1500), stats.Mean())
+    assert found.get() > 0.7 > 0.6 > other.get()
+    assert used == policy._n == policy._model.n_samples_seen_ and policy._counts == policy._model.n_pulls_
+    assert found.get() == pytest.approx(policy.progressive_reward_) and sorted(policy.ranking) == [1, 2, 3]
+    assert policy.predict_proba_one({"age": 0.9, "kind": "b"})[2] > 0.9
+    assert list(policy.predict_proba_one({"age": 0.9, "kind": "b"}, range(1, 3))) == [1, 2]
+    assert set(policy.contributions_one({"age": 0.9, "kind": "b"}, 2)) == {"age", "kind"}
+
+
+class Machines:
+    """A Gym environment in the parts that River uses: arm 3 of 5 pays most."""
+
+    class Space:
+        n = 5
+
+        def seed(self, seed):
+            pass
+
+    action_space = Space()
+
+    def reset(self, seed):
+        self.rng, self.left = np.random.default_rng(seed), 150
+
+    def step(self, arm):
+        self.left -= 1
+        return None, float(self.rng.random() < (0.9 if arm == 3 else 0.2)), False, self.left == 0, {}
+
+
+def test_policies_are_evaluated_in_environments():
+    """River gives no context there, not even to policies that could use one."""
+    policies = [robustfd.river.ContextualBandit(seed=0), bandit.RandomPolicy(seed=0)]
+    trace = pd.DataFrame(bandit.evaluate(policies, Machines(), n_episodes=2, seed=0))
+    assert len(trace) == 2 * 2 * 150
+    earned = trace.groupby("policy_idx")["reward"].mean()
+    assert earned[0] > 0.7 and earned[1] < 0.5
+    again = pd.DataFrame(bandit.evaluate(policies[:1], Machines(), n_episodes=2, seed=0))
+    assert again["arm"].tolist() == trace[trace["policy_idx"] == 0]["arm"].tolist()  # the seed decides
+
+
+def test_a_policy_is_the_estimator(tmp_path):
+    policy, model = (
+        robustfd.river.ContextualBandit(epsilon=0.1, seed=4),
+        robustfd.ContextualBandit(epsilon=0.1, random_state=4),
+    )
+    assert "seed=4" in repr(policy)
+    for arms, x, _, _ in clicks(120):
+        arm, chance = model.choose_one(x, arms)
+        assert policy.predict_proba_one(x, arms)[arm] == chance and policy.pull(arms, context=x) == arm
+        model.learn_one(x, arm, float(x["age"]))
+        policy.update(arm, x, x["age"])
+    assert policy._model.to_bytes() == model.to_bytes() and "Pulls" in repr(policy)
+    fresh = policy.clone()
+    assert fresh.seed == 4 and fresh.epsilon == 0.1 and fresh._n == 0 and fresh._model.arms_ == []
+    policy.save(tmp_path / "policy.rfd")
+    again = robustfd.river.ContextualBandit.load(tmp_path / "policy.rfd")
+    assert again._get_params() == policy._get_params() and again._counts == policy._counts and again._n == 120
+    assert [again.pull(arms, context=x) for arms, x, _, _ in clicks(50, 2)] == [
+        policy.pull(arms, context=x) for arms, x, _, _ in clicks(50, 2)
+    ]
+    with pytest.raises(ValueError, match="rewards must be numbers"):
+        policy.update(1, {"age": 1.0}, "much")
+    assert policy._n == 120
+
+
+def test_policies_of_costs_rank_the_cheapest_first():
+    policy = robustfd.river.ContextualBandit(costs=True, seed=0)
+    for _ in range(100):
+        arm = policy.pull(["dear", "cheap"])
+        policy.update(arm, 5.0 if arm == "dear" else 1.0)
+    assert policy.ranking == ["cheap", "dear"] and policy._counts["cheap"] > 80

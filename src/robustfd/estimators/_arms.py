@@ -3,6 +3,7 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._scipy import scipy_sparse as sp
 from robustfd.estimators._untuned import unpack_columns
-from robustfd.learners import untuned_merging
+from robustfd.learners import untuned_merging, untuned_reading
+from robustfd.learners.hessian import OFFER_EXACT
 from robustfd.learners.rows import CsrRows, Floats, plain_rows, sparse_rows
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import PRIOR, SPARE, UntunedState
@@ -20,6 +22,7 @@ UNPULLED = (1 + 1 / 16) / PRIOR  # the variance of a row of typical length and o
 LAST = 2**31 - 2  # largest index of a feature
 
 Entries = tuple[NDArray[np.int64], Floats]  # places and values of the features of an arm
+Contributions = tuple[NDArray[np.int64], NDArray[np.int64], Floats]  # of rows in CSR format
 
 
 class _Learners:
@@ -104,6 +107,12 @@ class Apart(_Learners):
                 margins[:, column], variances[:, column] = state.doubts(x)
         return margins, variances
 
+    def explain(self, x: Any, arm: int) -> Contributions:
+        """Return the contributions of features of contexts to the margins of an arm, as `untuned_reading` does."""
+        if (state := self.states.get(arm)) is None:
+            return np.zeros(x.shape[0] + 1, np.int64), np.zeros(0, np.int64), np.zeros((0, 1))
+        return untuned_reading.contributions(state, x)
+
     def learn(self, x: Any, arms: NDArray[np.int64], label: Floats, weight: Floats) -> None:
         """Learn rows, each for its arm. The arms are independent, so their order does not matter."""
         for arm in np.unique(arms).tolist():
@@ -157,6 +166,11 @@ class Together(_Learners):
         products = (places[:, None] * self.capacity + columns).ravel()
         yield 0, products[products < self.states[0].d].astype(np.int32)
 
+    def _width(self, places: int) -> int:
+        """Return the capacity for the products of so many features of arms, whatever the batches they came in."""
+        width = (places + 1) * self.capacity
+        return width if width <= OFFER_EXACT else max(width, min((1 << places.bit_length()) * self.capacity, LAST))
+
     def rows(self, x: Any, arms: Sequence[Entries]) -> CsrRows:
         """Return the products of rows with arms, row by row. A single row may have many arms."""
         x = sparse_rows(plain_rows(x))
@@ -174,7 +188,7 @@ class Together(_Learners):
             data.append((factor[:, None] * value).ravel()[1:])
             indptr.append(indptr[-1] + len(data[-1]))
         columns = np.concatenate(indices).astype(np.int32)
-        self.states[0].widen(int(columns.max(initial=0)) + 1)
+        self.states[0].widen_to(self._width(int(columns.max(initial=0)) // self.capacity))
         return CsrRows(np.concatenate(data), columns, np.array(indptr, np.int64), self.states[0].d)
 
     def doubts(self, x: Any, arms: Sequence[Entries]) -> tuple[Floats, Floats]:
@@ -185,10 +199,21 @@ class Together(_Learners):
         found = [self.states[0].doubts(self.rows(rows_at(x, np.array([i])), arms)) for i in range(n)]
         return np.array([margins for margins, _ in found]), np.array([variances for _, variances in found])
 
+    def explain(self, x: Any, arm: Entries) -> Contributions:
+        """Return the contributions of features of contexts, alone and in products, to the margins of an arm."""
+        indptr, which, parts = untuned_reading.contributions(self.states[0], self.rows(x, [arm] * x.shape[0]))
+        column = which % self.capacity
+        kept = column > 0  # the others are features of the arm alone
+        return np.append(0, np.cumsum(kept))[indptr], column[kept] - 1, parts[kept]
+
     def learn(self, x: Any, arms: Sequence[Entries], label: Floats, weight: Floats) -> None:
-        """Learn rows, each for its arm."""
-        rows = self.rows(x, arms)
-        self.states[0].learn(rows, label, weight, np.empty((len(label), 1)))
+        """Learn rows, each for its arm. The capacity grows at the rows that need it, as for single rows."""
+        most = np.maximum.accumulate([int(places[-1]) + 1 if len(places) else 0 for places, _ in arms])
+        widths = [self._width(int(places)) for places in most]
+        ends = [i for i in range(1, len(widths)) if widths[i] > max(widths[i - 1], self.states[0].d)]
+        for start, end in pairwise([0, *ends, len(widths)]):
+            rows = self.rows(x if not ends else rows_at(x, np.arange(start, end)), arms[start:end])
+            self.states[0].learn(rows, label[start:end], weight[start:end], np.empty((end - start, 1)))
 
     def widen(self, d: int, *, growing: bool = True) -> None:
         """Allocate memory for d features of contexts, and for as many more if their number keeps growing."""

@@ -206,11 +206,15 @@ class RewardLearner(OnlineEstimator):
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
         learners = self._learners.split(k, which)
-        pulls = [(self._pulls + k - 1 - i) // k for i in which]
-        return [
-            {"_learners": some, "_pulls": mine, "_range": self._range.copy(), "_choices": np.array([0])}
-            for some, mine in zip(learners, pulls, strict=True)
-        ]
+        parts = []
+        for i, some in zip(which, learners, strict=True):
+            pulls, choices = ((each + k - 1 - i) // k for each in (self._pulls, self._choices))
+            own = np.random.SeedSequence((self._seed, i)).generate_state(1, np.uint64)  # parts do not explore alike
+            parts.append({
+                "_learners": some, "_pulls": pulls, "_range": self._range.copy(), "_choices": choices,
+                "_seed": int(own[0]) if i else self._seed,
+            })  # fmt: skip
+        return parts
 
     def _merge_states(self, other: Any) -> None:
         if type(self._learners) is not type(other._learners) or (self._names is None) != (other._names is None):
@@ -253,7 +257,7 @@ class RewardLearner(OnlineEstimator):
         own = document.pop("bandit")
         self._arms, names = distinct(own["arms"]), own["names"]
         self._names = None if names is None else {name: place for place, name in enumerate(distinct(names))}
-        self._seed = check_integer("seed", own["seed"], 0)
+        self._seed = check_integer("seed", own["seed"], 0, 2**64 - 1)
         self._choices = np.array([check_integer("choices", own["choices"], 0)])
         self._pulls, self._range = tensors.pop("pulls").copy(), tensors.pop("range").copy()
         right = self._pulls.dtype == np.int64 and self._pulls.ndim == 1 and len(self._pulls) <= len(self._arms)

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import choose_probabilities, draw_arm
 from robustfd._guard import guarded, guards_itself
-from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, check_real
-from robustfd.estimators._arms import UNPULLED, Apart
+from robustfd.estimators import explain
+from robustfd.estimators._arms import UNPULLED
 from robustfd.estimators._online import Floats
 from robustfd.estimators._rewards import RewardLearner, distinct
 from robustfd.estimators._rows import kind_of, rows_to_read, single_row, with_indicators
-from robustfd.estimators.explain import by_feature
 from robustfd.learners import progress
 from robustfd.learners.rows import CsrRows
 
@@ -288,23 +287,42 @@ class ContextualBandit(RewardLearner):
         names, chances = self._chances_of_one(x, arms)
         return dict(zip(names, chances.tolist(), strict=True))
 
-    def contributions(self, X: Any, arm: Any) -> Floats:
-        """Return the contribution (n, n_features) of each feature to the margin of an arm.
+    def contributions(
+        self, X: Any, arm: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False
+    ) -> Any:
+        """Return what each feature of the contexts adds to the margin of an arm.
 
-        The margin is the logarithm of the odds of a good reward. The contributions of a row and an intercept sum to it.
+        The margin is the logarithm of the odds of a good reward. The rest of it, which also has what the arm earns in
+        any context, is the column that `intercept=True` adds.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, n_features)
+            The contexts.
+        arm : str, int, bool, float or dict
+            The name of the arm, or a dict of its features if the bandit knows arms by their features.
+        by : {"column", "value"}, default="column"
+            For a table with text or dates: one contribution for each column, or one for each value.
+        intercept : bool, default=False
+            Whether to add a last column, "(intercept)" in a table, so that each row sums to the margin.
+
+        Returns
+        -------
+        array, sparse array or DataFrame of shape (n, n_features)
+            Sparse if X is sparse, a table of the same library if X is a table.
         """
-        x, state = self._require_rows()._checked(X), self._state_of(arm)
-        if state is None:
-            return np.zeros(x.shape)
-        (found,) = by_feature(self, x, state)
-        return np.asarray(found.toarray() if sp.issparse(found) else found)
+        return explain.contributions(_Arm(self._require_rows(), arm), X, by=by, intercept=intercept)[0]
 
-    def _state_of(self, arm: Any) -> Any:
-        if not isinstance(self._learners, Apart):
-            raise ValueError("Contributions need one learner for each arm, and here all arms share one.")
-        if arm not in self._arms:
-            raise ValueError(f"arm must be one of {self._arms!r}, got {arm!r}.")
-        return self._learners.states.get(self._arms.index(arm))
+    def contributions_one(
+        self, x: Any, arm: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False
+    ) -> dict[Any, float]:
+        """Return the contributions to the margin of an arm in one context, by name or index; see `contributions`.
+
+        Before the first reward it is empty.
+        """
+        if not self.__sklearn_is_fitted__():
+            return {}
+        return explain.contributions_of_one(_Arm(self, arm), x, by=by, intercept=intercept)[0]
 
     @property
     def arms_(self) -> list[Any]:
@@ -365,6 +383,32 @@ def _listed(arms: Any) -> list[Any]:
 def _single_rows(x: Any) -> Iterator[Any]:
     for i in range(x.shape[0]):
         yield x[i : i + 1]
+
+
+class _Arm:
+    """An arm of a bandit, as explanations read a model."""
+
+    def __init__(self, bandit: ContextualBandit, arm: Any):
+        self._bandit = bandit
+        if bandit._names is not None or isinstance(arm, Mapping):
+            self._key: Any = bandit._entries(arm)
+        elif arm in bandit._arms:
+            self._key = bandit._keys([bandit._arms.index(arm)])[0]
+        else:
+            raise ValueError(f"arm must be one of {bandit._arms!r:.200}, got {arm!r:.60}.")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bandit, name)
+
+    def _explain(self, rows: Any) -> Any:
+        return self._bandit._learners.explain(rows, self._key)
+
+    def _finite_margins(self, x: Any) -> Floats:
+        parts = [x] if isinstance(x, CsrRows) else [rows for _, rows in rows_to_read(x, self._bandit._missing)]
+        return np.vstack([np.empty((0, 1)), *(self._bandit._finite_doubts(each, [self._key])[0] for each in parts)])
+
+    def _number_loss(self) -> None:
+        """Margins are not numbers of a regression."""
 
 
 def _check_probabilities(probabilities: Any, n: int) -> None:

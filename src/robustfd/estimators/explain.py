@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
@@ -46,7 +47,7 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         found, names = by_feature(model, row), list(getattr(model, "feature_names_in_", range(model._width)))
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        _, which, parts = untuned_reading.contributions(model._model, row)
+        _, which, parts = _parts(model, row)
         found, names = list(parts.T[:, None]), which.tolist()
         if kind == "dicts":
             every = list(model._vocabulary)
@@ -65,12 +66,18 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     return totals
 
 
-def by_feature(model: Any, x: Any, state: Any = None) -> list[Any]:
-    """Return for each output the contributions of features (n, d), sparse if x is; `state` is one of several."""
-    d, sparse, state = model._width, sp.issparse(x), model._model if state is None else state
-    found: list[list[Any]] = [[sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(state.outputs)]
+def _parts(model: Any, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return contributions in CSR format. The arm of a bandit has its own way of explaining rows."""
+    own = getattr(model, "_explain", None)
+    return own(rows) if own is not None else untuned_reading.contributions(model._model, rows)
+
+
+def by_feature(model: Any, x: Any) -> list[Any]:
+    """Return for each output the contributions of features (n, d), sparse if x is."""
+    d, sparse, outputs = model._width, sp.issparse(x), 1 if hasattr(model, "_explain") else model._model.outputs
+    found: list[list[Any]] = [[sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(outputs)]
     for _, rows in rows_to_read(x, model._missing):
-        indptr, which, parts = untuned_reading.contributions(state, rows)
+        indptr, which, parts = _parts(model, rows)
         columns = np.append(np.arange(d), model._missing)[which].astype(np.int64)
         for c, each in enumerate(found):
             entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
