@@ -247,19 +247,20 @@ def bandits(arguments: list[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", help="sets, by default all")
     parser.add_argument("--rows", type=int, default=2000, help="at most so many of each set")
     parser.add_argument("--first", type=int, default=500, help="rows on which LinUCB of others runs, which is slow")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--vowpal-seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=2, help="random orders of the rows")
+    parser.add_argument("--vowpal-seeds", type=int, default=2)
     parser.add_argument("--peer-seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--cache", type=Path, default=Path("build/bandits.json"))
     given = parser.parse_args(arguments or [])
     found = run_all(given)
     text = [
-        f"At most {given.rows} rows; seeds 0 to {given.seeds - 1} here, to {given.vowpal_seeds - 1} for Vowpal Wabbit,",
-        f"to {given.peer_seeds - 1} for LinUCB. A seed is also an order of the rows. LinUCB of River and of MABWiser "
-        f"runs on the",
-        f"first {given.first} rows of sets with at most {WIDEST} features. The bandit was chosen by the sets with a *.",
-        "Times are CPU microseconds of a choice and its learning, with Vowpal Wabbit's parsing.",
+        f"At most {given.rows} rows, in {given.seeds} random orders here, {given.vowpal_seeds} for Vowpal Wabbit and "
+        f"{given.peer_seeds} for LinUCB, each with its own seed.",
+        f"Vowpal Wabbit has {len(VOWPAL)} modes: {', '.join(MODES)}, each with costs {' and '.join(COSTS)}. LinUCB of "
+        f"River and MABWiser runs on the first {given.first} rows of sets with at most {WIDEST} features.",
+        "Constants of the bandit were chosen on the sets with a *. Times are CPU microseconds of a choice and its "
+        "learning, with Vowpal Wabbit's parsing.",
         "",
     ]
     full = {name: runs for name, runs in found.items() if best_mode(runs)}
