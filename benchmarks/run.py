@@ -42,6 +42,7 @@ CASES = {
     "many": many.many,
     "tables": tables.tables,
     "bandits": bandits.bandits,
+    "bandits_speed": bandits.bandits_speed,
     "drift": drift.drift,
     "command_line": command_line.command_line,
     "price": command_line.price,

@@ -20,7 +20,7 @@ def probabilities(margins, variances, epsilon=0.0):
 
 
 def diagonal_variance(state, x):
-    """The mean of x'H^-1 x over the experts of a state whose Hessians are all diagonal."""
+    """The mean of x'H^-1 x over the experts of a state whose Hessians are all diagonal, times the widening."""
     e = state.experts
     table, totals = e.features.table, e.features.totals[0]
     fade = {0: 1.0, 1: float(totals["fade"])}
@@ -48,4 +48,6 @@ def diagonal_variance(state, x):
         own = 0.25**2 / (table[0]["prior"] + table[0][past] * fade[memory])
         factor = length if e.mix.linear[k] > 0 else norm
         kappa.append(factor**2 * inside + own)
-    return float(np.dot(e.mix.share[0], kappa))
+    logarithms = [math.log(rate) for rate in e.mix.rate]
+    mean = sum(share * each for share, each in zip(e.mix.share[0], logarithms, strict=True))
+    return float(np.dot(e.mix.share[0], kappa)) * math.exp((mean - sum(logarithms) / n) / 2)

@@ -175,7 +175,8 @@ struct UntunedLoops {
                    const double* weight, double* predictions, bool update_stats);
     // Fill the predictions of all rows.
     void (*read)(const Experts& experts, const Work& work, const Rows& rows, double* predictions);
-    // Fill the predictions of all rows, and their variances: the mean of x'H^-1 x over the experts.
+    // Fill the predictions of all rows, and their variances: the mean of x'H^-1 x over the experts, by shares, times
+    // `widening` (hot/untuned.cpp).
     void (*doubt)(const Experts& experts, const Work& work, const Rows& rows, double* predictions, double* variances);
     // List the contributions of features to predictions: those of row i are at indptr[i] to indptr[i + 1] - 1 of
     // `which` and of the rows of `parts`. `effects` has shape (3, features, outputs). It holds the contribution of zeta

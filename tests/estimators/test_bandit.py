@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partialmethod
 
 import numpy as np
 import pandas as pd
@@ -117,15 +118,100 @@ def test_batches_of_arms_that_share_a_learner_do_not_matter(width):
         assert some.to_bytes() == whole.to_bytes()
 
 
-def test_quick_rows_are_the_ordinary_ones(problem, monkeypatch):
+def as_kind(X, kind, wide):
+    """Contexts as dicts, arrays or pairs; wide ones, with noise far to the right, share a learner."""
+    if wide:
+        X = np.hstack([X, np.zeros((N, 300))])
+        X[np.arange(N), D + np.random.default_rng(4).integers(0, 300, N)] = 1.0
+    if kind == "rows":
+        return X
+    if kind == "dicts":
+        return [{f"f{j}": float(row[j]) for j in np.flatnonzero(row)} for row in X]
+    types = np.int32, np.int64  # both have the same meaning
+    return [(np.flatnonzero(row).astype(types[i % 2]), row[row != 0]) for i, row in enumerate(X)]
+
+
+def counted(bandit, detours, *given, learn=ContextualBandit._learn_one):
+    detours.append(given)
+    learn(bandit, *given)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("kind", ["dicts", "rows", "pairs"])
+def test_quick_rows_are_the_ordinary_ones(problem, monkeypatch, kind, wide):
     X, best = problem
+    contexts, rng = as_kind(X, kind, wide), np.random.default_rng(5)
+    arms = [rng.permutation(K)[: 1 + i % K].tolist() if i % 3 else None for i in range(N)]
+    late = rng.random((N, 2))  # rewards between the ends, and from the past
+
+    def run(bandit):
+        log = []
+        for i, (x, right) in enumerate(zip(contexts, best.tolist(), strict=True)):
+            arm, chance = bandit.choose_one(x, arms[i])
+            reward = float(arm == right) if late[i, 0] < 0.8 else round(late[i, 1], 2)
+            before = i // 2 if late[i, 1] < 0.2 else i
+            bandit.learn_one(contexts[before], arm, 1 - reward if bandit.costs else reward, chance)
+            log.append((arm, chance))
+        return log
+
+    for costs in (False, True):
+        quick, slow = (ContextualBandit(range(K), random_state=0, costs=costs) for _ in range(2))
+        detours = []
+        with monkeypatch.context() as patch:
+            patch.setattr(ContextualBandit, "_learn_one", partialmethod(counted, detours))
+            choices = run(quick)
+        assert "_quick" in vars(quick) and len(detours) < (N if kind != "rows" and wide else 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(ContextualBandit, "_quick_rows", lambda self: None)
+            assert run(slow) == choices
+        assert slow.to_bytes() == quick.to_bytes()
+
+
+def test_an_interrupt_at_an_event_leaves_the_bandit_as_it_was(problem, monkeypatch):
+    X, best = problem
+    bandit = ContextualBandit(range(K), random_state=0)
+    played(bandit, X[:300], best[:300])
+    renewed, states = [], []
+
+    def renew(state, rows):
+        renewed.append(rows)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("robustfd.learners.hessian.renew", renew)
+        for x in X[300:400]:
+            before = bandit.to_bytes()
+            try:
+                bandit.learn_one(x, 0, 1.0)
+            except KeyboardInterrupt:
+                states.append(bandit.to_bytes() == before)
+                break
+    assert renewed and states == [True] and "_quick" in vars(bandit)
+    played(bandit, X[400:], best[400:])
+
+
+@pytest.mark.parametrize("x", [
+    (np.array([1, 0]), np.ones(2)), (np.array([0, 2**40]), np.ones(2)), (np.array([0]), np.ones(2)),
+    (np.array([-1]), np.ones(1)), (np.array([0]), np.array([np.nan])), (np.array([0]), np.array([1e200])),
+    (np.zeros(1), np.ones(1)), (np.array([0]),), (np.array([3, 3]), np.ones(2)), [1.0], {"a": 1.0},
+])  # fmt: skip
+def test_odd_pairs_are_as_in_the_ordinary_path(problem, monkeypatch, x):
+    def outcome(bandit):
+        found = []
+        for call in (lambda: bandit.choose_one(x), lambda: bandit.learn_one(x, 0, 1.0) and None):
+            try:
+                found.append(call())
+            except Exception as error:
+                found.append((type(error), str(error)))
+        return found, bandit.to_bytes()
+
     quick = ContextualBandit(range(K), random_state=0)
-    choices = played(quick, dicts(X), best)
-    assert "_quick" in vars(quick)
-    monkeypatch.setattr(ContextualBandit, "_quick_rows", lambda self: None)
-    slow = ContextualBandit(range(K), random_state=0)
-    assert played(slow, dicts(X), best) == choices
-    assert slow.to_bytes() == quick.to_bytes()
+    played(quick, as_kind(problem[0], "pairs", False)[:200], problem[1][:200])
+    slow = copy.deepcopy(quick)
+    monkeypatch.setattr(type(slow), "_quick_rows", lambda self: None)
+    expected = outcome(slow)
+    monkeypatch.undo()
+    assert outcome(quick) == expected
 
 
 @pytest.mark.parametrize("scale, shift", [(1000.0, 5.0), (2.0**-30, -3.0)])

@@ -1,4 +1,6 @@
 // The loops of the untuned learner over rows.
+#include <cmath>
+
 #include "hessians.hpp"
 #include "steps.hpp"
 
@@ -9,6 +11,7 @@ namespace {
 constexpr double LONGEST = 1e100;  // values in units of their feature are clipped here, so that squares do not overflow
 constexpr double FADED = 1e-200;    // a fade below this is multiplied in and reset to 1
 constexpr double FAR = 100.0;       // largest mean square of a row for linear experts; longer rows are shortened to it
+constexpr double LN2 = 0.69314718055994531;
 constexpr double HUGE_ROW = 1e30;   // rows with a larger sum of squares are shortened to it, since weights are floats
 
 inline void prefetch(const void* address) {
@@ -262,6 +265,17 @@ void read(const Experts& e, const Work& work, const Rows& rows, double* predicti
     }
 }
 
+// How much larger variances are than those by H^-1 alone: the root of the mean learning rate by shares, relative to the
+// mean of all experts; both means are geometric, and rates are powers of 2. A learner that does best with long steps
+// knows its weights less well.
+double widening(const Experts& e, Index c) {
+    const Index n = e.experts();
+    const double* share = e.share.data() + c * n;
+    double powers = 0.0;
+    for (Index k = 0; k < n; ++k) powers += (share[k] - 1.0 / static_cast<double>(n)) * std::ilogb(e.rate[k]);
+    return exp(0.5 * LN2 * powers);
+}
+
 void doubt(const Experts& e, const Work& work, const Rows& rows, double* predictions, double* variances) {
     Experts& same = const_cast<Experts&>(e);  // `predict_row<Use::doubt>` changes nothing
     const Index n = e.experts();
@@ -270,7 +284,7 @@ void doubt(const Experts& e, const Work& work, const Rows& rows, double* predict
         predict_row<Use::doubt>(same, work, list_row(e, rows, i, work));
         write_output(e, work, predictions + i * e.outputs());
         for (Index c = 0; c < e.outputs(); ++c)
-            variances[i * e.outputs() + c] = dot(e.share.data() + c * n, work.kappa, n);
+            variances[i * e.outputs() + c] = widening(e, c) * dot(e.share.data() + c * n, work.kappa, n);
     }
 }
 

@@ -244,6 +244,17 @@ class Together(_Learners):
         return new
 
 
+def learn_with_event(state: UntunedState, x: Any, label: Floats, weight: Floats) -> int:
+    """Learn rows, or leave the state as it was. Return the number of rows at which its next event is due."""
+    kept = state.keep(len(label), x.indices if isinstance(x, CsrRows) else None)
+    try:
+        state.learn(x, label, weight, np.empty((len(label), 1)))
+        return state.quiet_until()
+    except BaseException:
+        state.undo(kept)
+        raise
+
+
 def rows_at(x: Any, which: NDArray[np.int64]) -> Any:
     """Return the rows at these places, which may repeat."""
     if not isinstance(x, CsrRows):

@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._core import OneChoice
 from robustfd._validation import check_integer
-from robustfd.estimators._arms import UNPULLED, Apart, Entries, Together, rows_at, unpack_learners
+from robustfd.estimators._arms import (
+    UNPULLED,
+    Apart,
+    Entries,
+    Together,
+    learn_with_event,
+    rows_at,
+    unpack_learners,
+)
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import entries_of_dict, rows_to_learn, width_of
 from robustfd.estimators._transfer import pack, plain_label, unpack
 from robustfd.estimators._untuned import common_names, features_of, is_time_to_count, join_features, pack_columns
-from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows, check_numbers
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import is_whole
@@ -173,23 +180,21 @@ class RewardLearner(OnlineEstimator):
             self._common_names = common_names(self._vocabulary, self._learners.counts(), rows_seen)
 
     def _quick_rows(self) -> OneChoice | None:
-        """Return what chooses and learns for the next dicts or arrays without a detour through Python, or None."""
-        apart = self.__sklearn_is_fitted__() and isinstance(self._learners, Apart)
-        if not apart or self._kind == "pairs" or self._missing or hasattr(self, "_encoder"):
+        """Return what chooses and learns for the next single rows without a detour through Python, or None."""
+        if not self.__sklearn_is_fitted__() or self._names is not None or self._missing or hasattr(self, "_encoder"):
             return None
-        states = [self._learners.states.get(place) for place in range(len(self._arms))]
-        if len(self._pulls) < len(states) or any(each and not is_whole(each.share) for each in states):
+        learners, arms = self._learners, len(self._arms)
+        states = [learners.states.get(place) for place in range(arms if isinstance(learners, Apart) else 1)]
+        if len(self._pulls) < arms or any(each and not is_whole(each.share) for each in states):
             return None
-        rows = self._learners.seen()
-        left = (1 << rows.bit_length()) - rows  # common names are counted at powers of two
-        until = [0 if s is None or s.seen < s.first else min(next_event(s), s.seen + left) for s in states]
-        names = getattr(self, "_vocabulary", {})
+        rows, names = learners.seen(), getattr(self, "_vocabulary", {})
+        left = (1 << rows.bit_length()) - rows if self._kind == "dicts" else 2**62  # until `is_time_to_count`
         usual = np.array(sorted(names[name] for name in self._common_names), np.int32)
-        width = self._width if self._kind == "rows" else 0
         return OneChoice(
-            [each and each.core for each in states], self._place_of(), self._lock, names, width, usual,
-            np.array(until, np.int64), left, self._choices, self._pulls, self._range, self._progress,
-            bool(self.costs), float(self.epsilon), UNPULLED, self._seed,
+            states, self._place_of(), self._lock, self._kind, names, self._width, usual,
+            getattr(learners, "capacity", 0), CsrRows, learn_with_event, [s.quiet_until() if s else 0 for s in states],
+            left, self._choices, self._pulls, self._range, self._progress, bool(self.costs), float(self.epsilon),
+            UNPULLED, self._seed,
         )  # fmt: skip
 
     def _loss_name(self) -> str:

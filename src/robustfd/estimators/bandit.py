@@ -125,8 +125,8 @@ class ContextualBandit(RewardLearner):
             The probability with which it was chosen.
         """
         quick = self.__dict__.get("_quick")
-        if arms is None and quick is not None and (found := quick.choose(x)) is not None:
-            return self._arms[found[0]], found[1]
+        if quick is not None and (found := quick.choose(x, arms)) is not None:
+            return (self._arms if arms is None else arms)[found[0]], found[1]
         return self._choose_one(x, arms)
 
     @guarded

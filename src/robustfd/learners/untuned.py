@@ -135,7 +135,7 @@ class UntunedState:
         """Learn from rows or set them aside up to the next event, handle it, and return the number of rows done."""
         n = len(batch[1])
         if self.seen < self.first:
-            until = 1 << self.seen.bit_length()
+            until = self.quiet_until()
             part = slice(done, min(done + until - self.seen, n))
             self.kept.append(stored(batch, part))
             self._learn(batch, part)
@@ -148,7 +148,7 @@ class UntunedState:
             batch[3][part] = self.margins(rows[0], len(rows[1]))
             self.aside.append(rows)
         else:
-            until = hessian.next_event(self)
+            until = self.quiet_until()
             if wanted:
                 until = min(until, (self.seen // FIRST + 1) * FIRST)
             part = slice(done, min(done + until - self.seen, n))
@@ -156,6 +156,13 @@ class UntunedState:
             self.seen += part.stop - done
             hessian.handle_events(self)
         return part.stop
+
+    def quiet_until(self) -> int:
+        """Return the number of rows at which the next event is due; before it, rows are only learned, or also stored.
+
+        It is that of a state with the whole prior.
+        """
+        return 1 << self.seen.bit_length() if self.seen < self.first else hessian.next_event(self)
 
     def _to_set_aside(self) -> int:
         """Return how many more rows to set aside: 0 unless this state is a part of several."""
