@@ -58,11 +58,14 @@ def some_parts(model: Any, k: int, which: Sequence[int]) -> list[Any]:
 
 
 def learn_in_order(model: Any, data: Data, order: Order, *, judged: bool) -> None:
-    """Learn rows in the given order."""
+    """Learn rows in the given order. With `judged`, they are new to the model."""
+    if not judged:
+        model._new_rows = False
     for rows, targets, weights in in_order(*data, order):
         losses, wrong = model._learn_rows(rows, targets, weights)
         if judged:
             progress.tally_judged(losses, wrong, weights, model._progress)
+    model.__dict__.pop("_new_rows", None)
 
 
 def learn_in_parts(model: Any, data: Data, order: Order, jobs: int, *, judged: bool) -> Any:

@@ -22,6 +22,7 @@ RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 6
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
+FEW_OF_NUMBERS = 4.0 ** np.array([[-2, 0, 1, 3], [-2, -1, 1, 3]])
 
 # The records of the core, whose fields src/core/experts.hpp explains: Feature, Totals and Targets.
 FEATURE = np.dtype(
@@ -52,6 +53,7 @@ class NumberLoss(NamedTuple):
     huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
     level: float = 0.0  # level of the quantile to predict, 0 for the mean
     counts: bool = False  # Poisson loss with a logarithmic link
+    few: bool = False  # half as many experts, to save time
 
 
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
@@ -115,7 +117,8 @@ def start_experts(features: Features, outputs: int, loss: NumberLoss | None, wei
     """Return new experts for these features; `weights` are zeros to reuse if they have the right shape."""
     rates, linear = RATES, LINEAR
     if loss is not None:
-        rates, linear = RATES_OF_NUMBERS, np.ones_like(RATES_OF_NUMBERS)
+        rates = FEW_OF_NUMBERS if loss.few else RATES_OF_NUMBERS
+        linear = np.ones_like(rates)
     elif outputs > 1:
         rates, linear = RATES[:, FEW], LINEAR[:, FEW]
     count = rates.shape[1]
@@ -140,7 +143,7 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
     n, targets = rates.size, np.zeros(1, TARGETS)
     if loss is not None:
         targets["numbers"] = True
-        targets["huber"], targets["level"], targets["counts"] = loss
+        targets["huber"], targets["level"], targets["counts"] = loss[:3]
     targets["low"], targets["high"] = LARGEST_TARGET, -LARGEST_TARGET
     targets["stride"], targets["unit"] = 1, 1.0
     return Mixture(
