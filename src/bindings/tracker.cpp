@@ -3,30 +3,20 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "convert.hpp"
+#include "learning.hpp"
 
 namespace robustfd {
 
-namespace {
-
 using namespace nb::literals;
 
-// The records of a tracker from arrays of numbers: six totals, and a row for each window.
-struct State {
-    Tracked& totals;
-    Window* trace;
-};
-
-State state_of(Matrix<double> thresholds, Index sides, Span<double> totals, Matrix<double> trace) {
+Tracker tracker_of(Matrix<double> thresholds, Index sides, Span<double> totals, Matrix<double> trace) {
     require(thresholds.rows == sides && thresholds.cols == GRID, "thresholds has another shape");
     require(totals.size_bytes() == sizeof(Tracked), "totals has another length");
     require(trace.rows == TRACE && static_cast<std::size_t>(trace.cols) * sizeof(double) == sizeof(Window), "trace has another shape");
     auto& all = *reinterpret_cast<Tracked*>(totals.data());
     require(all.stride >= 1.0 && all.rows >= 0.0 && all.rows <= TRACE * all.stride, "the stride is too small");
-    return {all, reinterpret_cast<Window*>(trace.data)};
+    return {thresholds, all, reinterpret_cast<Window*>(trace.data)};
 }
-
-}  // namespace
 
 void bind_tracker(nb::module_& m) {
     m.attr("GRID_LEVELS") = nb::cast(std::vector<double>(GRID_LEVELS, GRID_LEVELS + GRID));
@@ -38,10 +28,9 @@ void bind_tracker(nb::module_& m) {
              double floor, Matrix<double> thresholds, Span<double> totals, Matrix<double> trace) {
               require(y.size() == predicted.size() && y.size() == sizes.size() && y.size() == weight.size(),
                       "the lengths differ");
-              const State state = state_of(thresholds, 2, totals, trace);
+              const Tracker tracker = tracker_of(thresholds, 2, totals, trace);
               for (std::size_t i = 0; i < y.size(); ++i)
-                  track_number(y[i], predicted[i], sizes[i], weight[i], floor, thresholds[0], thresholds[1],
-                               state.totals, state.trace);
+                  tracker.number(y[i], predicted[i], sizes[i], weight[i], floor);
           },
           "y"_a, "predicted"_a, "sizes"_a, "weight"_a, "floor"_a, "thresholds"_a, "totals"_a, "trace"_a, Unlocked(),
           "Track the residuals of rows, relative to their predicted sizes.");
@@ -50,12 +39,9 @@ void bind_tracker(nb::module_& m) {
              Matrix<double> thresholds, Span<double> totals, Matrix<double> trace) {
               require(length(labels) == chances.rows && labels.size() == weight.size(), "the lengths differ");
               for (const Index label : labels) require(0 <= label && label < chances.cols, "a label is out of range");
-              const State state = state_of(thresholds, 1, totals, trace);
-              for (Index i = 0; i < chances.rows; ++i) {
-                  const auto place = static_cast<std::size_t>(i);
-                  track_label(labels[place], chances[i], chances.cols, weight[place], thresholds[0], state.totals,
-                              state.trace);
-              }
+              const Tracker tracker = tracker_of(thresholds, 1, totals, trace);
+              for (std::size_t i = 0; i < labels.size(); ++i)
+                  tracker.label(labels[i], chances[static_cast<Index>(i)], chances.cols, weight[i]);
           },
           "labels"_a, "chances"_a, "weight"_a, "thresholds"_a, "totals"_a, "trace"_a, Unlocked(),
           "Track the probabilities of the labels of rows.");

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "learning.hpp"
 #include "names.hpp"
@@ -22,15 +23,41 @@ using namespace nb::literals;
 
 enum class Judge { classes, squared, absolute, pinball, poisson };  // which loss `progressive_loss_` averages
 
+// What learns from the prediction of a row: a model of the sizes of residuals (None for classes), the arrays of a
+// tracker, and the least possible target. It is made of a tuple of these.
+struct Watch {
+    nb::object owner;
+    Untuned* sizes;
+    Tracker tracker;
+    double floor;
+
+    explicit Watch(const nb::tuple& parts)
+        : owner(parts), sizes(parts[0].is_none() ? nullptr : &nb::cast<Untuned&>(parts[0])),
+          tracker(tracker_of(nb::cast<Matrix<double>>(parts[1]), sizes ? 2 : 1, nb::cast<Span<double>>(parts[2]),
+                             nb::cast<Matrix<double>>(parts[3]))),
+          floor(nb::cast<double>(parts[4])) {}
+
+    void learn(const Rows& row, double y, double p, double weight) const {
+        if (sizes) {
+            const double size = sizes->learn_one(row, std::abs(y - p), weight);
+            return tracker.number(y, p, size, weight, floor);
+        }
+        const double e = std::exp(-std::abs(p)), likely = 1.0 / (1.0 + e), unlikely = e / (1.0 + e);
+        const double chances[2] = {p > 0.0 ? unlikely : likely, p > 0.0 ? likely : unlikely};
+        tracker.label(y > 0.0 ? 1 : 0, chances, 2, weight);
+    }
+};
+
 class OneRow {
   public:
     OneRow(nb::object model, nb::object lock, nb::dict vocabulary, nb::object labels, Judge judge, double level,
-           nb::object progress, Span<const std::int32_t> usual, Index until)
+           nb::object progress, Span<const std::int32_t> usual, Index until, const nb::object& watch)
         : model_object_(std::move(model)), lock_object_(std::move(lock)), progress_object_(std::move(progress)),
           model_(nb::cast<Untuned&>(model_object_)), lock_(nb::cast<ModelLock&>(lock_object_)),
           progress_(table_of(nb::cast<Out2<double>>(progress_object_))), labels_(std::move(labels)),
           names_(std::move(vocabulary)), judge_(judge), level_(level), usual_(usual.begin(), usual.end()),
           until_(until) {
+        if (!watch.is_none()) watch_.emplace(nb::cast<nb::tuple>(watch));
         if (judge_ == Judge::classes)
             for (auto [label, place] : nb::borrow<nb::dict>(labels_))
                 classes_[nb::cast<Index>(place) > 0] = nb::borrow(label);
@@ -47,6 +74,7 @@ class OneRow {
         const Leave leave{lock_};
         if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
         const double p = model_.learn_one(names_.row(), target, w);
+        if (watch_) watch_->learn(names_.row(), target, p, w);
         const bool wrong = judge_ == Judge::classes && (p > 0.0) != (target > 0.0);
         RFD_LEVEL::tally(progress_, loss(target, p), judge_ == Judge::classes ? (wrong ? 1.0 : 0.0) : NAN, w);
         return true;
@@ -78,7 +106,9 @@ class OneRow {
 
     bool has_usual() const { return has_all(usual_, names_.columns); }
     bool fits() const {
-        return names_.columns.empty() || names_.columns.back() < model_.experts.features();
+        Index features = model_.experts.features();
+        if (watch_ && watch_->sizes) features = std::min(features, watch_->sizes->experts.features());
+        return names_.columns.empty() || names_.columns.back() < features;
     }
 
     double loss(double y, double p) const {
@@ -103,6 +133,7 @@ class OneRow {
     double level_;
     std::vector<std::int32_t> usual_;  // ascending
     Index until_;
+    std::optional<Watch> watch_;
 };
 
 void bind_one_row(nb::module_& m) {
@@ -114,9 +145,9 @@ void bind_one_row(nb::module_& m) {
         .value("poisson", Judge::poisson);
     nb::class_<OneRow>(m, "OneRow", "Learns and predicts single dicts of a fitted model.")
         .def(nb::init<nb::object, nb::object, nb::dict, nb::object, Judge, double, nb::object, Span<const std::int32_t>,
-                      Index>(),
+                      Index, const nb::object&>(),
              "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a, "usual"_a,
-             "until"_a)
+             "until"_a, "watch"_a.none())
         .def("learn", &OneRow::learn, "x"_a, "y"_a, "weight"_a, "Learn a dict; return whether that was possible.")
         .def("predict", &OneRow::predict, "x"_a, nb::sig("def predict(self, x: object) -> typing.Any"),
              "Return the prediction of a dict, or None if the ordinary path must make it.");

@@ -132,4 +132,18 @@ inline void track_label(Index label, const double* chances, Index classes, doubl
     }
 }
 
+// Views of all of them.
+struct Tracker {
+    Matrix<double> thresholds;
+    Tracked& totals;
+    Window* trace;
+
+    void number(double y, double predicted, double size, double weight, double floor) const {
+        track_number(y, predicted, size, weight, floor, thresholds[0], thresholds[1], totals, trace);
+    }
+    void label(Index label, const double* chances, Index classes, double weight) const {
+        track_label(label, chances, classes, weight, thresholds[0], totals, trace);
+    }
+};
+
 }  // namespace robustfd

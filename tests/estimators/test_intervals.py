@@ -1,5 +1,7 @@
 """Intervals and sets: the algorithm, coverage, nesting, odd streams, and models that have none."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -265,3 +267,25 @@ def test_the_picture():
     ax = regressor().partial_fit(X, y).plot_coverage()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["50 %", "80 %", "90 %", "95 %", "99 %"]
     assert len(ax.lines) == 10
+
+
+@pytest.mark.parametrize("make", [SketchedNewtonRegressor, SketchedNewtonClassifier])
+def test_dicts_without_a_detour_through_python(make, monkeypatch):
+    X, y = noisy(700)
+    y = y if make is SketchedNewtonRegressor else (y > 5).astype(int)
+    rows = [{f"f{j}": float(v) for j, v in enumerate(row)} for row in X]
+    quick, slow = make(intervals=True), make(intervals=True)
+    monkeypatch.setattr(slow, "_quick_rows", lambda: None)
+    for i, (row, target) in enumerate(zip(rows, y.tolist(), strict=True)):
+        weight = 1.0 + i % 3
+        quick.learn_one(row, target, weight)
+        slow.learn_one(row, target, weight)
+    assert quick.progressive_coverage_ == slow.progressive_coverage_
+    assert quick.progressive_width_ == pytest.approx(slow.progressive_width_, rel=1e-12)
+    within = "predict_interval_one" if make is SketchedNewtonRegressor else "predict_set_one"
+    for row in rows[:50]:
+        assert getattr(quick, within)(row, [0.5, 0.9]) == getattr(slow, within)(row, [0.5, 0.9])
+    assert "_quick" in vars(quick)
+    copied = pickle.loads(pickle.dumps(quick))
+    quick.learn_one(rows[0], y[0])
+    assert copied.coverage_["rows"][-1] == 700

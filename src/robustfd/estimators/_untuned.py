@@ -91,16 +91,22 @@ class UntunedEstimator(OnlineEstimator):
 
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
-        model = self._model
-        if self._kind != "dicts" or model.seen < model.first or model.outputs > 1 or not is_whole(model.share):
+        model, states = self._model, self._all_states().values()
+        if self._kind != "dicts" or model.outputs > 1 or not is_whole(model.share):
             return None
-        if self.intervals:
+        if any(state.seen < state.first for state in states):
             return None
         if (judged := self._judge()) is None:
             return None
-        until = min(next_event(model), 1 << model.seen.bit_length())  # at powers of two, common names are updated
+        left = min(next_event(state) - state.seen for state in states)
+        until = min(model.seen + left, 1 << model.seen.bit_length())  # at powers of two, common names are updated
         usual = np.array(sorted(self._vocabulary[name] for name in self._common_names), np.int32)
-        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, usual, until)
+        watch = self._watching()
+        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, usual, until, watch)
+
+    def _watching(self) -> tuple[Any, ...] | None:
+        """Return what `OneRow` needs to do the same as `_watch`, if there is anything."""
+        return None
 
     @abstractmethod
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:

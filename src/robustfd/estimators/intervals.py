@@ -33,7 +33,7 @@ NORMAL = np.array([
 
 
 class Tracker(NamedTuple):
-    """Thresholds and records, as in src/core/tracker.hpp. The arrays are never changed: learning copies them."""
+    """Thresholds and records, as in src/core/tracker.hpp. Learning copies the arrays, except in `OneRow`."""
 
     thresholds: Floats  # (2, GRID) of lower and upper ends, or (1, GRID) of sets
     totals: Floats  # rows, weight, judged, residuals, recent, stride
@@ -105,6 +105,17 @@ class Tracking(UntunedEstimator):
         super()._begin(x)
         if self.intervals:
             self._tracker = start(numbers=not self._has_classes)
+
+    def _watching(self) -> tuple[Any, ...] | None:
+        if not self._tracks():
+            return None
+        self._tracker = self._tracker.copy()  # the arrays change in place
+        sizes = self._all_states().get("_scale")
+        return None if sizes is None else sizes.core, *self._tracker, self._floor()
+
+    def _floor(self) -> float:
+        """Return the least possible target."""
+        return -np.inf
 
     def _tracks(self) -> bool:
         return hasattr(self, "_tracker")
