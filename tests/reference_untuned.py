@@ -56,12 +56,14 @@ class Learner:
     """
 
     def __init__(
-        self, d: int, *, exact: bool = False, huber: float | None = None, level: float = 0.0, counts: bool = False
-    ):
+        self, d: int, *, exact: bool = False, huber: float | None = None, level: float = 0.0, counts: bool = False,
+        few: bool = False,
+    ):  # fmt: skip
         self.d, self.exact, self.huber, self.level, self.counts = d, exact, huber, level, counts
         rates = [SLOW, FAST]
         if huber is not None:
-            rates = [[(4.0**k, 1) for k in range(-2, 6)], [(4.0**k, 1) for k in range(-3, 5)]]
+            powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
+            rates = [[(4.0**k, 1) for k in some] for some in powers]
         diagonal = [(rate, linear, memory, False) for memory in (0, 1) for rate, linear in rates[memory]]
         self.experts = diagonal + ([(r, l, m, True) for r, l, m, _ in diagonal] if exact else [])
         self.a0 = 3 / 16 if huber is None else 0.5

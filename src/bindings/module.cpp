@@ -84,4 +84,5 @@ NB_MODULE(_core, m) {
     bind_text(m);
     bind_untuned(m);
     bind_bandit(m);
+    bind_tracker(m);
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "calibration.hpp"
 #include "learning.hpp"
@@ -29,15 +30,57 @@ double* shares_of(Span<double> shares) {
     return shares.data();
 }
 
+// Fill the probabilities of the classes 0 and 1, given that of the label.
+void set_chances(double* chances, double label, double p) {
+    chances[label > 0.0] = p;
+    chances[label <= 0.0] = 1.0 - p;
+}
+
+// What learns from the prediction of a row: a model of the sizes of residuals (None for classes), the arrays of a
+// tracker, and the least possible target. It is made of a tuple of these.
+struct Watch {
+    nb::object owner;
+    Untuned* sizes;
+    Tracker tracker;
+    double floor;
+
+    explicit Watch(const nb::tuple& parts)
+        : owner(parts),
+          sizes(parts[0].is_none() ? nullptr : &nb::cast<Untuned&>(parts[0])),
+          tracker(tracker_of(nb::cast<Matrix<double>>(parts[1]), sizes ? 2 : 1, nb::cast<Span<double>>(parts[2]),
+                             nb::cast<Matrix<double>>(parts[3]))),
+          floor(nb::cast<double>(parts[4])) {}
+
+    // `p` is the prediction of a number, or the probability of the label y.
+    void learn(const Rows& row, double y, double p, double weight) const {
+        if (sizes) {
+            const double size = sizes->learn_one(row, std::abs(y - p), weight);
+            return tracker.number(y, p, size, weight, floor);
+        }
+        double chances[2];
+        set_chances(chances, y, p);
+        tracker.label(y > 0.0 ? 1 : 0, chances, 2, weight);
+    }
+};
+
 class OneRow {
   public:
     OneRow(nb::object model, nb::object lock, nb::dict vocabulary, nb::object labels, Judge judge, double level,
-           nb::object progress, nb::object shares, Span<const std::int32_t> usual, Index until)
-        : model_object_(std::move(model)), lock_object_(std::move(lock)), progress_object_(std::move(progress)),
-          shares_object_(std::move(shares)), model_(nb::cast<Untuned&>(model_object_)), lock_(nb::cast<ModelLock&>(lock_object_)),
-          progress_(table_of(nb::cast<Out2<double>>(progress_object_))), labels_(std::move(labels)),
-          names_(std::move(vocabulary)), judge_(judge), level_(level), usual_(usual.begin(), usual.end()),
+           nb::object progress, nb::object shares, Span<const std::int32_t> usual, Index until, const nb::object& watch)
+        : model_object_(std::move(model)),
+          lock_object_(std::move(lock)),
+          progress_object_(std::move(progress)),
+          shares_object_(std::move(shares)),
+          model_(nb::cast<Untuned&>(model_object_)),
+          lock_(nb::cast<ModelLock&>(lock_object_)),
+          progress_(table_of(nb::cast<Out2<double>>(progress_object_))),
+          labels_(std::move(labels)),
+          names_(std::move(vocabulary)),
+          judge_(judge),
+          level_(level),
+          usual_(usual.begin(), usual.end()),
           until_(until) {
+        if (!watch.is_none()) watch_.emplace(nb::cast<nb::tuple>(watch));
         if (judge_ == Judge::classes) {
             shares_ = shares_of(nb::cast<Span<double>>(shares_object_));
             for (auto [label, place] : nb::borrow<nb::dict>(labels_))
@@ -56,8 +99,11 @@ class OneRow {
         const Leave leave{lock_};
         if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
         const double p = model_.learn_one(names_.row(), target, w);
-        const bool wrong = judge_ == Judge::classes && (p > 0.0) != (target > 0.0);
-        RFD_LEVEL::tally(progress_, loss(target, p, w), judge_ == Judge::classes ? (wrong ? 1.0 : 0.0) : NAN, w);
+        const bool labelled = judge_ == Judge::classes, wrong = labelled && (p > 0.0) != (target > 0.0);
+        const double chance = labelled ? recalibrate(shares_, target > 0.0 ? p : -p, w) : 0.0;  // of the label
+        if (watch_) watch_->learn(names_.row(), target, labelled ? chance : p, w);
+        const double loss = labelled ? -std::log(chance) : loss_of(target, p);
+        RFD_LEVEL::tally(progress_, loss, labelled ? (wrong ? 1.0 : 0.0) : NAN, w);
         return true;
     }
 
@@ -87,13 +133,14 @@ class OneRow {
 
     bool has_usual() const { return has_all(usual_, names_.columns); }
     bool fits() const {
-        return names_.columns.empty() || names_.columns.back() < model_.experts.features();
+        Index features = model_.experts.features();
+        if (watch_ && watch_->sizes) features = std::min(features, watch_->sizes->experts.features());
+        return names_.columns.empty() || names_.columns.back() < features;
     }
 
-    double loss(double y, double p, double weight) {
+    double loss_of(double y, double p) const {
         const double off = y - p;
         switch (judge_) {
-            case Judge::classes: return recalibrate(shares_, y > 0.0 ? p : -p, weight);
             case Judge::absolute: return std::abs(off);
             case Judge::pinball: return off * (level_ - (off < 0.0 ? 1.0 : 0.0));
             case Judge::poisson: return 2.0 * ((y > 0.0 ? y * std::log(y) - y * std::log(p) : 0.0) - off);
@@ -106,13 +153,14 @@ class OneRow {
     Lock& lock_;
     Progress* progress_;
     double* shares_ = nullptr;  // of the maps of calibration.hpp
-    nb::object labels_;      // the places 0 and 1 of two labels by label, or None
-    nb::object classes_[2];  // the labels by place
+    nb::object labels_;         // the places 0 and 1 of two labels by label, or None
+    nb::object classes_[2];     // the labels by place
     Names names_;
     Judge judge_;
     double level_;
     std::vector<std::int32_t> usual_;  // ascending
     Index until_;
+    std::optional<Watch> watch_;
 };
 
 void bind_one_row(nb::module_& m) {
@@ -124,9 +172,9 @@ void bind_one_row(nb::module_& m) {
         .value("poisson", Judge::poisson);
     nb::class_<OneRow>(m, "OneRow", "Learns and predicts single dicts of a fitted model.")
         .def(nb::init<nb::object, nb::object, nb::dict, nb::object, Judge, double, nb::object, nb::object,
-                      Span<const std::int32_t>, Index>(),
+                      Span<const std::int32_t>, Index, const nb::object&>(),
              "model"_a, "lock"_a, "vocabulary"_a, "labels"_a.none(), "judge"_a, "level"_a, "progress"_a,
-             "shares"_a.none(), "usual"_a, "until"_a)
+             "shares"_a.none(), "usual"_a, "until"_a, "watch"_a.none())
         .def("learn", &OneRow::learn, "x"_a, "y"_a, "weight"_a, "Learn a dict; return whether that was possible.")
         .def("predict", &OneRow::predict, "x"_a, nb::sig("def predict(self, x: object) -> typing.Any"),
              "Return the prediction of a dict, or None if the ordinary path must make it.");
@@ -157,34 +205,50 @@ void bind_untuned(nb::module_& m) {
              "Fill the predictions of rows and their variances.")
         .def("explain", &Untuned::explain, "x"_a, "effects"_a.noconvert(), "indptr"_a, "which"_a, "parts"_a,
              "List the contributions of features to predictions.")
-        .def("keep", [](Untuned& self, Index rows, std::optional<Span<const std::int32_t>> features) {
-            return Kept(self.experts, rows, features.value_or(Span<const std::int32_t>()), !features);
-        }, "rows"_a, "features"_a.none(), "Return what `undo` needs to forget rows with these features, None for all.")
-        .def("undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
-             "Restore the state at the time of `keep`.")
+        .def(
+            "keep",
+            [](Untuned& self, Index rows, std::optional<Span<const std::int32_t>> features) {
+                return Kept(self.experts, rows, features.value_or(Span<const std::int32_t>()), !features);
+            },
+            "rows"_a, "features"_a.none(), "Return what `undo` needs to forget rows with these features, None for all.")
+        .def(
+            "undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
+            "Restore the state at the time of `keep`.")
         .def("first_scales", &Untuned::first_scales, "which"_a, "Set the scales of features.")
-        .def("renew_exact", [](Untuned& self, double faded) { self.experts.renew_exact(faded); }, "faded"_a, Unlocked(),
-             "Update the exact Hessian.")
-        .def("__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); },
-             "memo"_a);
-    m.def("implicit_steps", [](Span<const float> z, Span<const float> length, Span<float> chance, Span<float> step) {
-        const std::size_t n = z.size();
-        require(n == length.size() && n == chance.size() && n == step.size(), "the lengths differ");
-        require(n % LANES == 0, "the lengths must be multiples of 8");
-        untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), static_cast<Index>(n));
-    }, "z"_a, "length"_a, "chance"_a, "step"_a,
-       "Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)).");
+        .def(
+            "renew_exact", [](Untuned& self, double faded) { self.experts.renew_exact(faded); }, "faded"_a, Unlocked(),
+            "Update the exact Hessian.")
+        .def(
+            "__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); }, "memo"_a);
+    m.def(
+        "implicit_steps",
+        [](Span<const float> z, Span<const float> length, Span<float> chance, Span<float> step) {
+            const std::size_t n = z.size();
+            require(n == length.size() && n == chance.size() && n == step.size(), "the lengths differ");
+            require(n % LANES == 0, "the lengths must be multiples of 8");
+            untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), static_cast<Index>(n));
+        },
+        "z"_a, "length"_a, "chance"_a, "step"_a,
+        "Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)).");
     m.attr("STEEPNESS") = std::vector<double>(STEEPNESS, STEEPNESS + MAPS);
     m.attr("NOISE") = std::vector<double>(NOISE, NOISE + MAPS);
     m.attr("FIRST_SHARE") = std::vector<double>(FIRST_SHARE, FIRST_SHARE + MAPS);
-    m.def("recalibrate", [](Span<double> shares, Span<const double> margins, Span<const double> y,
-                            Span<const double> weight, Span<double> losses) {
-        const Index n = length(margins);
-        require(n == length(y) && n == length(weight) && n == length(losses), "the lengths differ");
-        double* share = shares_of(shares);
-        for (Index i = 0; i < n; ++i) losses[i] = recalibrate(share, y[i] > 0.0 ? margins[i] : -margins[i], weight[i]);
-    }, "shares"_a.noconvert(), "margins"_a, "y"_a, "weight"_a, "losses"_a.noconvert(),
-       "Fill the log losses of rows of two classes, 0 and 1, and update the shares of the maps from margins.");
+    m.def(
+        "recalibrate",
+        [](Span<double> shares, Span<const double> margins, Span<const double> y, Span<const double> weight,
+           Span<double> losses, Matrix<double> chances) {
+            const Index n = length(margins);
+            require(n == length(y) && n == length(weight) && n == length(losses), "the lengths differ");
+            require(chances.rows == n && chances.cols == 2, "chances has another shape");
+            double* share = shares_of(shares);
+            for (Index i = 0; i < n; ++i) {
+                const double chance = recalibrate(share, y[i] > 0.0 ? margins[i] : -margins[i], weight[i]);
+                losses[i] = -std::log(chance);
+                set_chances(chances[i], y[i], chance);
+            }
+        },
+        "shares"_a.noconvert(), "margins"_a, "y"_a, "weight"_a, "losses"_a.noconvert(), "chances"_a.noconvert(),
+        "Fill log losses and probabilities (n, 2) of rows of two classes, 0 and 1, and update the shares of the maps.");
     bind_one_row(m);
 }
 

@@ -19,8 +19,8 @@ constexpr double NOISE[MAPS] = {0.0, 0.0, 0.01, 0.02, 0.05, 0.1};      // e
 constexpr double FIRST_SHARE[MAPS] = {0.999, 0.0002, 0.0002, 0.0002, 0.0002, 0.0002};
 constexpr double MOVED = 1e-4;  // the part of all shares that is redistributed after each row
 
-// Return the log loss of the mixture for a row whose class has this margin, and update the shares (MAPS,); the row
-// counts `weight` times.
+// Return the probability of the class of a row, which has this margin, and update the shares (MAPS,); the row counts
+// `weight` times.
 inline double recalibrate(double* share, double margin, double weight) {
     const double q = std::exp(-0.25 * std::abs(margin)), q3 = q * q * q, q4 = q3 * q;
     const double power[MAPS] = {q4, q3, q4, q4 * q, q4 * q, q3 * q3};  // exp(-t |m|)
@@ -30,14 +30,14 @@ inline double recalibrate(double* share, double margin, double weight) {
         total += share[k] * chance[k];
         best = chance[k] > best ? chance[k] : best;
     }
-    const double loss = -std::log(total);
+    const double found = total;
     if (weight != 1.0) {
         total = 0.0;
         for (Index k = 0; k < MAPS; ++k) total += share[k] * (chance[k] = std::pow(chance[k] / best, weight));
     }
     const double scale = (1.0 - MOVED) / total;
     for (Index k = 0; k < MAPS; ++k) share[k] = share[k] * chance[k] * scale + MOVED * FIRST_SHARE[k];
-    return loss;
+    return found;
 }
 
 }  // namespace robustfd

@@ -9,6 +9,9 @@ import robustfd
 
 CLASSIFIERS = {
     "untuned": lambda **kw: robustfd.SketchedNewtonClassifier(**{"sketch_size": 4, "shuffle": False, **kw}),
+    "untuned sets": lambda **kw: robustfd.SketchedNewtonClassifier(
+        **{"sketch_size": 4, "shuffle": False, "intervals": True, **kw}
+    ),
     "RFD-SON": lambda **kw: robustfd.RFDSONClassifier(**{"sketch_size": 4, **kw}),
     "RFD-SON logistic": lambda **kw: robustfd.RFDSONClassifier(
         **{"sketch_size": 4, "loss": "logistic", "fit_intercept": True, **kw}
@@ -16,8 +19,8 @@ CLASSIFIERS = {
 }
 REGRESSORS = {
     "untuned": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, "shuffle": False, **kw}),
-    "untuned Huber": lambda **kw: robustfd.SketchedNewtonRegressor(
-        **{"sketch_size": 4, "loss": "huber", "shuffle": False, **kw}
+    "untuned intervals": lambda **kw: robustfd.SketchedNewtonRegressor(
+        **{"sketch_size": 4, "loss": "huber", "shuffle": False, "intervals": True, **kw}
     ),
     "RFD-SON": lambda **kw: robustfd.RFDSONRegressor(**{"sketch_size": 4, **kw}),
 }
@@ -65,6 +68,10 @@ def read(model, X):
     }
     if hasattr(model, "predict_proba"):
         found |= {"proba": model.predict_proba(X), "margins": model.decision_function(X), "classes": model.classes_}
+    if getattr(model, "intervals", False):
+        within = model.predict_set if hasattr(model, "predict_proba") else model.predict_interval
+        ends = np.nan_to_num(within(X, [0.3, 0.9, 0.99]))  # infinite after the first row
+        found |= {"within": ends, "coverage": np.nan_to_num(list(model.progressive_coverage_.values()))}
     return {name: np.asarray(value) for name, value in found.items()}
 
 

@@ -10,7 +10,8 @@ M = 3  # the untuned learner then stores its 12 first rows
 MODELS = {
     "untuned": rf.SketchedNewtonClassifier(M, shuffle=False),
     "untuned-numbers": rf.SketchedNewtonRegressor(M, shuffle=False),
-    "untuned-huber": rf.SketchedNewtonRegressor(M, loss="huber", shuffle=False),
+    "untuned-huber": rf.SketchedNewtonRegressor(M, loss="huber", shuffle=False, intervals=True),
+    "untuned-sets": rf.SketchedNewtonClassifier(M, shuffle=False, intervals=True),
     "rfdson": rf.RFDSONClassifier(M),
     "rfdson-logistic": rf.RFDSONClassifier(M, loss="logistic", fit_intercept=True, bound=5.0),
     "rfdson-numbers": rf.RFDSONRegressor(M),

@@ -28,7 +28,7 @@ def stream(n, *, rare=False, seed=6):
 
 def shares_after(margins, y, weight):
     shares, losses = np.array(FIRST_SHARE), np.empty(len(y))
-    recalibrate(shares, margins, y.astype(float), weight, losses)
+    recalibrate(shares, margins, y.astype(float), weight, losses, np.empty((len(y), 2)))
     return losses, shares
 
 

@@ -95,6 +95,7 @@ def test_several_classes_equal_the_transcription(exact, classes):
         (NumberLoss(levels=(0.5,)), 1e-4),
         (NumberLoss(levels=(0.1,)), 1e-4),
         (NumberLoss(counts=True), 1e-4),
+        (NumberLoss(counts=True, few=True), 1e-4),
     ],
 )
 def test_numbers_equal_the_transcription(exact, density, loss, tolerance):

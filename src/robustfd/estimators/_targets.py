@@ -294,13 +294,25 @@ def mixed(chances: Floats, losses: Floats) -> Floats:
 
 def progressive_losses(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> tuple[Floats, Floats]:
     """Return the log loss of each row under the mixture weighted by the earlier rows, and the updated losses (3,)."""
-    top = margins.max(axis=1, keepdims=True)
-    each = _log_sums(margins, top) - _exponents(margins[np.arange(len(y)), y], top[:, 0])
-    total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)
-    share = np.exp(total[:, :-1].min(axis=0) - total[:, :-1])
+    each, total, share = _shares(margins, y, weight, losses)
     least = each.min(axis=0)
     loss = least - np.log((share * np.exp(least - each)).sum(axis=0) / share.sum(axis=0))
     return loss, total[:, -1].copy()
+
+
+def progressive_chances(margins: Floats, y: NDArray[np.int64], weight: Floats, losses: Floats) -> Floats:
+    """Return the probabilities (n, classes) under the same mixtures."""
+    share = _shares(margins, y, weight, losses)[2]
+    parts = zip(share / share.sum(axis=0), np.exp(sharpened(margins)), strict=True)
+    return np.asarray(sum(each[:, None] * chances for each, chances in parts))
+
+
+def _shares(margins: Floats, y: Any, weight: Floats, losses: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return losses (3, n) of rows, their sums (3, n + 1) from `losses` on, and the shares (3, n) before each row."""
+    top = margins.max(axis=1, keepdims=True)
+    each = _log_sums(margins, top) - _exponents(margins[np.arange(len(y)), y], top[:, 0])
+    total = np.cumsum(np.column_stack([losses, weight * each]), axis=1)
+    return each, total, np.exp(total[:, :-1].min(axis=0) - total[:, :-1])
 
 
 def nearest_distribution(v: Floats) -> Floats:

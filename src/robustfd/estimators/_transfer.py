@@ -58,7 +58,7 @@ def some_parts(model: Any, k: int, which: Sequence[int]) -> list[Any]:
 
 
 def learn_in_order(model: Any, data: Data, order: Order, *, judged: bool) -> None:
-    """Learn rows in the given order."""
+    """Learn rows in the given order. With `judged`, they are new to the model."""
     for rows, targets, weights in in_order(*data, order):
         if judged:
             losses, wrong = model._learn_rows(rows, targets, weights)

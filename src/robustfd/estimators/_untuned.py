@@ -3,7 +3,6 @@
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,13 +31,14 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(OnlineEstimator):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder")
+    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_tracker")
     _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
     _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was
     sketch_size: Literal["auto"] | int
     shuffle: bool
     epochs: int
+    intervals: bool
     random_state: Any
     _model: UntunedState
     _common_names: set[Any]  # names of numeric features that most dicts have
@@ -49,6 +49,7 @@ class UntunedEstimator(OnlineEstimator):
     def _check_parameters(self) -> None:
         check_choice("shuffle", self.shuffle, (True, False))
         check_integer("epochs", self.epochs, 1)
+        check_choice("intervals", self.intervals, (True, False))
         random_generator(self.random_state)
         if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
             return
@@ -92,43 +93,73 @@ class UntunedEstimator(OnlineEstimator):
 
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
-        model = self._model
-        if self._kind != "dicts" or model.seen < model.first or model.outputs > 1 or not is_whole(model.share):
+        model, states = self._model, self._all_states().values()
+        if self._kind != "dicts" or model.outputs > 1 or not is_whole(model.share):
+            return None
+        if any(state.seen < state.first for state in states):
             return None
         if (judged := self._judge()) is None:
             return None
-        until = min(next_event(model), 1 << model.seen.bit_length())  # at powers of two, common names are updated
+        left = min(next_event(state) - state.seen for state in states)
+        until = min(model.seen + left, 1 << model.seen.bit_length())  # at powers of two, common names are updated
         usual = np.array(sorted(self._vocabulary[name] for name in self._common_names), np.int32)
-        shares = getattr(self, "_calibration", None)
-        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, shares, usual, until)
+        shares, watch = getattr(self, "_calibration", None), self._watching()
+        return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, shares, usual, until, watch)
+
+    def _watching(self) -> tuple[Any, ...] | None:
+        """Return what `OneRow` needs to do the same as `_watch`, if there is anything."""
+        return None
 
     @abstractmethod
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
-    def _learn_margins(self, x: Any, y: Any, weight: Floats) -> Floats:
-        """Learn rows and return their margins."""
+    def _learn_margins(self, x: Any, y: Any, weight: Floats, *, new: bool = True) -> Floats:
+        """Learn rows, which may be new to the model or not, and return their margins."""
         margins = np.empty((x.shape[0], self._model.outputs))
         if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
             self._model.learn(x, y, weight, margins)
+            if new:
+                self._watch(x, y, weight, margins)
             self._update_common_names()
             return margins
-        for here, rows in rows_to_learn(self, x, self._model.widen):
+        for here, rows in rows_to_learn(self, x, self._widen):
             self._model.learn(rows, y[here], weight[here], margins[here])
+            if new:
+                self._watch(rows, y[here], weight[here], margins[here])
         return margins
 
+    def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
+        self._learn_margins(x, y, weight, new=False)  # predictions of known rows say nothing about those of others
+
+    def _watch(self, x: Any, y: Any, weight: Floats, margins: Floats) -> None:
+        """Learn from the margins that rows had before they were learned."""
+
+    def _all_states(self) -> dict[str, UntunedState]:
+        """Return the states of all learners by the names of their attributes, the predicting one first."""
+        return {"_model": self._model}
+
     def _keep(self, x: Any) -> Callable[[], object]:
-        model = self._model
-        if model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
+        if self._model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
             return nothing
-        return partial(model.undo, model.keep(x.shape[0], features_of(x, self._kind, model.d)))
+        states = list(self._all_states().values())
+        kept = [each.keep(x.shape[0], features_of(x, self._kind, each.d)) for each in states]
+
+        def undo() -> None:
+            for each, before in zip(states, kept, strict=True):
+                each.undo(before)
+
+        return undo
 
     def _margins(self, x: Any) -> Floats:
+        return self._margins_of(self._model, x)
+
+    def _margins_of(self, state: UntunedState, x: Any) -> Floats:
         if isinstance(x, CsrRows):
-            return self._model.margins(x)
-        margins = np.empty((x.shape[0], self._model.outputs))
+            return state.margins(x)
+        margins = np.empty((x.shape[0], state.outputs))
         for part, rows in rows_to_read(x, self._missing):
-            margins[part] = self._model.margins(rows)
+            margins[part] = state.margins(rows)
         return margins
 
     def _read_encoded(self) -> None:
@@ -195,8 +226,9 @@ class UntunedEstimator(OnlineEstimator):
         """The columns that have had missing values, in the order of their first missing value."""
         return np.array(self._require_rows()._missing, np.int64)
 
-    def _widen(self, d: int) -> None:
-        self._model.widen(d)
+    def _widen(self, d: int, *, growing: bool = True) -> None:
+        for state in self._all_states().values():
+            state.widen(d, growing=growing)
 
     # -- merging
 
@@ -207,19 +239,23 @@ class UntunedEstimator(OnlineEstimator):
 
     def _add_prior_share(self, share: float) -> None:
         if self.__sklearn_is_fitted__() and share > 0:
-            self._model = untuned_merging.with_more_prior(self._model, share)
+            for name, state in self._all_states().items():
+                setattr(self, name, untuned_merging.with_more_prior(state, share))
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
-        return [{"_model": model} for model in untuned_merging.split(self._model, k, which)]
+        parts = {name: untuned_merging.split(state, k, which) for name, state in self._all_states().items()}
+        return [dict(zip(parts, states, strict=True)) for states in zip(*parts.values(), strict=True)]
 
     def _merge_states(self, other: Any) -> None:
         here, there, width = join_features(self, other)
-        capacity = max(self._model.d, other._model.d, width)
-        one, two = (
-            model if np.array_equal(places, np.arange(len(places))) else with_features_at(model, places, capacity)
-            for model, places in ((self._model, here), (other._model, there))
-        )
-        self._model = untuned_merging.merge(one, two, capacity)
+        theirs = other._all_states()
+        for name, mine in self._all_states().items():
+            capacity = max(mine.d, theirs[name].d, width)
+            one, two = (
+                state if np.array_equal(places, np.arange(len(places))) else with_features_at(state, places, capacity)
+                for state, places in ((mine, here), (theirs[name], there))
+            )
+            setattr(self, name, untuned_merging.merge(one, two, capacity))
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
@@ -227,13 +263,14 @@ class UntunedEstimator(OnlineEstimator):
         return weights[: self._width], intercepts
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        numbers, arrays = self._model.pack()
-        return [(numbers, arrays | pack_columns(self))]
+        (numbers, arrays), *others = (state.pack() for state in self._all_states().values())
+        return [(numbers, arrays | pack_columns(self)), *others]
 
     def _unpack_states(self, states: list[Parts]) -> None:
-        (parts,) = states
-        check = unpack_columns(self, parts)
-        self._model = UntunedState.unpack(parts, check, **self._settings)
+        if len(states) != 1:
+            raise ValueError(f"{len(states)} states")
+        check = unpack_columns(self, states[0])
+        self._model = UntunedState.unpack(states[0], check, **self._settings)
 
     @property
     def hessian_(self) -> str:
@@ -310,6 +347,11 @@ def unpack_columns(model: Any, parts: Parts) -> Callable[[int, int], None]:
                 raise ValueError(f"{name} is inconsistent")
     model._missing, names = columns["missing"], list(getattr(model, "_vocabulary", ()))
     model._common_names = {names[j] for j in columns["usual"]}
+    return size_check(model)
+
+
+def size_check(model: Any) -> Callable[[int, int], None]:
+    """Return a function that raises if numbers of features and outputs of a state do not fit the model."""
 
     def check(d: int, outputs: int) -> None:
         inputs = model._width + len(model._missing)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from robustfd._core import choose_probabilities, draw_arm
 from robustfd._guard import guarded, guards_itself
+from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, check_real
 from robustfd.estimators import explain
 from robustfd.estimators._arms import UNPULLED

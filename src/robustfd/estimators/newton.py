@@ -13,15 +13,14 @@ from robustfd._validation import check_choice, check_real
 from robustfd.estimators._online import Floats
 from robustfd.estimators._targets import (
     SHARPNESS,
-    OnlineClassifier,
-    OnlineRegressor,
     mixed,
+    progressive_chances,
     progressive_losses,
     recalibrated,
     sharpened,
 )
 from robustfd.estimators._transfer import plain_label
-from robustfd.estimators._untuned import UntunedEstimator
+from robustfd.estimators.intervals import IntervalRegressor, SetClassifier
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
@@ -29,7 +28,7 @@ LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
 
 
-class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
+class SketchedNewtonClassifier(SetClassifier):
     r"""Online linear classifier that needs one pass and no tuning.
 
     The loss is logistic for two classes and softmax for more. Several linear experts learn in parallel. They differ in
@@ -66,6 +65,8 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. A dict maps classes to weights; classes that are not in it have weight 1. "balanced"
         weights classes inversely to their frequency and works with `fit` only.
+    intervals : bool, default=False
+        Whether to track what `predict_set` needs.
     random_state : int, RandomState or None, default=None
         Seed or generator for shuffling.
 
@@ -88,6 +89,8 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         Mean log loss and error rate over all rows so far. Each row is predicted before it is learned.
     progressive_ : dict
         The same after 1, 2, 4, ... rows.
+    progressive_coverage_, progressive_width_ : dict
+        With `intervals=True`: the share of labels that the sets of each level covered, and their mean size.
     n_samples_seen_, n_features_in_ : int
         Number of rows learned and of features.
 
@@ -120,9 +123,11 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         shuffle: bool = True,
         epochs: int = 1,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        intervals: bool = False,
         random_state: Any = None,
     ):
         self.sketch_size = sketch_size
+        self.intervals = intervals
         self.shuffle = shuffle
         self.epochs = epochs
         self.class_weight = class_weight
@@ -175,16 +180,19 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
                 self._calibration = self._first_calibration()
         margins = self._learn_margins(x, y, weight)
         if margins.shape[1] > 1:
-            losses, self._calibration = progressive_losses(margins, y, weight, self._calibration)
+            before = self._calibration
+            losses, self._calibration = progressive_losses(margins, y, weight, before)
+            if self._tracks():
+                self._track_labels(progressive_chances(margins, y, weight, before), y, weight)
             return losses, (margins.argmax(axis=1) != y).astype(np.float64)
         if len(self.classes_) == 1:
+            self._track_labels(np.ones((len(y), 1)), y, weight)
             return np.zeros(len(y)), np.zeros(len(y))
-        margin, losses, self._calibration = margins[:, 0].copy(), np.empty(len(y)), self._calibration.copy()
-        recalibrate(self._calibration, margin, y.astype(np.float64), weight, losses)
+        margin, losses, chances = margins[:, 0].copy(), np.empty(len(y)), np.empty((len(y), 2))
+        self._calibration = self._calibration.copy()
+        recalibrate(self._calibration, margin, y.astype(np.float64), weight, losses, chances)
+        self._track_labels(chances, y, weight)
         return losses, ((margin > 0) != (y == 1)).astype(np.float64)
-
-    def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
-        self._learn_margins(x, y, weight)  # known rows say nothing about the calibration
 
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)
@@ -221,8 +229,8 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         return cls(**params)
 
     def _pack_states(self) -> list[tuple[Document, Tensors]]:
-        ((numbers, arrays),) = super()._pack_states()
-        return [(numbers, arrays | {"calibration": self._calibration})]
+        (numbers, arrays), *others = super()._pack_states()
+        return [(numbers, arrays | {"calibration": self._calibration}), *others]
 
     def _unpack_states(self, states: list[Parts]) -> None:
         self._calibration = states[0].array("calibration", len(self._first_calibration()), least=0.0)
@@ -248,7 +256,7 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         return self._linear_model()[1]
 
 
-class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
+class SketchedNewtonRegressor(IntervalRegressor):
     r"""Online linear regressor that needs one pass and no tuning.
 
     The method is that of `SketchedNewtonClassifier`, with the squared loss by default. Neither features nor targets
@@ -268,6 +276,8 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
     quantile : float or list of float, default=0.5
         The quantile that `loss="quantile"` predicts, between 0 and 1. With a list of increasing levels, one model
         predicts them all, in less than twice the time of one. Predicted quantiles never cross.
+    intervals : bool, default=False
+        Whether to learn what `predict_interval` needs. Learning then takes about twice as long.
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
@@ -294,6 +304,8 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
         predicted before it is learned. For several quantiles, it is the mean over the levels.
     progressive_ : dict
         The same after 1, 2, 4, ... rows.
+    progressive_coverage_, progressive_width_ : dict
+        With `intervals=True`: the share of targets that the intervals of each level covered, and their mean width.
     n_samples_seen_, n_features_in_ : int
         Number of rows learned and of features.
 
@@ -319,11 +331,13 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
         *,
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
         quantile: float | Sequence[float] = 0.5,
+        intervals: bool = False,
         shuffle: bool = True,
         epochs: int = 1,
         random_state: Any = None,
     ):
         self.sketch_size = sketch_size
+        self.intervals = intervals
         self.loss = loss
         self.quantile = quantile
         self.shuffle = shuffle
@@ -337,6 +351,8 @@ class SketchedNewtonRegressor(OnlineRegressor, UntunedEstimator):
             raise ValueError(f"quantile must be between 0 and 1, got {self.quantile}.")
         if not levels or any(level >= after for level, after in pairwise(levels)):
             raise ValueError(f"quantile must be a level or a list of increasing levels, got {self.quantile}.")
+        if self.intervals and self._levels is not None:
+            raise ValueError(f"intervals must be False for several quantiles, got True and quantile={self.quantile}.")
         super()._check_parameters()
 
     @property

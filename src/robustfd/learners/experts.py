@@ -23,6 +23,7 @@ LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 FEW_OF_NUMBERS = [3, 4, 5, 6]  # the same with several quantiles
+RATES_OF_SIZES = 4.0 ** np.array([[-2, 0, 1, 3], [-2, -1, 1, 3]])
 
 # The records of the core, whose fields src/core/experts.hpp explains: Feature, Totals and Targets.
 FEATURE = np.dtype(
@@ -53,6 +54,7 @@ class NumberLoss(NamedTuple):
     huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
     levels: tuple[float, ...] = ()  # levels of the quantiles to predict, ascending
     counts: bool = False  # Poisson loss with a logarithmic link
+    few: bool = False  # half as many experts, to save time
 
 
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
@@ -117,6 +119,7 @@ def start_experts(features: Features, outputs: int, loss: NumberLoss | None, wei
     rates, linear = RATES, LINEAR
     if loss is not None:
         rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
+        rates = RATES_OF_SIZES if loss.few else rates
         linear = np.ones_like(rates)
     elif outputs > 1:
         rates, linear = RATES[:, FEW], LINEAR[:, FEW]

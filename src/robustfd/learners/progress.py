@@ -161,6 +161,23 @@ def _pyplot() -> Any:
     return plt
 
 
+def plot_coverage(coverage: dict[str, NDArray[Any]], ax: Any = None) -> Any:
+    """Plot the coverage of windows of rows, with one line for each level and its goal; return the axes."""
+    if ax is None:
+        _, ax = _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
+    for level, shares in zip(coverage["level"].tolist(), coverage["coverage"].T, strict=True):
+        (drawn,) = ax.plot(coverage["rows"], 100.0 * shares, linewidth=1, label=f"{100 * level:g} %")
+        ax.axhline(100.0 * level, color=drawn.get_color(), linestyle=":", linewidth=1)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.set_ylim(top=100.5)
+    ax.set_xlabel("rows seen")
+    ax.set_ylabel("rows covered, %")
+    ax.grid(alpha=0.3)
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "frameon": False}
+    ax.legend(fontsize="small", ncols=len(coverage["level"]), **place)
+    return ax
+
+
 def plot_drift(drift: dict[str, NDArray[Any]], ax: Any) -> None:
     """Plot the share of forgetting experts against the number of rows."""
     rows, share = drift["rows"], drift["share"]
