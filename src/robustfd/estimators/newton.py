@@ -184,7 +184,8 @@ class SketchedNewtonClassifier(OnlineClassifier, UntunedEstimator):
         return losses, ((margin > 0) != (y == 1)).astype(np.float64)
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
-        self._learn_margins(x, y, weight)  # known rows say nothing about the calibration
+        # Known rows say little about the calibration. With more classes, counting them is better for few rows.
+        (self._learn_rows if self._outputs > 1 else self._learn_margins)(x, y, weight)
 
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)
