@@ -328,5 +328,8 @@ def _apply_to_frame(x: Any, model: Any, method: str) -> Any:
     found = _apply(x, model, method)
     if found.ndim == 1:
         return pd.Series(found, index=x.index, name=method)
-    names = model.classes_.tolist() if method == "predict_proba" else model.get_feature_names_out()
+    if method == "transform":
+        names = model.get_feature_names_out()
+    else:
+        names = model.classes_.tolist() if method == "predict_proba" else model._output_labels()
     return pd.DataFrame(found, index=x.index, columns=list(names))
