@@ -146,12 +146,13 @@ def test_several_quantiles(run, tmp_path):
     table = np.array([[float(value) for value in line.split(",")] for line in lines[1:]])
     np.testing.assert_allclose(table, kept.predict(x[:, None]))
     explained = run("predict", model, tmp_path / "t.csv", "--contributions").out.splitlines()
-    names, first = explained[0].split(","), [float(value) for value in explained[1].split(",")]
-    assert names[3:5] == ["contribution(a, 0.1)", "intercept(0.1)"] and first[3] + first[4] == pytest.approx(first[0])
+    assert '"contribution(a, 0.1)",intercept(0.1)' in explained[0]
+    first = [float(value) for value in explained[1].split(",")]
+    assert first[3] + first[4] == pytest.approx(first[0])
     scores = run("evaluate", model, tmp_path / "t.csv", "--json").json
     assert abs(scores["below_0.9"] - 0.9) < 0.05 and scores["pinball_loss"] < 0.4
     assert set(run("inspect", model, "--json").json["weights"]) == {"0.1", "0.5", "0.9"}
-    more = run("train", tmp_path / "t.csv", "--from", model, *options, "-o", model)
+    more = run("train", tmp_path / "t.csv", "--from", model, *options, "-o", tmp_path / "more.rfd")
     assert more.status == 0, more.err
     done = run("train", tmp_path / "t.csv", *options, "--passes", 2, "-o", model)
     assert done.status == 0, done.err

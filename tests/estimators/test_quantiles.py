@@ -138,6 +138,17 @@ def test_batches_weights_copies_files_and_parts(tmp_path):
     )
 
 
+def test_dask_predicts_a_column_for_each_level():
+    frames = pytest.importorskip("dask.dataframe")
+    pd, dask = pytest.importorskip("pandas"), pytest.importorskip("robustfd.distributed.dask")
+    X, y = stream(300)
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(8)])
+    model = model_of().fit(table, y)
+    found = dask.predict(model, frames.from_pandas(table, npartitions=2)).compute()
+    assert found.columns.tolist() == LEVELS
+    np.testing.assert_array_equal(found.to_numpy(), model.predict(table))
+
+
 @pytest.mark.parametrize("scale", [1e-150, 1e-3, 1e3, 1e140])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_any_scale_of_targets(scale, kind):

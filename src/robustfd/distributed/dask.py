@@ -347,8 +347,10 @@ def _apply_to_frame(x: Any, model: Any, method: str) -> Any:
     found = _apply(x, model, method)
     if found.ndim == 1:
         return pd.Series(found, index=x.index, name=method)
-    if method == "predict_proba":
+    if method == "transform":
+        names = model.get_feature_names_out()
+    elif method == "predict_proba":
         names = model.arms_ if is_bandit(model) else model.classes_.tolist()
     else:
-        names = model.get_feature_names_out()
+        names = model._output_labels()
     return pd.DataFrame(found, index=x.index, columns=list(names))

@@ -280,10 +280,17 @@ def _log_sums(margins: Floats, top: Floats) -> Floats:
 
 def recalibrated(margins: Floats, share: Floats) -> Floats:
     """Return the probabilities (n, 2) for margins (n, 1): the mixture of the maps in src/core/calibration.hpp."""
-    total = np.zeros((len(margins), 2))
-    for steepness, noise, part in zip(STEEPNESS, NOISE, share.tolist(), strict=True):
-        total += part * (noise / 2 + (1 - noise) * of_two(steepness * margins))
-    return total / total.sum(axis=1, keepdims=True)
+    p, noise = margins[:, 0], np.array(NOISE)
+    size, clean = np.abs(p), share * (1.0 - noise)
+    likely = np.full(len(p), share @ noise / 2.0)
+    unlikely = likely.copy()
+    for steepness in sorted(set(STEEPNESS)):
+        e = np.exp(-steepness * size)  # never overflows
+        part = clean[np.equal(STEEPNESS, steepness)].sum() / (1.0 + e)
+        likely += part
+        unlikely += part * e
+    chances = np.column_stack([np.where(p > 0, unlikely, likely), np.where(p > 0, likely, unlikely)])
+    return np.asarray(chances / share.sum())
 
 
 def mixed(chances: Floats, losses: Floats) -> Floats:

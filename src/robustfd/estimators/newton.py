@@ -194,6 +194,11 @@ class SketchedNewtonClassifier(SetClassifier):
         self._track_labels(chances, y, weight)
         return losses, ((margin > 0) != (y == 1)).astype(np.float64)
 
+    def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
+        margins = self._learn_margins(x, y, weight, new=False)
+        if margins.shape[1] > 1:  # known rows say little about the calibration, but for more classes that is better
+            self._calibration = progressive_losses(margins, y, weight, self._calibration)[1]
+
     def _merge_states(self, other: Any) -> None:
         super()._merge_states(other)
         self._calibration = self._pooled([self._calibration, other._calibration], 1.0)
