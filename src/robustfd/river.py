@@ -504,7 +504,9 @@ class ContextualBandit(_Wrapper, bandit.base.ContextualPolicy):
     ...     context = {"weekend": day % 7 > 4}
     ...     arm = policy.pull(["news", "sport"], context=context)
     ...     policy.update(arm, context, float((arm == "sport") == context["weekend"]))
-    >>> policy.predict_proba_one({"weekend": True})["sport"] > 0.9
+    >>> policy.predict_proba_one({"weekend": True})["sport"] > 0.5
+    True
+    >>> policy.progressive_reward_ > 0.9
     True
     """
 

@@ -313,18 +313,19 @@ class UntunedState:
 
     # -- reading
 
-    def diagonal_weights(self) -> Floats:
+    def diagonal_weights(self, which: Any = slice(None)) -> Floats:
         """Return the weights (features, outputs, 2 L) of the diagonal experts, for scaled features."""
-        w = self.experts.weights.astype(np.float64)
+        w = self.experts.weights[which].astype(np.float64)
         by_memory = w.reshape(len(w), 2, -1)[:, :, : self.outputs * self.count]
         return np.concatenate([by_memory[:, m].reshape(len(w), self.outputs, self.count) for m in (0, 1)], axis=2)
 
-    def all_weights(self) -> Floats:
+    def all_weights(self, which: Any = slice(None)) -> Floats:
         """Return the weights (features, outputs, experts) of all experts, for scaled features."""
-        e, w = self.experts, self.diagonal_weights()
+        e, w = self.experts, self.diagonal_weights(which)
         if self.form == "diagonal":
             return w
-        better = e.exact.weights if self.form == "exact" else e.low_rank.weights + e.low_rank.u @ e.low_rank.along
+        low = e.low_rank
+        better = e.exact.weights[which] if self.form == "exact" else low.weights[which] + low.u[which] @ low.along
         by_memory = better.reshape(len(w), -1, self.outputs, self.count).transpose(0, 2, 1, 3)
         return np.concatenate([w, by_memory.reshape(len(w), self.outputs, -1)], axis=2)
 

@@ -33,16 +33,21 @@ def linear_model(state: "UntunedState") -> tuple[Floats, Floats]:
     In regression this is the model itself, for counts the model of their logarithm. In classification some experts
     divide each row by its length; the weights here are for rows of mean length.
     """
-    e, mix = state.experts, state.experts.mix
-    table, totals, (offset, unit) = e.features.table, e.features.totals[0], _offset_and_unit(state)
-    w = state.all_weights()
-    f = np.where(mix.linear > 0, totals["length"], totals["norm"])
-    effect = np.einsum("fok,ok->fo", w[1:], mix.share * f) * table["inverse"][1:, None] * unit
+    e, mix, (offset, unit), w = state.experts, state.experts.mix, _offset_and_unit(state), state.all_weights()
+    effect = _effect(state, w[1:], slice(1, None))
     own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
     intercept = offset + unit * (own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1]))
     centred = e.features.centred
     intercept = intercept - e.features.centre[0] @ effect[centred - 1]
     return effect, intercept
+
+
+def _effect(state: "UntunedState", w: Floats, which: Any) -> Floats:
+    """Return the mean effect of the features `which`, whose weights are w, in their original units."""
+    features, mix = state.experts.features, state.experts.mix
+    f = np.where(mix.linear > 0, features.totals[0]["length"], features.totals[0]["norm"])
+    by_output = np.einsum("fok,ok->fo", w, mix.share * f)
+    return np.asarray(by_output * features.table["inverse"][which][:, None] * _offset_and_unit(state)[1])
 
 
 def effects(state: "UntunedState") -> Floats:
@@ -70,15 +75,19 @@ def contributions(state: "UntunedState", x: Any) -> tuple[NDArray[np.int64], NDA
     predictions are clipped near the range of the targets.
     """
     e, mix, (_, unit) = state.experts, state.experts.mix, _offset_and_unit(state)
-    w, linear = state.all_weights(), mix.linear > 0
-    by_kind = [np.einsum("fok,ok->fo", w, mix.share * kind) * unit for kind in (~linear, linear)]
-    centres = np.zeros_like(by_kind[0])
-    centres[e.features.centred] = e.features.centre[0][:, None] * linear_model(state)[0][e.features.centred - 1]
-    n, x = x.shape[0], plain_rows(x)
+    n, x, centred = x.shape[0], plain_rows(x), e.features.centred
     sparse = isinstance(x, CsrRows)
-    most = (len(x.data) if sparse else x.size) + n * len(e.features.centred)
+    which = np.union1d(x.indices.astype(np.int64) + 1, centred) if sparse else np.arange(state.d + 1)
+    which = which[which <= state.d]
+    w, linear = state.all_weights(which), mix.linear > 0
+    factors = np.zeros((3, state.d + 1, state.outputs))  # of features in the rows, for both kinds of experts; centres
+    for k, kind in enumerate((~linear, linear)):
+        factors[k, which] = np.einsum("fok,ok->fo", w, mix.share * kind) * unit
+    effect = _effect(state, w[np.searchsorted(which, centred)], centred)
+    factors[2, centred] = e.features.centre[0][:, None] * effect
+    most = (len(x.data) if sparse else x.size) + n * len(centred)
     indptr, which, parts = np.zeros(n + 1, np.int64), np.empty(most, np.int64), np.empty((most, state.outputs))
-    state.core.explain(x, np.array([*by_kind, centres]), indptr, which, parts)
+    state.core.explain(x, factors, indptr, which, parts)
     return indptr, which[: indptr[-1]], parts[: indptr[-1]]
 
 
