@@ -1,5 +1,5 @@
 // The loops of the untuned learner over rows.
-#include <cmath>
+#include <bit>
 
 #include "hessians.hpp"
 #include "steps.hpp"
@@ -272,7 +272,10 @@ double widening(const Experts& e, Index c) {
     const Index n = e.experts();
     const double* share = e.share.data() + c * n;
     double powers = 0.0;
-    for (Index k = 0; k < n; ++k) powers += (share[k] - 1.0 / static_cast<double>(n)) * std::ilogb(e.rate[k]);
+    for (Index k = 0; k < n; ++k) {
+        const auto power = static_cast<double>(std::bit_cast<Index>(e.rate[k]) >> 52) - 1023.0;  // of a power of 2
+        powers += (share[k] - 1.0 / static_cast<double>(n)) * power;
+    }
     return exp(0.5 * LN2 * powers);
 }
 

@@ -90,7 +90,7 @@ def joined(some: list[StoredRows]) -> StoredRows:
 
 def widened(x: Floats, d: int) -> Floats:
     """Return dense rows padded to d features."""
-    return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+    return x if x.shape[1] == d else np.pad(x, ((0, 0), (0, d - x.shape[1])))
 
 
 def with_columns_at(some: StoredRows, places: NDArray[np.int64], d: int) -> StoredRows:
