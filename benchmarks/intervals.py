@@ -110,7 +110,7 @@ def numbers(streams: dict[str, Any]) -> list[str]:
             found.append(value)
         lines.append(
             f"| {name} | {len(y)} | {_points(error)} | {_points(low)} | {' '.join(f'{r:.2f}' for r in ratio)} "
-            f"| {covered:.1f} | {rivals[-1]:.2g} | {costs[-1]:.2f} |"
+            f"| {covered:.1f} | {rivals[-1]:.3g} | {costs[-1]:.2f} |"
         )
         print(lines[-1], flush=True)
     means = np.exp(np.log(ratios).mean(axis=0))
