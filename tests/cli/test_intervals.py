@@ -62,6 +62,8 @@ def test_bad_input(run, table, tmp_path):
         (("predict", model, rows, "--interval", "1.5"), "--interval must be between 0 and 1, both excluded, got 1.5."),
         (("predict", plain, rows, "--interval", "0.9"), "--interval needs a model of train --intervals, and"),
         (("train", rows, "-o", tmp_path / "n.rfd", "--from", plain, "--intervals"), "--intervals does not match"),
+        (("train", rows, "-o", tmp_path / "n.rfd", "--target", "y", "--passes", "2", "--intervals"),
+         "--intervals and --passes cannot be combined"),
         (("train", rows, "-o", tmp_path / "n.rfd", "--target", "y", "--learner", "rfdson", "--intervals"),
          "--intervals is for the learner newton"),
     ):  # fmt: skip

@@ -93,6 +93,10 @@ def train(
         raise ValueError("--holdout and --checkpoint cannot be combined: checkpoints do not store held-out rows.")
     if holdout is not None and passes > 1:
         raise ValueError("--holdout and --passes cannot be combined: with several passes, every tenth row is held out.")
+    if intervals and passes > 1:
+        raise ValueError(
+            "--intervals and --passes cannot be combined: intervals need rows that the model has not seen."
+        )
     options = LearnerOptions(task, learner, sketch_size, loss, quantile, intervals, classes)
     training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs), passes)
     progress = Progress(console, plot)
