@@ -117,7 +117,7 @@ REPORT: dict[str, Callable[[], Rows]] = (
     {name: partial(make, 1) for name, make in _NOISES.items()}
     | {
         "t2": partial(_linear, 1, noise=lambda rng, x, n: rng.standard_t(2, n)),
-        "|x| noise": partial(_linear, 1, noise=lambda rng, x, n: np.abs(x[:, 0]) * rng.standard_normal(n)),
+        "noise of size x": partial(_linear, 1, noise=lambda rng, x, n: np.abs(x[:, 0]) * rng.standard_normal(n)),
         "sine noise": partial(_linear, 1, noise=_sine),
         "level shifts": partial(_linear, 1, noise=_shifts),
         "AR(1) errors": partial(_linear, 1, noise=_autoregressive),

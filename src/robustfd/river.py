@@ -171,7 +171,21 @@ class _Explained(_Wrapper):
         return dict(self._model.contributions_one(x, by=by, intercept=intercept))
 
 
-class SketchedNewtonClassifier(_Explained, _Classifier):
+class _Covering(_Wrapper):
+    """Base class of the models with intervals or sets."""
+
+    @property
+    def progressive_coverage_(self) -> dict[float, float]:
+        """The share of rows so far that their interval or set covered, by level. Needs `intervals=True`."""
+        return dict(self._model.progressive_coverage_)
+
+    @property
+    def progressive_width_(self) -> dict[float, float]:
+        """The mean width of these intervals, or the mean number of classes in these sets, by level."""
+        return dict(self._model.progressive_width_)
+
+
+class SketchedNewtonClassifier(_Explained, _Covering, _Classifier):
     """Online logistic classifier without tuning. See `robustfd.SketchedNewtonClassifier`.
 
     Numbers need no scaling. Strings are treated as categories, or as words if they have several. No scaler or encoder
@@ -183,6 +197,8 @@ class SketchedNewtonClassifier(_Explained, _Classifier):
         Number of rows of the Hessian's sketch. With "auto", the model chooses the Hessian.
     class_weight
         Weights of the classes. Classes that are not in the dict have weight 1.
+    intervals
+        Whether to track what `predict_set_one` needs.
 
     See Also
     --------
@@ -198,11 +214,30 @@ class SketchedNewtonClassifier(_Explained, _Classifier):
     True
     """
 
-    def __init__(self, sketch_size: Literal["auto"] | int = "auto", class_weight: dict[Any, float] | None = None):
-        self._start(newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight)
+    def __init__(
+        self,
+        sketch_size: Literal["auto"] | int = "auto",
+        class_weight: dict[Any, float] | None = None,
+        intervals: bool = False,
+    ):
+        self._start(
+            newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight, intervals=intervals
+        )
+
+    def predict_set_one(self, x: dict[Any, Any], level: float = 0.9) -> list[Any]:
+        """Return the classes of a row that cover its label with this probability, the most probable first.
+
+        Parameters
+        ----------
+        x
+            The row.
+        level
+            The share of labels to cover, between 0 and 1.
+        """
+        return list(self._model.predict_set_one(x, level))
 
 
-class SketchedNewtonRegressor(_Explained, _Regressor):
+class SketchedNewtonRegressor(_Explained, _Covering, _Regressor):
     """Online linear regressor without tuning. See `robustfd.SketchedNewtonRegressor`.
 
     Neither features nor targets need scaling. Strings are treated as categories, or as words if they have several.
@@ -215,6 +250,8 @@ class SketchedNewtonRegressor(_Explained, _Regressor):
         "squared"; "huber" for targets with outliers; "absolute" for the median; "quantile"; "poisson" for counts.
     quantile
         The quantile that `loss="quantile"` predicts, between 0 and 1, or a list of increasing ones.
+    intervals
+        Whether to learn what `with_interval=True` needs.
 
     See Also
     --------
@@ -235,8 +272,29 @@ class SketchedNewtonRegressor(_Explained, _Regressor):
         sketch_size: Literal["auto"] | int = "auto",
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
         quantile: float | list[float] = 0.5,
+        intervals: bool = False,
     ):
-        self._start(newton.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile)
+        self._start(
+            newton.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile, intervals=intervals
+        )
+
+    def predict_one(self, x: dict[Any, Any], with_interval: bool = False, level: float = 0.9) -> Any:
+        """Return the predicted target of a row, or an interval for it, as River's conformal models do.
+
+        Parameters
+        ----------
+        x
+            The row.
+        with_interval
+            Whether to return a `river.conf.Interval`. Needs `intervals=True`.
+        level
+            The share of targets that intervals cover, between 0 and 1.
+        """
+        if not with_interval:
+            return super().predict_one(x)
+        from river.conf import Interval
+
+        return Interval(*self._model.predict_interval_one(x, level))
 
 
 class RFDSONClassifier(_Classifier):

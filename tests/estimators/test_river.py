@@ -356,3 +356,30 @@ def test_policies_of_costs_rank_the_cheapest_first():
         arm = policy.pull(["dear", "cheap"])
         policy.update(arm, 5.0 if arm == "dear" else 1.0)
     assert policy.ranking == ["cheap", "dear"] and policy._counts["cheap"] > 80
+
+
+def test_intervals_as_river_s_conformal_models():
+    from river import conf
+
+    model = compose.Prefixer("x_") | robustfd.river.SketchedNewtonRegressor(intervals=True)
+    inside = []
+    for x, y in datasets.TrumpApproval():
+        found = model.predict_one(x, with_interval=True, level=0.8)
+        assert isinstance(found, conf.Interval)
+        inside.append(y in found)
+        model.learn_one(x, y)
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.02)
+    last = model["SketchedNewtonRegressor"]
+    assert last.progressive_coverage_[0.8] == pytest.approx(np.mean(inside[2:]))
+    assert last.clone().intervals
+    with pytest.raises(AttributeError, match="intervals=True"):
+        robustfd.river.SketchedNewtonRegressor().predict_one({"a": 1.0}, with_interval=True)
+
+
+def test_sets_of_classes():
+    model = robustfd.river.SketchedNewtonClassifier(intervals=True)
+    for x, y in datasets.Phishing():
+        model.learn_one(x, y)
+    assert model.progressive_coverage_[0.95] > 0.94
+    assert model.predict_set_one(x, 0.999)[0] == model.predict_one(x)
+    assert 1 <= model.progressive_width_[0.5] <= model.progressive_width_[0.99] <= 2

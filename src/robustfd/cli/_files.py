@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from robustfd._container import SnapshotError, load_with_notes
-from robustfd.cli._console import log
+from robustfd.cli._console import Table, log, text_table
 from robustfd.cli._options import ConsoleOptions, LogOptions, RowOptions
 from robustfd.streams import Block, Position, Stream, namer, open_stream
 
@@ -182,6 +182,15 @@ def column_names(model: Any, layout: dict[str, Any] | None) -> Callable[[int], s
     return lambda column: str(column if names is None else names[column])
 
 
+def coverage_tables(result: dict[str, Any]) -> list[Table]:
+    """Return the coverage of a summary as a table, if it has any."""
+    covered, width = result.get("progressive_coverage", {}), result.get("progressive_width", {})
+    rows = [(level, share, width[level]) for level, share in covered.items()]
+    what = ("Sets", "size") if "classes" in result else ("Intervals", "width")
+    title = f"{what[0]}: share of rows covered before they were learned"
+    return [text_table(title, rows, "level", "covered", f"mean {what[1]}")] if rows else []
+
+
 def summary(model: Any) -> dict[str, Any]:
     """Return counts of a model: with the certified error of a sketch, or the progressive errors of a learner."""
     sketch = sketch_of(model)
@@ -206,6 +215,10 @@ def summary(model: Any) -> dict[str, Any]:
     for name in ("progressive_loss", "progressive_error"):
         if hasattr(model, f"{name}_"):
             result[name] = float(getattr(model, f"{name}_"))
+    if getattr(model, "intervals", False):
+        for name in ("coverage", "width"):
+            found = getattr(model, f"progressive_{name}_")
+            result[f"progressive_{name}"] = {f"{level:g}": value for level, value in found.items()}
     if hasattr(model, "hessian_"):
         result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_}
     return result

@@ -12,6 +12,7 @@ from robustfd.cli._files import (
     TARGETS,
     accepts_nan,
     column_names,
+    coverage_tables,
     layout_of_table,
     load_file,
     load_learner,
@@ -29,6 +30,10 @@ from robustfd.streams.layout import Layout, names_in, signer
 
 MOST_COLUMNS = 1000  # of features without a table, up to which contributions are written
 MOST_CLASSES = 20  # up to which the confusion matrix is printed
+_INTERVAL = (
+    "Also write intervals that cover this share of the labels, from 0 to 1, as columns low and high; for classes a "
+    "column set. Needs a model of train --intervals."
+)
 
 
 @command
@@ -38,6 +43,7 @@ def predict(
     *,
     output: TableOutput = None,
     probabilities: Annotated[bool, option("Also write the probability of each class.")] = False,
+    interval: Annotated[float | None, option(_INTERVAL, metavar="LEVEL")] = None,
     contributions: Annotated[bool, option("Also write what each column of FILES adds to the prediction.")] = False,
     inputs: InputOptions,
     console: ConsoleOptions,
@@ -50,12 +56,17 @@ def predict(
     (learner, layout, *_), inputs = load_learner(model, inputs)
     if probabilities and not hasattr(learner, "predict_proba"):
         raise ValueError(f"--probabilities is for classifiers, and {model} holds a {type(learner).__name__}.")
+    if interval is not None:
+        if not getattr(learner, "intervals", False):
+            raise ValueError(f"--interval needs a model of train --intervals, and {model} holds one without.")
+        if not 0 < interval < 1:
+            raise ValueError(f"--interval must be between 0 and 1, both excluded, got {interval:g}.")
     stream = open_for_model(files, inputs, learner, _without_labels(layout))
     stream.wants_ids = True
     stream.plain_rows = accepts_nan(learner) and not contributions
     explain = _explainer(model, learner, layout, stream) if contributions else None
     name = stream.layout.get("id")  # tables have a column of ids with a name
-    taken = ("prediction", "p(", "contribution(", "intercept")
+    taken = ("prediction", "p(", "low", "high", "set", "contribution(", "intercept")
     id_column = name if isinstance(name, str) and not name.startswith(taken) else "id"
     with table_writer(output) as write:
         for block in stream:
@@ -63,6 +74,8 @@ def predict(
             if probabilities:
                 found = learner.predict_proba(block.X)
                 columns |= {f"p({label})": found[:, k] for k, label in enumerate(learner.classes_.tolist())}
+            if interval is not None:
+                columns |= _within(learner, block.X, interval)
             if explain is not None:
                 columns |= explain(block)
             if block.id is not None:
@@ -79,6 +92,16 @@ def _predictions(learner: Any, X: Any) -> dict[str, Any]:
     if found.ndim == 1:
         return {"prediction": found}
     return {f"prediction({level:g})": found[:, k] for k, level in enumerate(learner.quantile)}
+
+
+def _within(learner: Any, x: Any, level: float) -> dict[str, Any]:
+    """Return the columns of intervals, or of sets: labels with a space between them."""
+    if not hasattr(learner, "predict_set"):
+        low, high = learner.predict_interval(x, level).T
+        return {"low": low, "high": high}
+    labels = [str(label) for label in learner.classes_.tolist()]
+    found = learner.predict_set(x, level)
+    return {"set": np.array([" ".join(label for label, inside in zip(labels, row) if inside) for row in found])}
 
 
 def _explainer(
@@ -163,7 +186,8 @@ def inspect(
     """
     learner, layout, *_ = load_file(model, "learner")
     layout = layout_of_table(learner) if layout is None else layout
-    result, tables = summary(learner), []
+    result = summary(learner)
+    tables = coverage_tables(result)
     result |= {"weights": {}, "spectrum": {}}
     effects = _by_output(learner, learner.effects_) if hasattr(learner, "effects_") else {}
     name, sign = column_names(learner, layout), signer(layout or {})

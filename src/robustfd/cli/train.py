@@ -17,6 +17,7 @@ from robustfd.cli._files import (
     LoadedFile,
     accepts_nan,
     column_options,
+    coverage_tables,
     load_learner,
     open_labelled,
     require_labels,
@@ -54,6 +55,7 @@ _LOSS = (
 )
 _QUANTILE = "Quantile for --loss quantile, from 0 to 1, or several, such as 0.1,0.5,0.9."
 _SKETCH_SIZE = "Rows of the sketch, 0 for none. Default: chosen during training."
+_INTERVALS = "Also learn intervals of numbers, or sets of classes, for predict --interval."
 _HOLDOUT = "Hold out this share of the rows, and test the model on them."
 _PASSES = (
     "Learn the files N times, hold out every tenth row, and write the model of the pass with the lowest loss on them."
@@ -71,6 +73,7 @@ def train(
     sketch_size: Annotated[int | None, sketch_size_option(_SKETCH_SIZE, least=0)] = None,
     loss: Annotated[Loss, option(_LOSS, metavar="LOSS")] = "squared",
     quantile: Annotated[str | None, option(_QUANTILE, metavar="LEVELS")] = None,
+    intervals: Annotated[bool, option(_INTERVALS)] = False,
     classes: Classes = None,
     start: Annotated[Path | None, option("Continue to train this model.", "--from", metavar="MODEL", use=READ)] = None,
     holdout: Annotated[float | None, option(_HOLDOUT, metavar="SHARE", min=0.01, max=0.99)] = None,
@@ -91,7 +94,11 @@ def train(
         raise ValueError("--holdout and --checkpoint cannot be combined: checkpoints do not store held-out rows.")
     if holdout is not None and passes > 1:
         raise ValueError("--holdout and --passes cannot be combined: with several passes, every tenth row is held out.")
-    options = LearnerOptions(task, learner, sketch_size, loss, _levels(quantile), classes)
+    if intervals and passes > 1:
+        raise ValueError(
+            "--intervals and --passes cannot be combined: intervals need rows that the model has not seen."
+        )
+    options = LearnerOptions(task, learner, sketch_size, loss, _levels(quantile), intervals, classes)
     training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs), passes)
     progress = Progress(console, plot)
     model = training.run(output, checkpoints, console, progress)
@@ -100,7 +107,8 @@ def train(
     if scores.get("holdout_rows") == 0:
         log(console, "There are too few rows to hold any out.")
     result = summary(model) | scores
-    print_result(console, result | {"seconds": time.monotonic() - started, "file": str(output)})
+    result |= {"seconds": time.monotonic() - started, "file": str(output)}
+    print_result(console, result, *coverage_tables(result))
 
 
 class LearnerOptions(NamedTuple):
@@ -111,6 +119,7 @@ class LearnerOptions(NamedTuple):
     sketch_size: int | None
     loss: str
     quantile: float | list[float] | None
+    intervals: bool
     classes: str | None
 
 
@@ -127,19 +136,23 @@ def _levels(text: str | None) -> float | list[float] | None:
 
 def make_learner(task: str, options: LearnerOptions) -> Any:
     """Return a new learner for "classification" or "regression"."""
-    _, learner, sketch_size, loss, quantile, _ = options
+    _, learner, sketch_size, loss, quantile, intervals, _ = options
     kind = "Classifier" if task == "classification" else "Regressor"
     if loss != "squared" and task == "classification":
         raise ValueError(f"--loss {loss} is for regression, and the labels are classes. Add --task regression.")
     if (quantile is None) == (loss == "quantile"):
         raise ValueError("--quantile LEVELS and --loss quantile go together. Give both or none.")
     if learner == "rfdson":
+        if intervals:
+            raise ValueError("--intervals is for the learner newton; rfdson has no intervals.")
         if loss != "squared":
             raise ValueError(f"--loss {loss} is for the learner newton; rfdson supports only the squared loss.")
         return getattr(robustfd, f"RFDSON{kind}")(**({} if sketch_size is None else {"sketch_size": sketch_size}))
     more: dict[str, Any] = {"loss": loss} if task == "regression" else {}
     if quantile is not None:
         more["quantile"] = quantile
+    if intervals:
+        more["intervals"] = True
     return getattr(robustfd, f"SketchedNewton{kind}")("auto" if sketch_size is None else sketch_size, **more)
 
 
@@ -263,6 +276,7 @@ def _require_same_options(path: Path, model: Any, options: LearnerOptions, input
         f"-m {options.sketch_size}": options.sketch_size not in (None, model.sketch_size),
         f"--loss {options.loss}": options.loss not in ("squared", loss),
         f"--quantile {options.quantile}": options.quantile not in (None, getattr(model, "quantile", None)),
+        "--intervals": options.intervals and not getattr(model, "intervals", False),
         f"--classes {options.classes}": options.classes is not None
         and options.classes.replace(" ", "").split(",") != list(map(str, getattr(model, "classes_", np.empty(0)))),
     }

@@ -23,6 +23,7 @@ LEVELS = np.array(GRID_LEVELS)
 JUDGED = [GRID_LEVELS[place] for place in JUDGED_PLACES]  # levels whose coverage and width are recorded
 LOGITS = np.log((1.0 + LEVELS) / (1.0 - LEVELS))  # of the upper ends of intervals
 SCALE = NumberLoss(counts=True, few=True)  # of the learner that predicts the sizes of residuals
+FEWEST = 100  # rows in a window of `coverage_`
 TAIL = 12  # thresholds above the last level continue with the slope from here, that of 0.99
 FARTHEST = 300.0  # the largest threshold, as in src/core/tracker.hpp
 # Quantiles (1 + level) / 2 of a normal variable of mean size 1, at the levels of the grid: the first thresholds.
@@ -122,10 +123,14 @@ class Tracking(UntunedEstimator):
 
     def _tracked(self) -> Tracker:
         """Return the tracker, or raise if the model has none."""
-        self._require_rows()
-        if not self._tracks():
-            raise AttributeError(f"This {type(self).__name__} learned without intervals. Set intervals=True.")
-        return self._tracker
+        self._require_intervals()
+        return self._require_rows()._tracker
+
+    def _require_intervals(self) -> None:
+        if not self.intervals or (self.__sklearn_is_fitted__() and not self._tracks()):
+            raise AttributeError(
+                f"This {type(self).__name__} learned without intervals. Set intervals=True before fit."
+            )
 
     @property
     def progressive_coverage_(self) -> dict[float, float]:
@@ -149,12 +154,14 @@ class Tracking(UntunedEstimator):
     def coverage_(self) -> dict[str, NDArray[Any]]:
         """Coverage over time: arrays "level" (k,), "rows" (n,), "coverage" and "width" (n, k) of n windows of rows.
 
-        "rows" are the ends of the windows.
+        "rows" are the ends of the windows, each of which has at least 100 rows, except the last.
         """
         tracker = self._tracked()
         rows, stride = int(tracker.totals[0]), int(tracker.totals[-1])
         ends = np.minimum(np.arange(1, -(-rows // stride) + 1) * stride, rows)
-        sums = tracker.trace[: len(ends)]
+        group = -(-FEWEST // stride)
+        ends = np.append(ends[group - 1 :: group], ends[len(ends) // group * group :][-1:])
+        sums = np.add.reduceat(tracker.trace, np.arange(0, TRACE, group))[: len(ends)]
         known = sums[:, 0] > 0
         coverage, width = np.split(sums[known, 1:] / sums[known, :1], 2, axis=1)
         return {"level": np.array(JUDGED), "rows": ends[known], "coverage": coverage, "width": width}
@@ -262,10 +269,10 @@ class IntervalRegressor(OnlineRegressor, Tracking):
         For several levels, return a list of them. Before the first rows they are infinite.
         """
         levels, single = check_levels(level)
+        self._require_intervals()
         if not self.__sklearn_is_fitted__():
             found = np.tile([[-np.inf], [np.inf]], len(levels))
         else:
-            self._tracked()
             found = self._intervals(single_row(self, x, kind_of(self, x), known_only=True)[0], levels)[0]
         ends = [(low, high) for low, high in found.T.tolist()]
         return ends[0] if single else ends
@@ -334,9 +341,8 @@ class SetClassifier(OnlineClassifier, Tracking):
         For several levels, return a list of lists. It is empty before the first row.
         """
         levels, single = check_levels(level)
+        self._require_intervals()
         chances = self.predict_proba_one(x)
-        if chances:
-            self._tracked()
         labels, values = list(chances), np.array([list(chances.values())])
         order = np.argsort(-values[0], kind="stable").tolist()
         inside = self._sets(values, levels)[0] if labels else np.zeros((0, len(levels)), bool)

@@ -165,8 +165,12 @@ def plot_coverage(coverage: dict[str, NDArray[Any]], ax: Any = None) -> Any:
     """Plot the coverage of windows of rows, with one line for each level and its goal; return the axes."""
     if ax is None:
         _, ax = _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
+    lengths = np.diff(coverage["rows"], prepend=0)
+    some = slice(
+        None, -1 if len(lengths) > 1 and 2 * lengths[-1] < lengths[0] else None
+    )  # a short last window is noise
     for level, shares in zip(coverage["level"].tolist(), coverage["coverage"].T, strict=True):
-        (drawn,) = ax.plot(coverage["rows"], 100.0 * shares, linewidth=1, label=f"{100 * level:g} %")
+        (drawn,) = ax.plot(coverage["rows"][some], 100.0 * shares[some], linewidth=1, label=f"{100 * level:g} %")
         ax.axhline(100.0 * level, color=drawn.get_color(), linestyle=":", linewidth=1)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylim(top=100.5)
