@@ -125,6 +125,7 @@ bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<
             for (Index i = 0; i < n; ++i) vectors(j, i) = i == j ? 1.0 : 0.0;
         return scale == 0.0;
     }
+    scale = std::max(scale, std::numeric_limits<double>::min());  // 1 / scale of a subnormal number would overflow
     const Array<double> data(n * padded(n));
     const Matrix<double> scaled(data.data(), n, n, padded(n));
     copy_scaled(a, 1.0 / scale, scaled);
@@ -135,7 +136,7 @@ bool largest_eigenpairs(Matrix<const double> a, Index k, double* values, Matrix<
         copy_scaled(a, 1.0 / scale, scaled);
         found = by_divide_and_conquer(scaled, k, values, vectors);
     }
-    for (Index i = 0; i < n; ++i) values[i] = std::max(scale * values[i], 0.0);
+    for (Index i = 0; i < n; ++i) values[i] = std::max(0.0, scale * values[i]);
     return found;
 }
 

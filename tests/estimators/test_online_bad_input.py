@@ -230,7 +230,8 @@ def test_many_classes_are_no_surprise_if_they_were_given():
             warnings.simplefilter("error")
             model.partial_fit(X, labels, classes=labels).partial_fit(X, labels)
         assert model.classes_.tolist() == np.unique(labels).tolist()
-        with warnings.catch_warnings(record=True):  # as scikit-learn's classifiers do since 1.7
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn warns since 1.7
             robustfd.SketchedNewtonClassifier().fit(X, labels)
     with pytest.raises(ValueError, match="Unknown label type"):
         robustfd.SketchedNewtonClassifier().partial_fit(X, Y / 2, classes=[0.0, 0.5, 1.0])

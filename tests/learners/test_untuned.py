@@ -106,7 +106,7 @@ def test_numbers_equal_the_transcription(exact, density, loss, tolerance):
     level = sum(loss.levels)
     state, other = (
         UntunedState(6, 1, sketch=None if exact else 0, loss=loss),
-        ref.Learner(6, exact=exact, huber=loss.huber, level=level, counts=loss.counts),
+        ref.Learner(6, exact=exact, huber=loss.huber, level=level, counts=loss.counts, few=loss.few),
     )
     assert_transcribed(state, other, X, y, tolerance, batches=(9, 2))
 

@@ -81,3 +81,12 @@ def test_a_diagonal_matrix_whose_tridiagonal_form_is_split():
 def test_numbers_that_are_not_finite_are_refused(value):
     with pytest.raises(np.linalg.LinAlgError, match="converge"):
         largest_eigenpairs(np.full((5, 5), value), 2)
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1e-308, 1e-313, 5e-324])
+def test_subnormal_numbers(scale):
+    """The squares of rows of about 1e-155. Subnormal numbers have few digits."""
+    a = np.array([[1.7, 0.2, 0.2], [0.2, 1.0, 1.0], [0.2, 1.0, 1.0]]) * scale
+    values, v = largest_eigenpairs(a, 2)
+    np.testing.assert_allclose(values / scale, np.linalg.eigvalsh(a / scale)[::-1], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(v.T @ v, np.eye(2), atol=1e-12)

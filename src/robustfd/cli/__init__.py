@@ -27,8 +27,7 @@ COMMANDS = {
     "Learning": {
         "train": ("train", "Train a linear classifier or regression on FILES in one pass, without tuning."),
         "predict": ("predict", "Predict the label of each row of FILES with MODEL. Labels in FILES are ignored."),
-        "evaluate": ("predict", "Score MODEL on the labelled rows of FILES: error and log loss, or squared error, "
-                     "absolute error and R2."),
+        "evaluate": ("predict", "Score MODEL on the labelled rows of FILES."),
         "inspect": ("predict", "Show the most important features of MODEL, its progressive errors, and the spectrum of "
                     "its sketch."),
         "bandit": ("bandit", "Contextual bandits: train a policy on a log of decisions, choose arms, evaluate policies "

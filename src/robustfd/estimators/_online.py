@@ -294,9 +294,10 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         before, new = self.__dict__.copy(), dict[Any, int]()
         undo: Callable[[], object] = nothing
         try:
-            fitted = self._begin_row(x)
+            kind = kind_of(self, x)
+            fitted = self._begin_row(kind)
             weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
-            row, new = single_row(self, x, self._kind, reset=not fitted)
+            row, new = single_row(self, x, kind, reset=not fitted)
             weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
             if weight[0] == 0:
                 self.__dict__ = before
@@ -328,9 +329,8 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         if (quick := self._quick_rows()) is not None:
             self.__dict__["_quick"] = quick
 
-    def _begin_row(self, x: Any) -> bool:
-        """Prepare to learn one row, and return whether the model has rows already."""
-        kind = kind_of(self, x)
+    def _begin_row(self, kind: Any) -> bool:
+        """Prepare to learn a row of this kind, and return whether the model has rows already."""
         if self.__sklearn_is_fitted__():
             self._require_same_parameters()
             return True

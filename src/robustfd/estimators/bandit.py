@@ -27,10 +27,10 @@ class ContextualBandit(RewardLearner):
     Arms with features of their own, and contexts of more than 256 features, share one learner over the products of arm
     features and context features.
 
-    The learner also knows how little it knows: the variance x'H^-1 x of the context under its Hessian. The bandit
-    chooses by RandUCB: it draws one level z, the absolute value of a normal number, and takes the arm with the largest
-    predicted margin plus z standard deviations. The probability of every choice is exact, so logs of choices can
-    evaluate other policies (`evaluate_policy`).
+    The learner also knows how little it knows: the variance x'H^-1 x of the context under its Hessian, times the root
+    of the learning rates that do best if it is above 1. The bandit chooses by RandUCB: it draws one level z, the
+    absolute value of a normal number, and takes the arm with the largest predicted margin plus z standard deviations.
+    The probability of every choice is exact, so logs of choices can evaluate other policies (`evaluate_policy`).
 
     Rewards may have any range. The bandit scales them by the smallest and the largest reward so far, or by
     `reward_range`. While all rewards so far are equal there is nothing to learn, and the arms are equally probable.
