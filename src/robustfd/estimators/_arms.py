@@ -4,13 +4,12 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._scipy import scipy_sparse as sp
 from robustfd.estimators._untuned import unpack_columns
 from robustfd.learners import untuned_merging, untuned_reading
 from robustfd.learners.hessian import OFFER_EXACT
@@ -20,6 +19,7 @@ from robustfd.learners.untuned import PRIOR, SPARE, UntunedState
 
 UNPULLED = (1 + 1 / 16) / PRIOR  # the variance of a row of typical length and of the intercept, before the first row
 LAST = 2**31 - 2  # largest index of a feature
+PRODUCTS = 2**20  # the number of products of rows and arms that are in memory at the same time, unless one row has more
 
 Entries = tuple[NDArray[np.int64], Floats]  # places and values of the features of an arm
 Contributions = tuple[NDArray[np.int64], NDArray[np.int64], Floats]  # of rows in CSR format
@@ -171,37 +171,43 @@ class Together(_Learners):
         width = (places + 1) * self.capacity
         return width if width <= OFFER_EXACT else max(width, min((1 << places.bit_length()) * self.capacity, LAST))
 
-    def rows(self, x: Any, arms: Sequence[Entries]) -> CsrRows:
-        """Return the products of rows with arms, row by row. A single row may have many arms."""
-        x = sparse_rows(plain_rows(x))
-        lengths = np.diff(x.indptr)
-        data, indices, indptr = [], [], [0]
-        for i, (places, values) in enumerate(arms):
-            row = slice(x.indptr[0], x.indptr[1]) if len(lengths) == 1 else slice(x.indptr[i], x.indptr[i + 1])
-            column, value = np.append(0, x.indices[row].astype(np.int64) + 1), np.append(1.0, x.data[row])
-            place, factor = np.append(0, places + 1), np.append(1.0, values)
-            if len(places) and int(place[-1]) * self.capacity + self.capacity > LAST:
-                raise ValueError(
-                    f"{int(place[-1])} features of arms and {self.d} features of contexts have more than 2^31 products."
-                )
-            indices.append((place[:, None] * self.capacity + column).ravel()[1:])  # all but the constant
-            data.append((factor[:, None] * value).ravel()[1:])
-            indptr.append(indptr[-1] + len(data[-1]))
-        columns = np.concatenate(indices).astype(np.int32)
+    def rows(self, x: CsrRows, arms: "_Arms") -> CsrRows:
+        """Return the products of rows with arms, row by row."""
+        last = int(arms.place.max(initial=0))
+        if (last + 1) * self.capacity > LAST:
+            raise ValueError(f"{last} features of arms and {self.d} features of contexts have more than 2^31 products.")
+        column, value, lengths = _with_constant(x.indices.astype(np.int64) + 1, x.data, np.diff(x.indptr))
+        # Product k of a row is that of entry k // n of the arm and entry k % n of the context, which has n entries.
+        firsts, starts = (np.append(0, np.cumsum(some))[:-1] for some in (arms.lengths, lengths))
+        sizes = arms.lengths * lengths
+        row, product = np.repeat(np.arange(len(sizes)), sizes), _entries(np.zeros_like(sizes), sizes)[0]
+        one, two = np.divmod(product, lengths[row])
+        one, two = one + firsts[row], two + starts[row]
+        kept = product > 0  # all but the constant
+        columns = (arms.place[one] * self.capacity + column[two])[kept].astype(np.int32)
         self.states[0].widen_to(self._width(int(columns.max(initial=0)) // self.capacity))
-        return CsrRows(np.concatenate(data), columns, np.array(indptr, np.int64), self.states[0].d)
+        indptr = np.append(0, np.cumsum(sizes - 1))
+        return CsrRows((arms.factor[one] * value[two])[kept], columns, indptr, self.states[0].d)
 
     def doubts(self, x: Any, arms: Sequence[Entries]) -> tuple[Floats, Floats]:
         """Return the margins and variances (n, arms) of rows."""
-        n, x = x.shape[0], sparse_rows(plain_rows(x))
+        n, k, x = x.shape[0], len(arms), sparse_rows(plain_rows(x))
+        margins, variances = np.zeros((n, k)), np.full((n, k), UNPULLED)
         if self.states[0].seen == 0:
-            return np.zeros((n, len(arms))), np.full((n, len(arms)), UNPULLED)
-        found = [self.states[0].doubts(self.rows(rows_at(x, np.array([i])), arms)) for i in range(n)]
-        return np.array([margins for margins, _ in found]), np.array([variances for _, variances in found])
+            return margins, variances
+        every = _Arms.of(arms)
+        for part in _parts(np.diff(x.indptr) + 1, int(every.lengths.sum())):
+            several = rows_at(x, np.repeat(np.arange(n)[part], k))
+            found = self.states[0].doubts(self.rows(several, every.times(part.stop - part.start)))
+            margins[part], variances[part] = (some.reshape(-1, k) for some in found)
+        return margins, variances
 
     def explain(self, x: Any, arm: Entries) -> Contributions:
         """Return the contributions of features of contexts, alone and in products, to the margins of an arm."""
-        indptr, which, parts = untuned_reading.contributions(self.states[0], self.rows(x, [arm] * x.shape[0]))
+        indptr, which, parts = untuned_reading.contributions(
+            self.states[0],
+            self.rows(rows_at(sparse_rows(plain_rows(x)), np.arange(x.shape[0])), _Arms.of([arm]).times(x.shape[0])),
+        )
         column = which % self.capacity
         kept = column > 0  # the others are features of the arm alone
         return np.append(0, np.cumsum(kept))[indptr], column[kept] - 1, parts[kept]
@@ -211,9 +217,12 @@ class Together(_Learners):
         most = np.maximum.accumulate([int(places[-1]) + 1 if len(places) else 0 for places, _ in arms])
         widths = [self._width(int(places)) for places in most]
         ends = [i for i in range(1, len(widths)) if widths[i] > max(widths[i - 1], self.states[0].d)]
+        x, longest = sparse_rows(plain_rows(x)), max((len(places) for places, _ in arms), default=0) + 1
         for start, end in pairwise([0, *ends, len(widths)]):
-            rows = self.rows(x if not ends else rows_at(x, np.arange(start, end)), arms[start:end])
-            self.states[0].learn(rows, label[start:end], weight[start:end], np.empty((end - start, 1)))
+            for part in _parts(np.diff(x.indptr)[start:end] + 1, longest):
+                some = slice(start + part.start, start + part.stop)
+                rows = self.rows(rows_at(x, np.arange(some.start, some.stop)), _Arms.of(arms[some]))
+                self.states[0].learn(rows, label[some], weight[some], np.empty((some.stop - some.start, 1)))
 
     def widen(self, d: int, *, growing: bool = True) -> None:
         """Allocate memory for d features of contexts, and for as many more if their number keeps growing."""
@@ -255,12 +264,52 @@ def learn_with_event(state: UntunedState, x: Any, label: Floats, weight: Floats)
         raise
 
 
+class _Arms(NamedTuple):
+    """Features of arms, one after the other. Each begins with the constant 1, whose place is 0."""
+
+    place: NDArray[np.int64]
+    factor: Floats
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, arms: Sequence[Entries]) -> "_Arms":
+        """Return the features of these arms, each after the constant."""
+        places = np.concatenate([np.empty(0, np.int64), *(each for each, _ in arms)])
+        values = np.concatenate([np.empty(0), *(each for _, each in arms)])
+        return cls(*_with_constant(places + 1, values, np.array([len(each) for each, _ in arms], np.int64)))
+
+    def times(self, n: int) -> "_Arms":
+        """Return the arms n times."""
+        return _Arms(*(np.tile(each, n) for each in self))
+
+
+def _with_constant(
+    places: NDArray[np.int64], values: Floats, lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
+    """Return the entries of rows of these lengths, after an entry of place 0 and value 1 in each row."""
+    at = np.append(0, np.cumsum(lengths))[:-1]
+    return np.insert(places, at, 0), np.insert(values, at, 1.0), lengths + 1
+
+
+def _entries(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the entries of runs with these starts and lengths, and where each run begins and ends among them."""
+    indptr = np.append(0, np.cumsum(lengths))
+    return np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths), indptr
+
+
+def _parts(lengths: NDArray[np.int64], times: int) -> Iterator[slice]:
+    """Yield parts of rows of these lengths, so that so many products of each entry need little memory."""
+    step = max(PRODUCTS // (times * int(lengths.max(initial=1))), 1)
+    for start in range(0, len(lengths), step):
+        yield slice(start, min(start + step, len(lengths)))
+
+
 def rows_at(x: Any, which: NDArray[np.int64]) -> Any:
     """Return the rows at these places, which may repeat."""
     if not isinstance(x, CsrRows):
         return x[which]
-    rows = sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], max(x.shape[1], 1)))[which]
-    return CsrRows(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), x.width)
+    entries, indptr = _entries(x.indptr[which], np.diff(x.indptr)[which])
+    return CsrRows(x.data[entries], x.indices[entries], indptr, x.width)
 
 
 def unpack_learners(model: Any, states: list[Parts]) -> None:
