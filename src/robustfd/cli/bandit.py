@@ -234,7 +234,8 @@ def _policy(model: Any, block: Block, first: int, predict: Callable[..., Any]) -
             raise ValueError(
                 "This policy knows arms by their features. It needs blocks of lines, one for each arm (ADF)."
             )
-        return [model.arms_] * block.X.shape[0], predict(block.X)
+        names = sorted(model.arms_, key=lambda name: (isinstance(name, str), name))
+        return [names] * block.X.shape[0], predict(block.X)[:, [model.arms_.index(name) for name in names]]
     some: list[Any] = [found.of_row(i) for i in range(block.X.shape[0])]
     if found.arms.ndim == 2:
         if model.arms_:

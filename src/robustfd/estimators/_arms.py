@@ -280,7 +280,7 @@ class _Arms(NamedTuple):
 
     def times(self, n: int) -> "_Arms":
         """Return the arms n times."""
-        return _Arms(*(np.tile(each, n) for each in self))
+        return _Arms(np.tile(self.place, n), np.tile(self.factor, n), np.tile(self.lengths, n))
 
 
 def _with_constant(
