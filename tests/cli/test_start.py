@@ -1,8 +1,6 @@
 """What a command imports, its help, and the commands in docs/, which run as they are."""
 
 import os
-import re
-import shlex
 import subprocess
 import sys
 
@@ -65,29 +63,6 @@ def test_version_is_a_switch_without_an_opposite(run):
     assert run("--version").out.strip() == robustfd.__version__
     shown = run("--help").out
     assert "--version" in shown and "--no-version" not in shown
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page, least", [("command-line.md", 10), ("from-vowpal-wabbit.md", 2)])
-def test_commands_run(page, least, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / page).read_text()
-    first, *rest = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    exec(first, {})
-    commands = [
-        line[2:] for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL) for line in block.splitlines()
-    ]
-    assert len(commands) >= least
-    for command in commands:
-        if "|" in command:
-            shell = command.replace("robustfd ", f"{shlex.quote(sys.executable)} -m robustfd ")
-            done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0 and done.stdout, (command, done.stderr)
-        else:
-            name, *arguments = shlex.split(command)
-            done = run(*arguments)
-            assert name == "robustfd" and done.status == 0 and done.out, (command, done.err)
-    exec("\n".join(rest), {})
 
 
 def test_help_of_every_command_reads(run):
