@@ -17,9 +17,11 @@
 #include <thread>
 #include <vector>
 
+#include "calibration.hpp"
 #include "experts.hpp"
 #include "lock.hpp"
 #include "text.hpp"
+#include "tracker.hpp"
 
 namespace {
 
@@ -57,7 +59,8 @@ std::string hostile_text(Random& random) {
         "a:2",   "|",   "|a",   "|a:", "|a:2",   "#",      "qid:1",   "'tag",    "nan",       "2:inf",
         "\"",    "\"\"", ",",   ";",   "\t",     "\r",     "\n",      "\n",      "\n",        " ",
         " ",     " ",   "0x1p3", "1_0", "4:.5",  "5:5.",   "6:.",     "1:2:3",   "\xff\xfe",  std::string(1, '\0'),
-        "12345678901234567890123456789.5e-20", "2147483646:1", "2147483647:1", "-0:1"};
+        "12345678901234567890123456789.5e-20", "2147483646:1", "2147483647:1", "-0:1",
+        "1:-1:0.5", "2:1:1.5", "0:.5:1", "shared", "shared |a", "\n\n", "|"};
     std::string text;
     for (Index n = below(random, 60); n > 0; --n) {
         if (below(random, 12) == 0)
@@ -86,6 +89,8 @@ void read_text(Random& random) {
     scan_libsvm(text, zero_based, sorted, 5);
     const Group groups[] = {{'a', -1}, {ANY_SPACE, -1}};
     parse_vw(text, options, groups);
+    parse_actions(text, options);
+    parse_blocks(text, options);
     find_records(text, delimiter, 100);
     last_record_end(text, delimiter);
     const std::array<bool, 3> keep{true, false, true};
@@ -111,6 +116,9 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     for (double& x : Span<double>(e.plain)) x = 1.0 / static_cast<double>(plain);
     e.follow = Array<double>(outputs, 2, FOLLOWERS), e.trace = Array<double>(WINDOWS), e.targets = Array<Targets>(1);
     for (Index c = 0; c < outputs; ++c) std::copy_n(FOLLOW_SHARE, FOLLOWERS, e.follow.plane(c)[1]);
+    e.level = Array<double>(outputs);
+    if (numbers && outputs > 1)
+        for (Index c = 0; c < outputs; ++c) e.level[c] = static_cast<double>(c + 1) / static_cast<double>(outputs + 1);
     e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0};
     e.weights = Array<float>(size, 2 * padded(outputs * L));
     if (memories) {
@@ -173,7 +181,7 @@ std::string bytes_of(Experts& e) {
 
 void learn_untuned(Random& random) {
     const Index d = 1 + below(random, 20), outputs = below(random, 2) ? 1 : 3, memories = below(random, 3);
-    const bool numbers = outputs == 1 && below(random, 2);
+    const bool numbers = below(random, 2);  // of several outputs: quantiles
     Experts e = experts(d, outputs, numbers, memories);
     e.check();
     learn(e, make_rows(random, 30, d, outputs, numbers));
@@ -191,12 +199,29 @@ void learn_untuned(Random& random) {
     learn(e, more);
 }
 
+// Calibrations and thresholds stay finite for any margins, targets and weights.
+void track_rows(Random& random) {
+    std::vector<double> share(FIRST_SHARE, FIRST_SHARE + MAPS), both(2 * GRID), one(GRID);
+    std::vector<Window> trace(TRACE), of_sets(TRACE);
+    Tracked numbers{0, 0, 0, 0, 0, 1}, labels{0, 0, 0, 0, 0, 1};
+    for (Index n = below(random, 600); n > 0; --n) {
+        const double weight = std::abs(extreme(random)) + 1e-9;
+        const double chance = recalibrate(share.data(), extreme(random), weight), chances[2] = {chance, 1.0 - chance};
+        track_number(extreme(random), extreme(random), std::abs(extreme(random)), weight, -INFINITY, both.data(),
+                     both.data() + GRID, numbers, trace.data());
+        track_label(below(random, 2), chances, 2, weight, one.data(), labels, of_sets.data());
+    }
+    for (const auto& some : {share, both, one})
+        for (const double x : some)
+            if (!std::isfinite(x)) throw std::logic_error("a share or a threshold is not finite");
+}
+
 // A state with damaged numbers and shapes is refused, or learning from it stays inside its arrays.
 void learn_damaged(Random& random) {
     const Index d = 1 + below(random, 8);
     Experts e = experts(d, 1, false, below(random, 2));
     learn(e, make_rows(random, 10, d, 1, false));
-    const Index which = below(random, 25);
+    const Index which = below(random, 26);
     Index place = 0;
     Experts::visit([&](const char*, auto& array) {
         if (place++ != which) return;
@@ -256,9 +281,10 @@ void meet_in_one_model(Random& random) {
 }
 
 const std::vector<std::pair<const char*, std::function<void(Random&)>>> JOBS = {
-    {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model}};
+    {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model},
+    {"tracker", track_rows}};
 
-// The first byte of an input chooses the job, but for threads.
+// The first byte of an input chooses one of the first three jobs.
 void run_input(const std::string& input) {
     if (input.empty()) return;
     Random random(input.substr(1));
