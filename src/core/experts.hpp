@@ -54,7 +54,7 @@ struct Totals {
 // the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
 // units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
 // their range. If `counts` is 1 the experts predict the logarithm.
-// With several quantiles, `turn` is 0 and 1 in turn.
+// With several quantiles, `turn` alternates between 0 and 1.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;

@@ -13,7 +13,7 @@ from robustfd._container import Document, Tensors
 from robustfd.estimators._untuned import unpack_columns
 from robustfd.learners import untuned_merging, untuned_reading
 from robustfd.learners.hessian import OFFER_EXACT
-from robustfd.learners.rows import CsrRows, Floats, plain_rows, sparse_rows
+from robustfd.learners.rows import CsrRows, Floats, entries_of_runs, plain_rows, sparse_rows
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import PRIOR, SPARE, UntunedState
 
@@ -180,7 +180,7 @@ class Together(_Learners):
         # Product k of a row is that of entry k // n of the arm and entry k % n of the context, which has n entries.
         firsts, starts = (np.append(0, np.cumsum(some))[:-1] for some in (arms.lengths, lengths))
         sizes = arms.lengths * lengths
-        row, product = np.repeat(np.arange(len(sizes)), sizes), _entries(np.zeros_like(sizes), sizes)[0]
+        row, product = np.repeat(np.arange(len(sizes)), sizes), entries_of_runs(np.zeros_like(sizes), sizes)[0]
         one, two = np.divmod(product, lengths[row])
         one, two = one + firsts[row], two + starts[row]
         kept = product > 0  # all but the constant
@@ -291,14 +291,8 @@ def _with_constant(
     return np.insert(places, at, 0), np.insert(values, at, 1.0), lengths + 1
 
 
-def _entries(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the entries of runs with these starts and lengths, and where each run begins and ends among them."""
-    indptr = np.append(0, np.cumsum(lengths))
-    return np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths), indptr
-
-
 def _parts(lengths: NDArray[np.int64], times: int) -> Iterator[slice]:
-    """Yield parts of rows of these lengths, so that so many products of each entry need little memory."""
+    """Yield slices of rows. Each entry of a row has `times` products; a slice has at most PRODUCTS, or one row."""
     step = max(PRODUCTS // (times * int(lengths.max(initial=1))), 1)
     for start in range(0, len(lengths), step):
         yield slice(start, min(start + step, len(lengths)))
@@ -306,10 +300,7 @@ def _parts(lengths: NDArray[np.int64], times: int) -> Iterator[slice]:
 
 def rows_at(x: Any, which: NDArray[np.int64]) -> Any:
     """Return the rows at these places, which may repeat."""
-    if not isinstance(x, CsrRows):
-        return x[which]
-    entries, indptr = _entries(x.indptr[which], np.diff(x.indptr)[which])
-    return CsrRows(x.data[entries], x.indices[entries], indptr, x.width)
+    return x.take(which) if isinstance(x, CsrRows) else x[which]
 
 
 def unpack_learners(model: Any, states: list[Parts]) -> None:

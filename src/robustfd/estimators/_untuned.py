@@ -130,7 +130,7 @@ class UntunedEstimator(OnlineEstimator):
         return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
-        self._learn_margins(x, y, weight, new=False)  # predictions of known rows say nothing about those of others
+        self._learn_margins(x, y, weight, new=False)  # the errors on known rows say nothing about new ones
 
     def _watch(self, x: Any, y: Any, weight: Floats, margins: Floats) -> None:
         """Learn from the margins that rows had before they were learned."""

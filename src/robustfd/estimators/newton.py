@@ -196,7 +196,7 @@ class SketchedNewtonClassifier(SetClassifier):
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
         margins = self._learn_margins(x, y, weight, new=False)
-        if margins.shape[1] > 1:  # known rows say little about the calibration, but for more classes that is better
+        if margins.shape[1] > 1:  # with few rows of many classes, counting known rows too is better
             self._calibration = progressive_losses(margins, y, weight, self._calibration)[1]
 
     def _merge_states(self, other: Any) -> None:

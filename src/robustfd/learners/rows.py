@@ -38,14 +38,18 @@ class CsrRows(NamedTuple):
         return len(self.data)
 
     def take(self, keep: Any) -> "CsrRows":
-        """Return the rows that a mask or a slice selects."""
-        lengths = np.diff(self.indptr)
-        chosen = np.zeros(len(lengths), bool)
-        chosen[keep] = True
-        entries = np.repeat(chosen, lengths)
-        indptr = np.append(0, np.cumsum(lengths[chosen])).astype(np.int64)
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
-        return CsrRows(self.data[first:last][entries], self.indices[first:last][entries], indptr, self.width)
+        """Return the rows that a mask, a slice or indices select. Rows may repeat."""
+        which = np.arange(len(self.indptr) - 1)[keep]
+        entries, indptr = entries_of_runs(self.indptr[which], np.diff(self.indptr)[which])
+        return CsrRows(self.data[entries], self.indices[entries], indptr, self.width)
+
+
+def entries_of_runs(
+    starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the indices of the entries of runs, given starts and lengths, and the `indptr` of the runs."""
+    indptr = np.append(0, np.cumsum(lengths))
+    return np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths), indptr
 
 
 StoredRows = tuple[Any, Floats, Floats]  # rows, dense or sparse, their targets and their weights
