@@ -23,9 +23,6 @@ test test-all: export MKL_NUM_THREADS ?= 1
 # `make test` tries fewer random examples than `make test-all`.
 test: export HYPOTHESIS_PROFILE ?= short
 
-# Tests start many processes. Only `build` checks whether the core must be rebuilt.
-test test-all: export SKBUILD_EDITABLE_SKIP := $(abspath $(BUILD))
-
 # The directory of real data sets. Without it, the tests that need them are skipped.
 ifndef ROBUSTFD_DATA
 ifneq ($(wildcard ../shared/data/.),)
@@ -56,9 +53,10 @@ help:
 demo: $(VENV)/.stamp-plot
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-# Rebuild what has changed in the core.
+# Compile what has changed in the core.
 build: $(VENV)/.stamp-test
-	@env -u SKBUILD_EDITABLE_SKIP $(BIN)/python -c "import robustfd._core"
+	@$(BIN)/cmake --build $(BUILD) > $(BUILD)/log || { cat $(BUILD)/log; exit 1; }
+	@$(BIN)/cmake --install $(BUILD) --prefix $(VENV)/lib/python*/site-packages > $(BUILD)/log
 
 test: build
 	@$(BIN)/python -m pytest -q -n 2 --durations=5 -m "not slow and not browser" $(ARGS)
@@ -66,8 +64,8 @@ test: build
 test-all: build
 	@$(BIN)/python -m pytest -q -n 2 --durations=10 -m "not browser" $(ARGS)
 
-check: $(VENV)/.stamp-dev
-	@$(BIN)/python -c "import robustfd._core" && cp $(BUILD)/_core.pyi src/robustfd/_core.pyi
+check: $(VENV)/.stamp-dev build
+	@cp $(BUILD)/_core.pyi src/robustfd/_core.pyi
 	@echo "ruff check";    $(BIN)/ruff check .
 	@echo "ruff format";   $(BIN)/ruff format --check .
 	@echo "mypy";          $(BIN)/mypy
@@ -102,10 +100,10 @@ wheel: $(VENV)/.stamp-compiler
 	@cd build/fresh && env -i HOME="$$PWD" PATH="$$PWD/bin" python ../../examples/demo.py
 	@ls -l build/wheels/*.whl
 
-bench: $(VENV)/.stamp-plot
+bench: $(VENV)/.stamp-plot build
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
-fuzz: $(VENV)/.stamp-test
+fuzz: build
 	@$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 docs: $(VENV)/.stamp-docs
@@ -128,10 +126,10 @@ clean:
 	find src tests benchmarks examples fuzz -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp file per extra of pyproject.toml, rebuilt when that file changes. The package is installed in editable form:
-# importing it rebuilds the parts of the core whose sources have changed.
+# Python files take effect at once, and `make build` compiles what has changed in the core.
 $(VENV)/.stamp-%: pyproject.toml CMakeLists.txt | $(VENV)/.stamp-compiler
 	@echo "setting up $(VENV) for robustfd[$*], which compiles its core ..."
-	@$(PIP) --no-build-isolation -Cbuild-dir=$(BUILD) -Ceditable.rebuild=true -Ceditable.verbose=false -e ".[$*]"
+	@$(PIP) --no-build-isolation -Cbuild-dir=$(BUILD) -e ".[$*]"
 	@touch $@
 
 # The build tools come from PyPI. Without a C++ compiler on PATH, so does the compiler (ziglang).

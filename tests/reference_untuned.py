@@ -11,7 +11,7 @@ from scipy.special import expit, logsumexp, softmax
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64
+FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64, 30
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
@@ -159,6 +159,8 @@ class Learner:
                 else:
                     total += off**2 / np.exp(self.logs / self.log_weight) if self.log_weight > 0 else 1
             z[j] = off / f.scale if f.scale > 0 else 0.0
+            if f.centred and abs(z[j]) > ODD:
+                z[j] = 0.0
         self.logs, self.log_weight = self.logs + logs, self.log_weight + met
         total += z @ z
         length = self.length * (np.sqrt(100 * count / total) if total > 100 * count else 1.0)

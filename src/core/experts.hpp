@@ -23,6 +23,7 @@ namespace robustfd {
 constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in every row
 constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
+constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
 constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
 constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this
@@ -74,7 +75,8 @@ struct Experts {
     Array<double> linear;  // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
     Array<double> fast;       // (experts,): 1 if the expert's Hessian forgets
     Array<double> share;      // (outputs, experts)
-    Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone
+    Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone, if there are others
+    Array<double> earned;     // (experts,): shares, summed over every SAMPLED-th row since the Hessians were compared
     Array<double> follow;     // (outputs, 2, FOLLOWERS): forgetting intercepts and their shares
     Array<double> trace;      // (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
     Array<Targets> targets;   // (1,)
@@ -100,6 +102,7 @@ struct Experts {
         see("table", all.table...), see("totals", all.totals...), see("centred", all.centred...);
         see("centre", all.centre...), see("rate", all.rate...), see("linear", all.linear...);
         see("fast", all.fast...), see("share", all.share...), see("plain", all.plain...);
+        see("earned", all.earned...);
         see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
         see("level", all.level...);
         see("weights", all.weights...), see("inverse", all.inverse...), see("past", all.past...);

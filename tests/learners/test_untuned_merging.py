@@ -140,6 +140,12 @@ def test_merging_is_commutative_and_changes_neither(kind, sizes, whole, sparse):
             np.testing.assert_array_equal(array, arrays[name], err_msg=name)
 
 
+def test_the_turn_of_quantiles_does_not_depend_on_the_order():
+    X, y = rows_for("quantiles", 203, seed=64)
+    one, two = (trained("quantiles", X[part], y[part], share=0.5) for part in (slice(64), slice(64, 193)))
+    assert_close(untuned_merging.merge(one, two), untuned_merging.merge(two, one), X, 1e-5)
+
+
 def test_rows_set_aside_are_learned_when_all_parts_are_merged():
     X, y = rows_for("diagonal", 2000)
     parts = [trained("diagonal", X[i::4], y[i::4], share=0.25) for i in range(4)]

@@ -149,7 +149,7 @@ inline void update_shares(double* __restrict share, const double* __restrict cha
     for (Index k = count; k < n; ++k) share[k] = share[k] * chance[k] * scale + rest;
 }
 
-// Add the share of forgetting experts to the trace; `row` counts from 0.
+// Add the share of forgetting experts to the trace, and all shares to what experts have earned; `row` counts from 0.
 inline void record_shares(Experts& e, Index row) {
     Targets& t = e.targets[0];
     double* trace = e.trace.data();
@@ -160,8 +160,13 @@ inline void record_shares(Experts& e, Index row) {
     }
     double total = 0.0;
     const Index outputs = e.outputs(), n = e.experts();
-    for (Index c = 0; c < outputs; ++c) total += dot(e.share.data() + c * n, e.fast.data(), n);
-    trace[row / t.stride] += total / static_cast<double>(outputs);
+    const double part = 1.0 / static_cast<double>(outputs);
+    for (Index c = 0; c < outputs; ++c) {
+        const double* share = e.share.data() + c * n;
+        total += dot(share, e.fast.data(), n);
+        if (row % SAMPLED == 0) add_multiple(e.earned.data(), share, part, n);
+    }
+    trace[row / t.stride] += total * part;
 }
 
 // Fill work.output with the predictions of the mixture, clipped near the range of the targets in regression.

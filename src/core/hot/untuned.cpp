@@ -9,6 +9,7 @@ namespace robustfd::RFD_LEVEL {
 namespace {
 
 constexpr double LONGEST = 1e100;  // values in units of their feature are clipped here, so that squares do not overflow
+constexpr double ODD = 30.0;       // a centred value farther from its mean, in units of its feature, counts as missing
 constexpr double FADED = 1e-200;    // a fade below this is multiplied in and reset to 1
 constexpr double FAR = 100.0;       // largest mean square of a row for linear experts; longer rows are shortened to it
 constexpr double LN2 = 0.69314718055994531;
@@ -123,7 +124,7 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
         const double z = centred_value(e, f, work.raw[i]);
         if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
         const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
-        const bool live = square > 0.0;
+        const bool live = square > 0.0 && !(f.number > 0 && square > ODD * ODD);
         work.value[i] = live ? zeta : 0.0;
         if (live) sums.total += square;
         if constexpr (use != Use::read) {

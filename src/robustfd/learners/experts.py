@@ -60,7 +60,7 @@ class NumberLoss(NamedTuple):
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
 # use are empty.
 Features = namedtuple("Features", "table totals centred centre")
-Mixture = namedtuple("Mixture", "rate linear fast share plain follow trace targets level")
+Mixture = namedtuple("Mixture", "rate linear fast share plain earned follow trace targets level")
 Exact = namedtuple("Exact", "inverse past block weights")
 LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
@@ -155,6 +155,7 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
         fast=np.repeat([0.0, 1.0], n // 2),
         share=np.full((outputs, n), 1.0 / n),
         plain=np.full((outputs, n), 1.0 / n),
+        earned=np.zeros(n),
         follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
         trace=np.zeros(WINDOWS),
         targets=targets,
@@ -172,7 +173,8 @@ def with_better(mix: Mixture, memories: int) -> Mixture:
     some = slice(0, memories * (count // 2))
     better = np.full((len(mix.share), some.stop), OFFERED / max(some.stop, 1))
     settings = {name: np.append(getattr(mix, name)[:count], getattr(mix, name)[some]) for name in Mixture._fields[:3]}
-    return mix._replace(**settings, share=np.column_stack([(1.0 - OFFERED if memories else 1.0) * mix.plain, better]))
+    share = np.column_stack([(1.0 - OFFERED if memories else 1.0) * mix.plain, better])
+    return mix._replace(**settings, share=share, earned=np.zeros(share.shape[1]))
 
 
 def start_exact(size: int, memories: int, lanes: int) -> Exact:

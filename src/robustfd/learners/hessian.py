@@ -49,6 +49,8 @@ def memories_of(form: Form, d: int) -> int:
 def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) -> None:
     """Switch to a form of the Hessian. Its experts start from the mixture of the diagonal experts."""
     e, memories, lanes = state.experts, memories_of(form, state.d), state.outputs * state.count
+    if state.form == "diagonal":
+        e.mix.plain[:] = e.mix.share  # no row updates them while all experts are diagonal
     exact = start_exact(state.d + 1, memories if form == "exact" else 0, lanes)
     low = start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
     if form != "diagonal":
@@ -170,8 +172,10 @@ def grow(state: "UntunedState", size: int) -> None:
 
 
 def reset_gain(state: "UntunedState") -> None:
-    """Reset the sums of losses that compare the Hessians."""
-    state.experts.mix.targets["loss"] = state.experts.mix.targets["plain_loss"] = 0.0
+    """Reset the sums of losses and shares that compare the Hessians."""
+    mix = state.experts.mix
+    mix.targets["loss"] = mix.targets["plain_loss"] = 0.0
+    mix.earned[:] = 0.0
 
 
 # -- the Hessian with a sketch

@@ -226,7 +226,8 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     vote = progress.vote(n)
     means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
     follow = sum(v * part.follow for v, part in zip(vote, parts))
-    mix = mixes[0]._replace(**means, follow=follow, trace=_trace(states, new.seen), targets=targets)
+    earned = sum(mix.earned for mix in mixes)
+    mix = mixes[0]._replace(**means, earned=earned, follow=follow, trace=_trace(states, new.seen), targets=targets)
     exact, low = e.exact, e.low_rank
     if new.form == "exact":
         exact = start_exact(new.d + 1, len(parts[0].past), new.outputs * count)
@@ -312,7 +313,7 @@ def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
     features.totals["rows"] = part.seen
     mix.targets["stride"] = _stride_for(part.seen)
     mix.trace[:] = _trace([whole], part.seen) * (part.seen / max(whole.seen, 1))
-    for array, times in ((exact.past, 1 / k), (low.sketch, k**-0.5), (low.lam, 1 / k)):
+    for array, times in ((exact.past, 1 / k), (low.sketch, k**-0.5), (low.lam, 1 / k), (mix.earned, 1 / k)):
         array *= times
     _renew(part)
     return part
@@ -373,7 +374,7 @@ def _common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
     new = parts[0].copy()
     for name in ("loss", "plain_loss", "spread", "spread_weight"):
         new[name] = old[name].sum()
-    new["stride"] = _stride_for(int(n.sum()))
+    new["stride"], new["turn"] = _stride_for(int(n.sum())), old["turn"].sum() % 2
     new["offset"], new["unit"] = vote @ old["offset"], np.exp(vote @ np.log(old["unit"]))
     if new["numbers"][0]:
         units, offsets = _of_targets(old, new)

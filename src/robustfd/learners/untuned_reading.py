@@ -102,7 +102,7 @@ def drift(state: "UntunedState") -> dict[str, NDArray[Any]]:
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
 
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
-MIXTURE = ("linear", "share", "plain", "follow", "trace")  # arrays of the mixture in a file; others follow from them
+MIXTURE = ("linear", "share", "plain", "earned", "follow", "trace")  # arrays of the mixture in a file; others follow from them
 
 
 def pack(state: "UntunedState") -> tuple[dict[str, Any], dict[str, Any]]:
