@@ -42,7 +42,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("counts", "i8"), ("turn", "i8"),
+        ("counts", "i8"), ("turn", "i8"), ("age", "f8"), ("lead", "f8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
@@ -60,7 +60,7 @@ class NumberLoss(NamedTuple):
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
 # use are empty.
 Features = namedtuple("Features", "table totals centred centre")
-Mixture = namedtuple("Mixture", "rate linear fast share plain earned follow trace targets level")
+Mixture = namedtuple("Mixture", "rate linear fast share steady plain earned follow trace targets level")
 Exact = namedtuple("Exact", "inverse past block weights")
 LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
@@ -154,6 +154,7 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
         linear=linear.ravel().copy(),
         fast=np.repeat([0.0, 1.0], n // 2),
         share=np.full((outputs, n), 1.0 / n),
+        steady=np.full((outputs, n), 1.0 / n),
         plain=np.full((outputs, n), 1.0 / n),
         earned=np.zeros(n),
         follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
@@ -167,14 +168,16 @@ def with_better(mix: Mixture, memories: int) -> Mixture:
     """Return the mixture with experts of a better Hessian that has 0, 1 or 2 memories.
 
     The new experts copy the settings of the diagonal experts of these memories, and together start with the share
-    OFFERED. They replace earlier experts with a better Hessian.
+    OFFERED. They replace earlier experts with a better Hessian. The mean shares start over.
     """
     count = mix.plain.shape[1]
     some = slice(0, memories * (count // 2))
     better = np.full((len(mix.share), some.stop), OFFERED / max(some.stop, 1))
     settings = {name: np.append(getattr(mix, name)[:count], getattr(mix, name)[some]) for name in Mixture._fields[:3]}
     share = np.column_stack([(1.0 - OFFERED if memories else 1.0) * mix.plain, better])
-    return mix._replace(**settings, share=share, earned=np.zeros(share.shape[1]))
+    targets = mix.targets.copy()
+    targets["age"] = targets["lead"] = 0.0
+    return mix._replace(**settings, share=share, steady=share.copy(), earned=np.zeros(share.shape[1]), targets=targets)
 
 
 def start_exact(size: int, memories: int, lanes: int) -> Exact:

@@ -263,7 +263,7 @@ class UntunedState:
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
         mix = with_better(new.mix, hessian.memories_of(self.form, self.d))
-        mix.share[:known] = share
+        mix.share[:known] = mix.steady[:known] = share
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
             mix.follow[0, 0] *= -0.5
@@ -304,8 +304,9 @@ class UntunedState:
         e, n = self.experts, 2 * self.count
         some = slice(0, n + self.count)
         mix = with_better(e.mix, 1)
-        mix.share[:] = e.mix.share[:, some]
-        mix.share[:, n:] += e.mix.share[:, some.stop :]
+        for new, old in ((mix.share, e.mix.share), (mix.steady, e.mix.steady)):
+            new[:] = old[:, some]
+            new[:, n:] += old[:, some.stop :]
         slow = e.exact.weights[:, : self.outputs * self.count]
         return e._replace(
             mix=mix, exact=e.exact._replace(past=e.exact.past[:1], inverse=e.exact.inverse[:1], weights=slow)
