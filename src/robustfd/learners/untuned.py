@@ -12,6 +12,7 @@ from robustfd._container import Document, Tensors
 from robustfd._core import HEAVIEST, INTERCEPT, Untuned
 from robustfd.learners import hessian, untuned_reading
 from robustfd.learners.experts import (
+    SOON,
     Experts,
     NumberLoss,
     changed_arrays,
@@ -253,9 +254,10 @@ class UntunedState:
         old, low = self.experts, self.experts.low_rank
         if self.form == "sketch":
             hessian.fold(low)
-        weights, share = self.all_weights(), old.mix.share
+        weights, share, steady = self.all_weights(), old.mix.share, old.mix.steady
         if self.outputs == 1:
             weights, share = _merge_pairs(weights, share)
+            steady = steady.reshape(1, -1, 2).sum(axis=2)
         self.outputs = outputs
         new = self._fresh_experts(old)
         n = new.mix.plain.shape[1]
@@ -263,7 +265,8 @@ class UntunedState:
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
         mix = with_better(new.mix, hessian.memories_of(self.form, self.d))
-        mix.share[:known] = mix.steady[:known] = share
+        mix.share[:known], mix.steady[:known] = share, steady
+        mix.targets["age"] = np.minimum(old.mix.targets["age"], SOON)
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
             mix.follow[0, 0] *= -0.5
