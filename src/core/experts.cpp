@@ -56,9 +56,10 @@ void Experts::check() const {
     const Index better = n - plain_experts(), lanes = better * outs;
     require(better >= 0 && better % count() == 0, "rate");
     if (has_exact()) {
-        const Index memories = inverse.shape(0), full = padded(size);
-        require(better == memories * count() && memories >= 1 && memories <= 2, "memories");
-        require(has_shape(inverse, {memories, size, full}) && has_shape(past, {memories, size, size}), "inverse");
+        const Index memories = past.shape(0), full = padded(size);
+        require(memories >= 1 && memories <= 2 && memories <= rungs() && rungs() <= MOST_RUNGS, "memories");
+        require(better == rungs() * count(), "ladder");
+        require(has_shape(inverse, {rungs(), size, full}) && has_shape(past, {memories, size, size}), "inverse");
         require(has_shape(block, {size, full}) && has_shape(exact_weights, {size, lanes}), "block");
     }
     if (has_sketch()) {
@@ -74,20 +75,23 @@ void Experts::check() const {
 // Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough: if an entry
 // of the diagonal of H^-1 H differs from 1 by more than CHANGE.
 void Experts::renew_exact(double faded) {
-    const Index size = block.shape(0), memories = inverse.shape(0);
+    const Index size = block.shape(0);
     const Matrix<double> recent = block.matrix();
     Array<double> scratch(size, size), more(size, size);
     const Matrix<double> h = scratch.matrix();
-    for (Index memory = 0; memory < memories; ++memory) {
-        const Matrix<double> sums = past.plane(memory), known = inverse.plane(memory);
+    for (Index memory = 0; memory < past.shape(0); ++memory) {
+        const Matrix<double> sums = past.plane(memory);
         const double keep = memory == 0 ? 1.0 : faded;
-        double change = 0.0;
         for (Index i = 0; i < size; ++i)
-            for (Index j = 0; j <= i; ++j) h(i, j) = sums(i, j) = keep * sums(i, j) + recent(i, j);
+            for (Index j = 0; j <= i; ++j) sums(i, j) = keep * sums(i, j) + recent(i, j);
         mirror(sums);
+    }
+    for (Index rung = 0; rung < rungs(); ++rung) {
+        const Matrix<double> sums = past.plane(memory_of(rung)), known = inverse.plane(rung);
+        double change = 0.0;
+        std::copy(sums.data, sums.data + size * size, h.data);
         // A feature that has not occurred has no prior yet.
-        for (Index i = 0; i < size; ++i) h(i, i) += table[i].prior > 0.0 ? table[i].prior : 1.0;
-        mirror(h);
+        for (Index i = 0; i < size; ++i) h(i, i) += table[i].prior > 0.0 ? ladder[rung] * table[i].prior : 1.0;
         for (Index i = 0; i < size; ++i) {
             double product = 0.0;
             for (Index j = 0; j < size; ++j) product += known(i, j) * h(i, j);
