@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "blas.hpp"
 #include "matrices.hpp"
 
 namespace robustfd {
@@ -32,6 +33,16 @@ Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.bloc
 void mirror(Matrix<double> a) {
     for (Index i = 0; i < a.rows; ++i)
         for (Index j = 0; j < i; ++j) a(j, i) = a(i, j);
+}
+
+// Replace a symmetric matrix by its inverse; return false if it is not positive definite.
+bool invert_by_lapack(Matrix<double> a) {
+    const int size = static_cast<int>(a.rows);
+    int info = 0;
+    blas().dpotrf("U", &size, a.data, &size, &info);  // the lower triangle by rows is the upper one by columns
+    if (info == 0) blas().dpotri("U", &size, a.data, &size, &info);
+    mirror(a);
+    return info == 0;
 }
 
 }  // namespace
@@ -99,7 +110,7 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        if (!matrix_loops().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
+        if (!(size > OWN_INVERSE ? invert_by_lapack(h) : matrix_loops().invert(h, more.data()))) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);

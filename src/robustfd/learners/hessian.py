@@ -41,6 +41,7 @@ ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dr
 LADDER = (1.0, 0.03, 0.001)  # factors of the prior in the exact Hessians of the slow memory
 LEAST_EARNED, LATE = 0.01, 16  # the mean share below which a rung is dropped; rows a feature before small priors are
 OFFER_EXACT = 256  # up to this number of features, an exact Hessian may pay off
+LARGEST_EXACT = 512  # up to this number of features, it replaces a sketch that pays off
 OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
 SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
@@ -52,7 +53,7 @@ OFTEN = 256  # the largest number of rows between two updates of a Hessian that 
 
 
 def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) -> None:
-    """Switch to a form of the Hessian. Its experts start from the mixture of the diagonal experts."""
+    """Switch to a form of the Hessian. Its experts start from the mixture of the present ones."""
     e, lanes, memories = state.experts, state.outputs * state.count, 2 if state.d <= TWO_MEMORIES else 1
     if state.form == "diagonal":
         e.mix.plain[:] = e.mix.share  # no row updates them while all experts are diagonal
@@ -65,10 +66,13 @@ def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) ->
     rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
     if form != "diagonal":
         (exact if form == "exact" else low).weights[:] = _first_weights(state, rungs)
-    # Of the rows so far, a new exact Hessian has only the diagonal.
+    # Of the rows so far, a new exact Hessian has only the diagonal, and what a sketch knows.
+    if form == "exact" and state.form == "sketch":
+        shrink(e.low_rank)
+        exact.past[0] = e.low_rank.sketch.T @ e.low_rank.sketch
     past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
     for matrix, diagonal_of_past in zip(exact.past, past):
-        np.fill_diagonal(matrix, diagonal_of_past)
+        np.fill_diagonal(matrix, np.maximum(diagonal_of_past, np.diag(matrix)))
     state.experts = e._replace(mix=with_better(e.mix, rungs), exact=exact, low_rank=low)
     state.form, state.size = form, size
     state.renewed_at = state.renew_at = rows
@@ -78,12 +82,11 @@ def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) ->
 
 def _first_weights(state: "UntunedState", rungs: list[int]) -> Floats:
     """Return the initial weights (features, experts) of a better form: the mean over experts for each scaling."""
-    w = state.diagonal_weights()  # (features, outputs, 2 L)
-    mix, n = state.experts.mix, 2 * state.count
+    w, mix = state.all_weights(), state.experts.mix  # (features, outputs, experts)
     out = np.zeros((len(w), len(rungs), state.outputs, state.count))
-    of_rungs = mix.linear[:n].reshape(2, -1)[rungs]
+    of_rungs = mix.linear[: 2 * state.count].reshape(2, -1)[rungs]
     for linear in (0.0, 1.0):
-        share = mix.plain * (mix.linear[:n] == linear)
+        share = mix.share * (mix.linear == linear)
         total = share.sum(axis=1, keepdims=True)
         mean = np.einsum("fok,ok->fo", w, np.divide(share, total, out=np.zeros_like(share), where=total > 0))
         out += mean[:, None, :, None] * (of_rungs == linear)[:, None]
@@ -157,6 +160,13 @@ def _evaluate(state: "UntunedState") -> None:
         if gain < KEEP and state.d > ALWAYS_EXACT:
             drop(state)
             state.look_at = AGAIN * state.seen
+        elif state.form == "sketch" and state.d <= LARGEST_EXACT:
+            set_form(state, "exact", state.size, state.seen)
+            # The weights are not those that this Hessian would have learned from the rows so far: it begins without them.
+            state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
+            state.experts.exact.past[:] = 0.0
+            state.look_at = 4 * state.seen
+            renew(state, state.seen)
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
             grow(state, 2 * state.size)

@@ -26,7 +26,7 @@ from robustfd.learners.experts import (
     with_features_at,
     with_rungs,
 )
-from robustfd.learners.hessian import FIRST, OFFER_EXACT, TWO_MEMORIES, Form
+from robustfd.learners.hessian import FIRST, LARGEST_EXACT, OFFER_EXACT, TWO_MEMORIES, Form
 from robustfd.learners.rows import CsrRows, Floats, StoredRows, joined, most_entries, plain_rows, stored
 from robustfd.learners.snapshot import Parts, check_finite
 from robustfd.linalg.threads import one_blas_thread
@@ -294,7 +294,7 @@ class UntunedState:
         """Allocate memory for exactly d features, unless there are as many."""
         if d <= self.d:
             return
-        if self.form == "exact" and d > OFFER_EXACT:
+        if self.form == "exact" and d > LARGEST_EXACT:
             hessian.set_form(self, "diagonal")
         e = self.experts
         if self.form == "exact" and self.d <= TWO_MEMORIES < d:

@@ -46,6 +46,9 @@ from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weigh
 from robustfd.linalg.threads import one_blas_thread
 
 
+FORMS = ("diagonal", "sketch", "exact")  # from the cheapest to the best
+
+
 def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedState]:
     """Return some of k states with the same weights, each with a k-th of the rows and of the prior.
 
@@ -167,13 +170,19 @@ def _renew(state: UntunedState) -> None:
 
 
 def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
-    """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal."""
+    """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal.
+
+    Of an exact Hessian and a sketch the exact one is better, whatever the numbers of rows.
+    """
     if one.form != two.form:
-        plain, better = (one, two) if one.form == "diagonal" else (two, one)
-        if better.seen < plain.seen and one.sketch is None:
+        plain, better = (one, two) if FORMS.index(one.form) < FORMS.index(two.form) else (two, one)
+        if better.seen < plain.seen and one.sketch is None and plain.form == "diagonal":
             hessian.drop(better)
         else:
             hessian.set_form(plain, better.form, better.size, plain.seen)
+            if better.form == "exact":
+                slow = slow_rungs(better.experts.exact)
+                plain.experts = with_rungs(plain.experts, slow, fast=len(better.experts.exact.past) > 1)
             share, n = plain.experts.mix.share, 2 * plain.count
             share[:, n:] = better.experts.mix.share[:, n:]
             share[:, :n] = plain.experts.mix.plain * better.experts.mix.share[:, :n].sum(axis=1, keepdims=True)

@@ -227,8 +227,8 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
 
 def _start_exact(parts: Any, d: int, lanes: int) -> Exact:
     """Return an empty exact Hessian with the rungs of that in a file."""
-    if d > hessian.OFFER_EXACT:
-        raise ValueError(f"an exact Hessian has at most {hessian.OFFER_EXACT} features, got {d}")
+    if d > hessian.LARGEST_EXACT:
+        raise ValueError(f"an exact Hessian has at most {hessian.LARGEST_EXACT} features, got {d}")
     memories = 2 if d <= hessian.TWO_MEMORIES else 1
     ladder = parts.array("exact.ladder", parts.shape("exact.ladder", 1)[0]).tolist()
     slow, fast = ladder[: len(ladder) - memories + 1], ladder[len(ladder) - memories + 1 :]
