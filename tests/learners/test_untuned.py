@@ -230,8 +230,8 @@ def test_a_late_exact_hessian_starts_from_the_diagonal_and_is_updated_soon():
 
 
 def test_a_sketch_grows_while_it_gains():
-    X, y = rotated(9000, 300)
-    state = UntunedState(300, 1)
+    X, y = rotated(9000, 520)
+    state = UntunedState(520, 1)
     learn(state, X, y)
     assert state.form == "sketch" and state.size > hessian.SKETCH
 
@@ -374,8 +374,7 @@ def test_rungs_that_earn_little_are_dropped():
     hessian._drop_rungs(state)
     assert state.experts.exact.ladder.tolist() == [*hessian.LADDER[1:], 1.0]  # the third stays: 16 rows a feature first
     learn(state, X[600:], y[600:])
-    assert len(state.experts.exact.ladder) == 2
-    assert state.margins(X).shape == (3000, 1) and np.isfinite(state.margins(X)).all()
+    assert state.form == "diagonal"  # it gains nothing here
 
 
 def test_rungs_are_selected_and_added():

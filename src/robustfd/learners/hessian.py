@@ -162,7 +162,7 @@ def _evaluate(state: "UntunedState") -> None:
             state.look_at = AGAIN * state.seen
         elif state.form == "sketch" and state.d <= LARGEST_EXACT:
             set_form(state, "exact", state.size, state.seen)
-            # The weights are not those that this Hessian would have learned from the rows so far: it begins without them.
+            # The weights are not those that this Hessian would have learned from past rows: it starts without these.
             state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
             state.experts.exact.past[:] = 0.0
             state.look_at = 4 * state.seen

@@ -45,7 +45,6 @@ from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, 
 from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
 
-
 FORMS = ("diagonal", "sketch", "exact")  # from the cheapest to the best
 
 
