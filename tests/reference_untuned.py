@@ -48,6 +48,7 @@ class Feature:
         self.count = self.square = self.reference = self.scale = self.prior = 0.0
         self.slow = self.fast = 0.0
         self.centred, self.centre, self.mean = False, 0.0, 0.0
+        self.last, self.step, self.run = 0.0, 0.0, []  # of values, mean square of differences, a run of small ones
 
 
 class Learner:
@@ -106,7 +107,7 @@ class Learner:
             x, count = X[:, j], np.count_nonzero(X[:, j])
             if n > 1 and count > 0.75 * n:
                 x = cut_off(x)
-                f.centred, f.count, f.centre, f.mean = True, n, x.mean(), x.mean()
+                f.centred, f.count, f.centre, f.mean, f.last = True, n, x.mean(), x.mean(), x.mean()
                 off = x - x.mean()
                 off[np.abs(off) <= 1e-9 * abs(x.mean())] = 0
                 f.square = np.sum(off**2) / (n - 1)
@@ -293,6 +294,8 @@ class Learner:
         f = self.features[j]
         if f.scale == 0 or not (f.centred or x != 0):
             return
+        if f.centred and self.unit_shrank(f, x):
+            return
         f.count += 1
         off = x
         if f.centred:
@@ -318,6 +321,22 @@ class Learner:
             most = 4 if f.count > 4 else 1e30
             if 1 / most <= change <= most:
                 self.rescale(j, change)
+
+    def unit_shrank(self, f: Feature, x: float) -> bool:
+        square, most = (x - f.last) ** 2, 16 * (f.step or f.square)
+        f.last = x
+        if square == 0:
+            return False
+        f.run = [*f.run, (square, x)] if square < f.step / 900 and f.count > 128 else []
+        if len(f.run) < 32:
+            f.step = f.step + (min(square, most) - f.step) / min(f.count, 1000) if f.step else min(square, most)
+            return False
+        squares, values = zip(*f.run, strict=True)
+        ratio = np.mean(squares) / f.step
+        f.square, f.step, f.count, f.run = ratio * f.square, ratio * f.step, 32.0, []
+        f.scale, f.reference = np.sqrt(f.square), f.square
+        f.centre = f.mean = np.mean(values)
+        return True
 
     def rescale(self, j: int, change: float) -> None:
         f, root = self.features[j], np.sqrt(change)

@@ -187,6 +187,7 @@ void bind_untuned(nb::module_& m) {
     m.attr("INTERCEPT") = INTERCEPT;
     m.attr("GAMMA") = GAMMA;
     m.attr("WINDOWS") = WINDOWS;
+    m.attr("CENTRE_ROWS") = CENTRE_ROWS;
     m.attr("OFFERED") = OFFERED;
     m.attr("ROUND_OFF") = ROUND_OFF;
     m.attr("HEAVIEST") = HEAVIEST;

@@ -50,7 +50,7 @@ bool invert_by_lapack(Matrix<double> a) {
 void Experts::check() const {
     const Index size = table.size(), n = rate.size(), outs = share.shape(0), many = centred.size();
     require(size >= 1 && totals.size() == 1 && targets.size() == 1, "table");
-    require(has_shape(centre, {2, many}), "centre");
+    require(has_shape(centre, {CENTRE_ROWS, many}), "centre");
     for (Index k = 0; k < many; ++k)
         require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
     for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");

@@ -23,6 +23,7 @@ namespace robustfd {
 constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in every row
 constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
+constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
 constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
 constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
@@ -70,7 +71,10 @@ struct Experts {
     Array<Feature> table;     // (D,)
     Array<Totals> totals;     // (1,)
     Array<Index> centred;     // the centred features
-    Array<double> centre;     // (2, centred): the centre of each, and its mean over recent rows, the next centre
+    // (CENTRE_ROWS, centred): the centre of each, its mean over recent rows, which is the next centre, and what
+    // `unit_shrank` needs: the last value, the mean square of differences between values, and the number, sum of squares
+    // and sum of values of a run of small differences.
+    Array<double> centre;
     // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better
     // Hessian.
     Array<double> rate;       // (experts,): eta

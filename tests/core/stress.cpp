@@ -107,7 +107,7 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     Experts e;
     const Index plain = 2 * L, all = plain + rungs * L, size = d + 1;
     e.table = Array<Feature>(size), e.totals = Array<Totals>(1), e.centred = Array<Index>(0);
-    e.centre = Array<double>(2, 0);
+    e.centre = Array<double>(CENTRE_ROWS, 0);
     e.totals[0] = {0, 1, 0, 0, 1, 1, 1, 0.2, 1};
     e.table[0].inverse = 1, e.table[0].prior = 0.2;
     e.rate = Array<double>(all), e.linear = Array<double>(all), e.fast = Array<double>(all);

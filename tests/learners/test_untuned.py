@@ -65,6 +65,20 @@ def assert_transcribed(state, other, X, y, tolerance, *, batches=(7, 1, 40), spa
 both_hessians = pytest.mark.parametrize("exact", [False, True])
 
 
+@both_hessians
+def test_a_column_in_a_smaller_unit_equals_the_transcription(exact):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((360, 3)) + [0.0, 5.0, 1.0]
+    y = (X @ [1.0, -1.0, 0.5] + 4.5 > 0).astype(float)
+    X[:, 2] = np.arange(360)  # its differences are small from the first row on
+    X[250:, :2] /= 1000
+    state, other = UntunedState(3, 1, sketch=None if exact else 0), ref.Learner(3, exact=exact)
+    assert_transcribed(state, other, X, y, 1e-3)
+    unit = 1 / state.experts.features.table["inverse"][1:]
+    assert (unit[:2] < 0.002).all() and unit[2] > 50  # V alone would be 0.8 times its value
+    np.testing.assert_allclose(unit, [f.scale for f in other.features], rtol=1e-9)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @both_hessians
 @pytest.mark.parametrize("density", [1.0, 0.5, 0.1])

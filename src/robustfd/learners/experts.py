@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
+from robustfd._core import CENTRE_ROWS, FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
 from robustfd.learners.rows import CsrRows, Floats
 
 CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
@@ -138,7 +138,7 @@ def start_features(d: int, prior: float, *, by_density: bool) -> Features:
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0
     table["inverse"][0], table["prior"][0] = 1.0, prior
-    return Features(table, totals, np.zeros(0, np.int64), np.zeros((2, 0)))
+    return Features(table, totals, np.zeros(0, np.int64), np.zeros((CENTRE_ROWS, 0)))
 
 
 def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss | None) -> Mixture:
@@ -310,7 +310,9 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
     entries = rows["count"].sum()
     totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
-    return Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
+    centre = np.zeros((CENTRE_ROWS, len(mean)))
+    centre[:3] = mean  # also the last value
+    return Features(table, totals, seen[chosen] + 1, centre)
 
 
 def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:

@@ -365,7 +365,8 @@ def _common_features(parts: list[Features], times: Floats) -> Features:
     new["prior"] = _mean(tables["prior"] * times[:, None], scaled)
     new["number"][centred] = np.arange(1, np.count_nonzero(centred) + 1)
     which = np.flatnonzero(centred)
-    centre = np.array([_centres(part, which) for part in parts])  # (parts, 2, centred)
+    centre = np.array([_centres(part, which) for part in parts])  # (parts, CENTRE_ROWS, centred)
+    centre[:, 4:] = 0.0  # runs of small differences begin again
     totals, old = parts[0].totals.copy(), np.array([part.totals[0] for part in parts])
     for name in ("rows", "logarithms", "log_weight"):
         totals[name] = old[name].sum()
@@ -383,9 +384,9 @@ def _mean(values: Floats, weight: Floats) -> Floats:
 
 
 def _centres(part: Features, which: NDArray[np.int64]) -> Floats:
-    """Return the centres (2, n) of features, 0 for features that are not centred in this part."""
+    """Return the centres (CENTRE_ROWS, n) of features, 0 for features that are not centred in this part."""
     number = part.table["number"][which]
-    known = np.append(part.centre, np.zeros((2, 1)), axis=1)
+    known = np.append(part.centre, np.zeros((len(part.centre), 1)), axis=1)
     return known[:, number - 1]
 
 

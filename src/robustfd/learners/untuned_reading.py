@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import INTERCEPT, WINDOWS
+from robustfd._core import CENTRE_ROWS, INTERCEPT, WINDOWS
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
 from robustfd.learners import hessian
@@ -208,7 +208,9 @@ def _unpack_features(parts: Any, features: Features, which: NDArray[np.int32]) -
     centred = order[some["number"][order] > 0]
     if not np.array_equal(some["number"][centred], np.arange(1, len(centred) + 1)):
         raise ValueError("the centred features are not numbered 1, 2, ...")
-    return features._replace(centred=which[centred].astype(np.int64), centre=parts.array("centre", 2, len(centred)))
+    return features._replace(
+        centred=which[centred].astype(np.int64), centre=parts.array("centre", CENTRE_ROWS, len(centred))
+    )
 
 
 def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
