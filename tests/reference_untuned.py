@@ -15,6 +15,7 @@ FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 LADDER = (1.0, 0.03, 0.001)
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
+RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 3, 0.98, 4  # of mean shares
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 
 
@@ -70,7 +71,7 @@ class Learner:
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
-        self.seen, self.rows, self.norm, self.times = 0, 0.0, 1.0, 1
+        self.seen, self.rows, self.norm, self.times, self.outputs = 0, 0.0, 1.0, 1, 1
         self.start()
 
     # -- beginning
@@ -86,6 +87,7 @@ class Learner:
             self.deal[:plain], self.deal[plain:] = (1 - OFFERED) / plain, OFFERED / (n - plain)
         self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
         self.share = self.deal.copy()
+        self.steady, self.age, self.lead = self.share.copy(), 0.0, 0.0
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
@@ -192,9 +194,9 @@ class Learner:
         self.row = np.concatenate([[INTERCEPT], (norm if self.huber is None else length) * z])
         return np.array(margins), np.array(kappas), directions, norm
 
-    def predict(self, margins: Array) -> float:
+    def predict(self, margins: Array, share: Array) -> float:
         low, high = self.bounds()
-        return float(np.clip(self.share @ np.clip(margins, low, high) + self.beta @ self.b, low, high))
+        return float(np.clip(share @ np.clip(margins, low, high) + self.beta @ self.b, low, high))
 
     def bounds(self) -> tuple[float, float]:
         if self.huber is None or self.low > self.high:
@@ -204,9 +206,10 @@ class Learner:
 
     def step(self, x: Array, y: float, *, note: bool) -> float:
         margins, kappas, directions, norm = self.meet(x, learn=True)
-        p = self.predict(margins)
+        p, self.calm = self.predict(margins, self.share), self.predict(margins, self.steady)
         learn = self.step_class if self.huber is None else self.step_number
         c2 = learn(p, y, margins, kappas, directions)
+        self.follow_shares()
         self.own = [self.own[0] + c2 * INTERCEPT**2, GAMMA * (self.own[1] + c2 * INTERCEPT**2)]
         for j, f in enumerate(self.features):
             f.slow += c2 * self.row[1 + j] ** 2
@@ -225,8 +228,18 @@ class Learner:
         self.share *= chance
         self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * self.deal
 
+    def follow_shares(self) -> None:
+        if self.lead < -BEHIND:
+            self.age = self.lead = 0.0
+        self.age, self.lead = min(self.age + 1, LATER * RECENT), FORGET_LEAD * self.lead
+        self.steady = self.steady + min(LATER / self.age, 1.0) * (self.share - self.steady)
+
+    def compare_shares(self, gain: float) -> None:
+        self.lead += np.clip(gain, -1, 1)
+
     def step_class(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         sign = 2 * y - 1
+        self.compare_shares(np.logaddexp(0, -sign * p) - np.logaddexp(0, -sign * self.calm))
         for e, (rate, *_) in enumerate(self.experts):
             self.W[e] += sign * rate * implicit(sign * margins[e], rate * kappas[e]) * directions[e]
         base = p - self.beta @ self.b
@@ -246,6 +259,8 @@ class Learner:
             self.W[e] += rate * self.slope(y, margins[e], rate * kappas[e], spread) * directions[e]
         if spread > 0 and self.times:
             base = p - self.beta @ self.b
+            gain = self.loss(y, np.array([p, self.calm]), spread) @ [1, -1]
+            self.compare_shares(self.times * gain / self.outputs)
             losses = self.loss(y, np.clip(margins, low, high), spread)
             self.earn(np.exp(self.times * (losses.min() - losses)))
             losses = self.loss(y, base + self.b, spread)
@@ -387,7 +402,7 @@ class Learner:
         return out
 
     def decision(self, X: Array) -> Array:
-        return np.array([self.output(self.predict(self.meet(x, learn=False)[0])) for x in X])
+        return np.array([self.output(self.predict(self.meet(x, learn=False)[0], self.steady)) for x in X])
 
     def output(self, p: Any) -> Any:
         return self.unit * np.exp(p) if self.counts else self.offset + self.unit * p
@@ -411,11 +426,12 @@ class SeveralClasses(Learner):
         margins, *rest = super().meet(x, learn=learn)
         return margins.T, *rest
 
-    def predict(self, margins: Array) -> Array:
-        return margins @ self.share + (self.beta * self.b).sum(axis=1)
+    def predict(self, margins: Array, share: Array) -> Array:
+        return margins @ share + (self.beta * self.b).sum(axis=1)
 
     def step_class(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         q, base, c2 = softmax(p), p - (self.beta * self.b).sum(axis=1), []
+        self.compare_shares(np.log(softmax(self.calm)[int(y)]) - np.log(q[int(y)]))
         for c in range(self.classes):
             sign = 1 if c == y else -1
             for e, (rate, *_) in enumerate(self.experts):
@@ -446,6 +462,7 @@ class SeveralQuantiles(Learner):
         super().start()
         k, n = len(self.levels), len(self.experts)
         self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.tile(self.deal, (k, 1))
+        self.steady, self.outputs = self.share.copy(), k
         self.b, self.beta = np.zeros((k, 4)), np.tile(FOLLOW_SHARE, (k, 1))
 
     def first_statistics(self) -> None:
@@ -458,15 +475,16 @@ class SeveralQuantiles(Learner):
         margins, *rest = super().meet(x, learn=learn)
         return margins.T, *rest
 
-    def predict(self, margins: Array) -> Array:
+    def predict(self, margins: Array, share: Array) -> Array:
         low, high = self.bounds()
-        mean = (self.share * np.clip(margins, low, high)).sum(axis=1)
+        mean = (share * np.clip(margins, low, high)).sum(axis=1)
         return np.clip(mean + (self.beta * self.b).sum(axis=1), low, high)
 
     def step_number(self, p: Array, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         arrays, before = (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high)
+        calm = self.calm
         for c, level in enumerate(self.levels):
-            self.level = level
+            self.level, self.calm = level, calm[c]
             self.times = 2 if (c + self.turn) % 2 == 0 else 0  # how often the row counts for the shares
             self.spread, self.spread_weight, self.low, self.high = before
             self.W, self.share, self.b, self.beta = (each[c] for each in arrays)

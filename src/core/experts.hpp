@@ -59,10 +59,13 @@ struct Totals {
 // units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
 // their range. If `counts` is 1 the experts predict the logarithm.
 // With several quantiles, `turn` alternates between 0 and 1.
+// `age` is how many rows the mean shares have followed the shares, and `lead` the recent loss of the latter minus that
+// of the former.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
     Index stride, counts, turn;
+    double age, lead;
 };
 
 // The state of all experts, with empty arrays for forms of the Hessian that are not in use. D is d + 1, L the number of
@@ -81,6 +84,7 @@ struct Experts {
     Array<double> linear;  // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
     Array<double> fast;       // (experts,): 1 if the expert's Hessian forgets
     Array<double> share;      // (outputs, experts)
+    Array<double> steady;     // (outputs, experts): mean shares over recent rows, for rows that are only predicted
     Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone, if there are others
     Array<double> earned;     // (experts,): shares, summed over every SAMPLED-th row since the Hessians were compared
     Array<double> follow;     // (outputs, 2, FOLLOWERS): forgetting intercepts and their shares
@@ -110,7 +114,7 @@ struct Experts {
         see("table", all.table...), see("totals", all.totals...), see("centred", all.centred...);
         see("centre", all.centre...), see("rate", all.rate...), see("linear", all.linear...);
         see("fast", all.fast...), see("share", all.share...), see("plain", all.plain...);
-        see("earned", all.earned...);
+        see("steady", all.steady...), see("earned", all.earned...);
         see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
         see("level", all.level...);
         see("weights", all.weights...), see("ladder", all.ladder...), see("inverse", all.inverse...);

@@ -113,7 +113,9 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     e.rate = Array<double>(all), e.linear = Array<double>(all), e.fast = Array<double>(all);
     for (Index k = 0; k < all; ++k) e.rate[k] = 1 << 2 * (k % L), e.linear[k] = k % 2, e.fast[k] = k / L % 2;
     e.share = Array<double>(outputs, all), e.plain = Array<double>(outputs, plain), e.earned = Array<double>(all);
+    e.steady = Array<double>(outputs, all);
     for (double& x : Span<double>(e.share)) x = 1.0 / static_cast<double>(all);
+    for (double& x : Span<double>(e.steady)) x = 1.0 / static_cast<double>(all);
     for (double& x : Span<double>(e.plain)) x = 1.0 / static_cast<double>(plain);
     e.follow = Array<double>(outputs, 2, FOLLOWERS), e.trace = Array<double>(WINDOWS), e.targets = Array<Targets>(1);
     for (Index c = 0; c < outputs; ++c) std::copy_n(FOLLOW_SHARE, FOLLOWERS, e.follow.plane(c)[1]);

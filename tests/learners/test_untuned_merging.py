@@ -81,7 +81,7 @@ def test_merge_is_its_transcription(kind, sparse):
         assert table["inverse"][j] == pytest.approx(1.0 / row["S"], rel=1e-12)
         assert table["prior"][j] == pytest.approx(row["P"], rel=1e-12)
         if number := int(table["number"][j]):
-            np.testing.assert_allclose(centre[:, number - 1], [row["centre"], row["mean"]], rtol=1e-12)
+            np.testing.assert_allclose(centre[:2, number - 1], [row["centre"], row["mean"]], rtol=1e-12)
     for name in ("slow", "fast"):
         np.testing.assert_allclose(table[name], expected[name], rtol=1e-9, atol=1e-12)
     w = merged.all_weights()

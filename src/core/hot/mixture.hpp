@@ -137,6 +137,10 @@ inline double renew_scale(Feature& f, const Totals& totals) {
 constexpr double SHARED = 1e-4;  // the part of all shares that is redistributed after each row
 constexpr double SLACK = 0.1;    // predicted numbers may leave the range of the targets by this fraction of it
 constexpr double LEAST_SUM = 1e-300;
+constexpr double RECENT = 1000.0;     // the mean shares forget over this number of rows
+constexpr double LATER = 3.0;         // row t of a mean counts as t^(LATER - 1)
+constexpr double FORGET_LEAD = 0.98;  // decay per row of the differences of losses, which are clipped at 1
+constexpr double BEHIND = 4.0;        // the mean shares start over if their loss is larger by this
 
 // The smallest and the largest number to predict, minus the offset.
 struct Bounds {
@@ -201,8 +205,32 @@ inline void record_shares(Experts& e, Index row) {
     trace[row / t.stride] += total * part;
 }
 
-// Fill work.output with the predictions of the mixture, clipped near the range of the targets in regression.
-inline void predict(const Experts& e, const Work& work) {
+// The prediction of output c by these shares (outputs, experts); margins are within `range`.
+inline double mixed(const Experts& e, const Work& work, const double* share, Index c, const Bounds& range) {
+    const Index n = e.experts();
+    return range.clip(dot(share + c * n, work.margin + c * n, n) + follow_of(e, c).sum());
+}
+
+// Compare the shares with their recent means: `gain` is the loss by the former minus that by the latter in a row.
+inline void compare_shares(Targets& t, double gain) { t.lead += clipped(gain, -1.0, 1.0); }
+
+// Let the mean shares follow the shares. A single row may give nearly the whole share to an expert that is not good
+// elsewhere, and the rows that follow correct this. A model that no longer learns cannot, so it predicts with the mean
+// shares. After a change of the stream, the shares of old rows are worse than those of the moment; the mean then starts
+// over.
+inline void follow_shares(Experts& e) {
+    Targets& t = e.targets[0];
+    if (t.lead < -BEHIND) t.age = t.lead = 0.0;
+    t.age = smaller(t.age + 1.0, LATER * RECENT);
+    t.lead *= FORGET_LEAD;
+    const double rate = smaller(LATER / t.age, 1.0), *__restrict share = e.share.data();
+    double* __restrict steady = e.steady.data();
+    for (Index k = 0; k < e.share.size(); ++k) steady[k] += rate * (share[k] - steady[k]);
+}
+
+// Fill work.output with the predictions of the mixture by these shares, clipped near the range of the targets in
+// regression.
+inline void predict(const Experts& e, const Work& work, const double* share) {
     const Targets& t = e.targets[0];
     const Index n = e.experts();
     const Bounds range = bounds(t);
@@ -212,7 +240,7 @@ inline void predict(const Experts& e, const Work& work) {
             for (Index k = 0; k < n; ++k) work.chance[k] = range.clip(margin[k]);
             margin = work.chance;
         }
-        work.output[c] = range.clip(dot(e.share.data() + c * n, margin, n) + follow_of(e, c).sum());
+        work.output[c] = range.clip(dot(share + c * n, margin, n) + follow_of(e, c).sum());
     }
 }
 

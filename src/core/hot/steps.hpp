@@ -127,21 +127,25 @@ inline void softmax_of_experts(const Work& work, Index outputs, Index n) {
     for (Index k = 0; k < n; ++k) total[k] = top[k] + log(total[k]);
 }
 
-// Add the log loss of the row, for all experts and for diagonal ones alone, to the sums that compare Hessians.
+// The log loss of a row of class y with these margins of one or several outputs.
+inline double class_loss(const double* margin, Index outputs, Index y) {
+    if (outputs == 1) return logistic_loss(y == 1 ? margin[0] : -margin[0]);
+    return log_sum_exp(margin, outputs) - margin[y];
+}
+
+// Add the log loss of the row, for all experts and for diagonal ones alone, to the sums that compare Hessians; compare
+// the shares with their means likewise.
 inline void compare_forms(Experts& e, const Work& work, Index y, double power) {
     const Index outputs = e.outputs(), n = e.experts(), count = e.plain_experts();
-    if (n == count) return;  // all experts are diagonal
     Targets& t = e.targets[0];
+    const double loss = class_loss(work.output, outputs, y);
+    for (Index c = 0; c < outputs; ++c) work.plain[c] = mixed(e, work, e.steady.data(), c, bounds(t));
+    compare_shares(t, power * (loss - class_loss(work.plain, outputs, y)));
+    if (n == count) return;  // all experts are diagonal
     for (Index c = 0; c < outputs; ++c)
         work.plain[c] = dot(e.plain.data() + c * count, work.margin + c * n, count) + follow_of(e, c).sum();
-    if (outputs == 1) {
-        const double sign = y == 1 ? 1.0 : -1.0;
-        t.loss += power * logistic_loss(sign * work.output[0]);
-        t.plain_loss += power * logistic_loss(sign * work.plain[0]);
-    } else {
-        t.loss += power * (log_sum_exp(work.output, outputs) - work.output[y]);
-        t.plain_loss += power * (log_sum_exp(work.plain, outputs) - work.plain[y]);
-    }
+    t.loss += power * loss;
+    t.plain_loss += power * class_loss(work.plain, outputs, y);
 }
 
 // Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest.
@@ -364,15 +368,17 @@ inline void share_numbers(Experts& e, const Work& work, const NumberRow& row, In
     const Index n = e.experts(), count = e.plain_experts();
     double *__restrict chance = work.chance, *plain = e.plain.data() + c * count;
     float* __restrict z = work.z;
-    const double least = least_of(chance, n);
+    const double least = least_of(chance, n), level = e.level[c], loss = number_loss(t, level, row, work.output[c]);
+    const double other = number_loss(t, level, row, mixed(e, work, e.steady.data(), c, row.range));
+    compare_shares(t, row.power * (loss - other) / static_cast<double>(e.outputs()));
     for (Index k = 0; k < n; ++k) z[k] = static_cast<float>(row.power * (least - chance[k]));
     exp_all(z, n);
     for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(z[k]);
     if (n > count) {
-        const double other = row.range.clip(dot(plain, work.margin + c * n, count) + follow_of(e, c).sum());
-        const double level = e.level[c], best = least_loss(t, row.y, row.spread);
-        t.loss += row.power * (number_loss(t, level, row, work.output[c]) - best);
-        t.plain_loss += row.power * (number_loss(t, level, row, other) - best);
+        const double plainly = row.range.clip(dot(plain, work.margin + c * n, count) + follow_of(e, c).sum());
+        const double best = least_loss(t, row.y, row.spread);
+        t.loss += row.power * (loss - best);
+        t.plain_loss += row.power * (number_loss(t, level, row, plainly) - best);
         update_shares(plain, chance, count, count);
     }
     update_shares(e.share.data() + c * n, chance, n, count);

@@ -152,7 +152,7 @@ template <Use use> Row predict_row(Experts& e, const Work& work, Index n) {
     diagonal_margins<use>(e, row, work);
     if (e.has_exact()) exact_margins<use>(e, row, work);
     if (e.has_sketch()) sketch_margins<use>(e, row, work);
-    predict(e, work);
+    predict(e, work, use == Use::learn ? e.share.data() : e.steady.data());
     return row;
 }
 
@@ -215,6 +215,7 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
     const double power = weight / totals.weight;
     const double c2 =
         e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
+    follow_shares(e);
     diagonal_steps(e, row, work, c2);
     if (e.has_exact()) exact_steps(e, row, work, c2);
     if (e.has_sketch()) sketch_steps(e, row, work, c2, number);
@@ -272,7 +273,7 @@ void read(const Experts& e, const Work& work, const Rows& rows, double* predicti
 // knows its weights less well.
 double widening(const Experts& e, Index c) {
     const Index n = e.experts();
-    const double* share = e.share.data() + c * n;
+    const double* share = e.steady.data() + c * n;
     double powers = 0.0;
     for (Index k = 0; k < n; ++k) {
         const auto power = static_cast<double>(std::bit_cast<Index>(e.rate[k]) >> 52) - 1023.0;  // of a power of 2
@@ -289,7 +290,7 @@ void doubt(const Experts& e, const Work& work, const Rows& rows, double* predict
         predict_row<Use::doubt>(same, work, list_row(e, rows, i, work));
         write_output(e, work, predictions + i * e.outputs());
         for (Index c = 0; c < e.outputs(); ++c)
-            variances[i * e.outputs() + c] = widening(e, c) * dot(e.share.data() + c * n, work.kappa, n);
+            variances[i * e.outputs() + c] = widening(e, c) * dot(e.steady.data() + c * n, work.kappa, n);
     }
 }
 

@@ -43,7 +43,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("counts", "i8"), ("turn", "i8"),
+        ("counts", "i8"), ("turn", "i8"), ("age", "f8"), ("lead", "f8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
@@ -61,7 +61,7 @@ class NumberLoss(NamedTuple):
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
 # use are empty.
 Features = namedtuple("Features", "table totals centred centre")
-Mixture = namedtuple("Mixture", "rate linear fast share plain earned follow trace targets level")
+Mixture = namedtuple("Mixture", "rate linear fast share steady plain earned follow trace targets level")
 Exact = namedtuple("Exact", "ladder inverse past block weights")
 LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
@@ -155,6 +155,7 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
         linear=linear.ravel().copy(),
         fast=np.repeat([0.0, 1.0], n // 2),
         share=np.full((outputs, n), 1.0 / n),
+        steady=np.full((outputs, n), 1.0 / n),
         plain=np.full((outputs, n), 1.0 / n),
         earned=np.zeros(n),
         follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
@@ -168,7 +169,7 @@ def with_better(mix: Mixture, rungs: Sequence[int]) -> Mixture:
     """Return the mixture with experts of a better Hessian; `rungs` is the memory of each of its rungs, 0 or 1.
 
     The new experts copy the settings of the diagonal experts of these memories, and together start with the share
-    OFFERED. They replace earlier experts with a better Hessian.
+    OFFERED. They replace earlier experts with a better Hessian. The mean shares start over.
     """
     n = mix.plain.shape[1]
     count = n // 2
@@ -176,7 +177,9 @@ def with_better(mix: Mixture, rungs: Sequence[int]) -> Mixture:
     better = np.full((len(mix.share), len(some)), OFFERED / max(len(some), 1))
     settings = {name: getattr(mix, name)[[*range(n), *some]] for name in Mixture._fields[:3]}
     share = np.column_stack([(1.0 - OFFERED if some else 1.0) * mix.plain, better])
-    return mix._replace(**settings, share=share, earned=np.zeros(share.shape[1]))
+    targets = mix.targets.copy()
+    targets["age"] = targets["lead"] = 0.0
+    return mix._replace(**settings, share=share, steady=share.copy(), earned=np.zeros(share.shape[1]), targets=targets)
 
 
 def start_exact(size: int, ladder: Sequence[float], memories: int, lanes: int) -> Exact:
@@ -215,9 +218,12 @@ def with_rungs(e: Experts, slow: Sequence[float], *, fast: bool) -> Experts:
     n = mix.plain.shape[1]
     count = n // 2
     which = [*range(n), *(n + rung * count + k for rung in chosen for k in range(count))]
-    share = mix.share[:, which] * np.append(np.ones(n), np.repeat(np.where(new, 0.0, 1.0), count))
     settings = {name: getattr(mix, name)[which] for name in (*Mixture._fields[:3], "earned")}
-    mix = mix._replace(**settings, share=share / share.sum(axis=1, keepdims=True))
+    old = np.append(np.ones(n), np.repeat(np.where(new, 0.0, 1.0), count))
+    for name in ("share", "steady"):
+        share = getattr(mix, name)[:, which] * old
+        settings[name] = share / share.sum(axis=1, keepdims=True)
+    mix = mix._replace(**settings)
     weights = exact.weights.reshape(len(exact.weights), len(exact.ladder), -1)[:, chosen]
     exact = exact._replace(
         ladder=np.array([*slow, *([1.0] if fast else [])]),

@@ -266,7 +266,7 @@ class UntunedState:
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
         mix = with_better(new.mix, memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch"))
-        mix.share[:known] = share
+        mix.share[:known] = mix.steady[:known] = share
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
             mix.follow[0, 0] *= -0.5

@@ -182,9 +182,10 @@ def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
             if better.form == "exact":
                 slow = slow_rungs(better.experts.exact)
                 plain.experts = with_rungs(plain.experts, slow, fast=len(better.experts.exact.past) > 1)
-            share, n = plain.experts.mix.share, 2 * plain.count
-            share[:, n:] = better.experts.mix.share[:, n:]
-            share[:, :n] = plain.experts.mix.plain * better.experts.mix.share[:, :n].sum(axis=1, keepdims=True)
+            mix, n = plain.experts.mix, 2 * plain.count
+            for share, known in ((mix.share, better.experts.mix.share), (mix.steady, better.experts.mix.steady)):
+                share[:, n:] = known[:, n:]
+                share[:, :n] = mix.plain * known[:, :n].sum(axis=1, keepdims=True)
     if one.form == "exact":  # rungs that one of them dropped are in use again
         slow = sorted({f for state in (one, two) for f in slow_rungs(state.experts.exact)}, reverse=True)
         for state in (one, two):
@@ -205,6 +206,7 @@ def _learn_aside(state: UntunedState) -> None:
     mix = state.experts.mix
     for share in (mix.share, mix.plain):
         share[:] = (share + 1.0 / share.shape[1]) / 2.0
+    mix.targets["age"] = mix.targets["lead"] = 0.0  # the mean shares start over
     state.learn(as_rows(x[order], sparse=sp.issparse(x)), y[order], weight[order], np.empty((len(y), state.outputs)))
 
 
@@ -245,7 +247,7 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     better = set_diagonal_weights(some, _solve(parts, count, one.experts.exact), count)
     e.weights[which] = some
     vote = progress.vote(n)
-    means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "plain")}
+    means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "steady", "plain")}
     follow = sum(v * part.follow for v, part in zip(vote, parts))
     earned = sum(mix.earned for mix in mixes)
     mix = mixes[0]._replace(**means, earned=earned, follow=follow, trace=_trace(states, new.seen), targets=targets)
@@ -327,7 +329,7 @@ def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
     for records, names in (
         (features.table, ("count", "prior", "slow", "fast")),
         (features.totals, ("logarithms", "log_weight", "prior")),
-        (mix.targets, ("spread", "spread_weight", "loss", "plain_loss")),
+        (mix.targets, ("spread", "spread_weight", "loss", "plain_loss", "age", "lead")),
     ):
         for name in names:
             records[name] /= k
@@ -394,7 +396,7 @@ def _common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
     """Return the merged statistics of the targets."""
     old, vote = np.concatenate(parts), progress.vote(n)
     new = parts[0].copy()
-    for name in ("loss", "plain_loss", "spread", "spread_weight"):
+    for name in ("loss", "plain_loss", "spread", "spread_weight", "age", "lead"):
         new[name] = old[name].sum()
     new["stride"], new["turn"] = _stride_for(int(n.sum())), old["turn"].sum() % 2
     new["offset"], new["unit"] = vote @ old["offset"], np.exp(vote @ np.log(old["unit"]))

@@ -37,7 +37,7 @@ def linear_model(state: "UntunedState") -> tuple[Floats, Floats]:
     """
     e, mix, (offset, unit), w = state.experts, state.experts.mix, _offset_and_unit(state), state.all_weights()
     effect = _effect(state, w[1:], slice(1, None))
-    own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share)
+    own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.steady)
     intercept = offset + unit * (own + np.einsum("oe,oe->o", mix.follow[:, 0], mix.follow[:, 1]))
     centred = e.features.centred
     intercept = intercept - e.features.centre[0] @ effect[centred - 1]
@@ -48,7 +48,7 @@ def _effect(state: "UntunedState", w: Floats, which: Any) -> Floats:
     """Return the mean effect of the features `which`, whose weights are w, in their original units."""
     features, mix = state.experts.features, state.experts.mix
     f = np.where(mix.linear > 0, features.totals[0]["length"], features.totals[0]["norm"])
-    by_output = np.einsum("fok,ok->fo", w, mix.share * f)
+    by_output = np.einsum("fok,ok->fo", w, mix.steady * f)
     return np.asarray(by_output * features.table["inverse"][which][:, None] * _offset_and_unit(state)[1])
 
 
@@ -84,7 +84,7 @@ def contributions(state: "UntunedState", x: Any) -> tuple[NDArray[np.int64], NDA
     w, linear = state.all_weights(which), mix.linear > 0
     factors = np.zeros((3, state.d + 1, state.outputs))  # of features in the rows, for both kinds of experts; centres
     for k, kind in enumerate((~linear, linear)):
-        factors[k, which] = np.einsum("fok,ok->fo", w, mix.share * kind) * unit
+        factors[k, which] = np.einsum("fok,ok->fo", w, mix.steady * kind) * unit
     effect = _effect(state, w[np.searchsorted(which, centred)], centred)
     factors[2, centred] = e.features.centre[0][:, None] * effect
     most = (len(x.data) if sparse else x.size) + n * len(centred)
@@ -104,14 +104,8 @@ def drift(state: "UntunedState") -> dict[str, NDArray[Any]]:
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
 
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
-MIXTURE = (
-    "linear",
-    "share",
-    "plain",
-    "earned",
-    "follow",
-    "trace",
-)  # arrays of the mixture in a file; others follow from them
+# arrays of the mixture in a file; others follow from them
+MIXTURE = ("linear", "share", "steady", "plain", "earned", "follow", "trace")
 
 
 def pack(state: "UntunedState") -> tuple[dict[str, Any], dict[str, Any]]:
