@@ -119,7 +119,7 @@ def merge(one, two):
     targets["offset"] = mean([part["targets"]["offset"] for part in (a, b)], n)
     targets["unit"] = math.exp(mean([math.log(part["targets"]["unit"]) for part in (a, b)], n))
     parts = [in_new_units(s, p, new, totals, targets) for s, p in ((one, a), (two, b))]
-    count = one.count
+    count, ladder = one.count, one.experts.exact.ladder
     w = np.zeros_like(parts[0][0])
     priors = [p[1] * part["share"] / share for p, part in zip(parts, (a, b))]
     for k in range(w.shape[2]):
@@ -129,7 +129,8 @@ def merge(one, two):
             if group < 2:
                 h = np.diag(prior + sums[group])
             elif past:
-                h = np.diag(prior) + past[group - 2]
+                last = len(past) > 1 and group - 2 == len(ladder) - 1
+                h = ladder[group - 2] * np.diag(prior) + past[1 if last else 0]
             else:
                 b_rows = np.array(rows)
                 h = b_rows.T @ b_rows

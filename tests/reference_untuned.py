@@ -13,6 +13,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64, 30
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
+LADDER = (1.0, 0.03, 0.001)
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
 RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 6, 0.98, 6  # of mean shares
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
@@ -48,6 +49,7 @@ class Feature:
         self.count = self.square = self.reference = self.scale = self.prior = 0.0
         self.slow = self.fast = 0.0
         self.centred, self.centre, self.mean = False, 0.0, 0.0
+        self.last, self.step, self.run = 0.0, 0.0, []  # of values, mean square of differences, a run of small ones
 
 
 class Learner:
@@ -65,8 +67,7 @@ class Learner:
         if huber is not None:
             powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
             rates = [[(4.0**k, 1) for k in some] for some in powers]
-        diagonal = [(rate, linear, memory, False) for memory in (0, 1) for rate, linear in rates[memory]]
-        self.experts = diagonal + ([(r, l, m, True) for r, l, m, _ in diagonal] if exact else [])
+        self.diagonal = [(rate, linear, memory) for memory in (0, 1) for rate, linear in rates[memory]]
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
@@ -76,17 +77,22 @@ class Learner:
     # -- beginning
 
     def start(self) -> None:
-        n = len(self.experts)
-        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
-        self.share = np.full(n, 1.0 / n)
+        ladder = LADDER if self.seen >= FIRST else LADDER[:1]
+        self.rungs = [*((0, f) for f in ladder), (1, 1.0)] if self.exact else []  # memory, factor of the prior
+        self.experts = [(*each, 0.0) for each in self.diagonal]
+        self.experts += [(r, l, m, f) for memory, f in self.rungs for r, l, m in self.diagonal if m == memory]
+        n, plain = len(self.experts), len(self.diagonal)
+        self.deal = np.full(n, 1.0 / n)  # the shares at the start and in redistribution
         if self.exact:
-            assert OFFERED == 0.5  # all shares are equal
+            self.deal[:plain], self.deal[plain:] = (1 - OFFERED) / plain, OFFERED / (n - plain)
+        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
+        self.share = self.deal.copy()
         self.steady, self.age, self.lead = self.share.copy(), 0.0, 0.0
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
         self.block = np.zeros((1 + self.d, 1 + self.d))
-        self.inverse = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
+        self.inverse = {rung: np.zeros((1 + self.d, 1 + self.d)) for rung in self.rungs}
         self.offset, self.unit, self.low, self.high = 0.0, 1.0, np.inf, -np.inf
         self.spread = self.spread_weight = 0.0
         self.logs = self.log_weight = 0.0
@@ -103,7 +109,7 @@ class Learner:
             x, count = X[:, j], np.count_nonzero(X[:, j])
             if n > 1 and count > 0.75 * n:
                 x = cut_off(x)
-                f.centred, f.count, f.centre, f.mean = True, n, x.mean(), x.mean()
+                f.centred, f.count, f.centre, f.mean, f.last = True, n, x.mean(), x.mean(), x.mean()
                 off = x - x.mean()
                 off[np.abs(off) <= 1e-9 * abs(x.mean())] = 0
                 f.square = np.sum(off**2) / (n - 1)
@@ -179,9 +185,9 @@ class Learner:
         """Return margins, kappas and directions of all experts, and the factor of the row in the Hessian."""
         z, norm, length = self.zeta(x, learn=learn)
         margins, kappas, directions = [], [], []
-        for e, (_, linear, memory, exact) in enumerate(self.experts):
+        for e, (_, linear, memory, factor) in enumerate(self.experts):
             row = np.concatenate([[INTERCEPT], (length if linear else norm) * z])
-            h = self.inverse[memory] @ row if exact else row / self.hessian(memory)
+            h = self.inverse[memory, factor] @ row if factor else row / self.hessian(memory)
             margins.append(self.W[..., e, :] @ row)
             kappas.append(row @ h)
             directions.append(h)
@@ -220,8 +226,7 @@ class Learner:
 
     def earn(self, chance: Array) -> None:
         self.share *= chance
-        deal = np.full(len(self.share), 1 / len(self.share))
-        self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * deal
+        self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * self.deal
 
     def follow_shares(self) -> None:
         if self.lead < -BEHIND:
@@ -304,6 +309,8 @@ class Learner:
         f = self.features[j]
         if f.scale == 0 or not (f.centred or x != 0):
             return
+        if f.centred and self.unit_shrank(f, x):
+            return
         f.count += 1
         off = x
         if f.centred:
@@ -330,6 +337,22 @@ class Learner:
             if 1 / most <= change <= most:
                 self.rescale(j, change)
 
+    def unit_shrank(self, f: Feature, x: float) -> bool:
+        square, most = (x - f.last) ** 2, 16 * (f.step or f.square)
+        f.last = x
+        if square == 0:
+            return False
+        f.run = [*f.run, (square, x)] if square < f.step / 900 and f.count > 128 else []
+        if len(f.run) < 32:
+            f.step = f.step + (min(square, most) - f.step) / min(f.count, 1000) if f.step else min(square, most)
+            return False
+        squares, values = zip(*f.run, strict=True)
+        ratio = np.mean(squares) / f.step
+        f.square, f.step, f.count, f.run = ratio * f.square, ratio * f.step, 32.0, []
+        f.scale, f.reference = np.sqrt(f.square), f.square
+        f.centre = f.mean = np.mean(values)
+        return True
+
     def rescale(self, j: int, change: float) -> None:
         f, root = self.features[j], np.sqrt(change)
         f.slow, f.fast = f.slow / change, f.fast / change
@@ -337,7 +360,7 @@ class Learner:
         for matrix in (*self.past, self.block):
             matrix[1 + j] /= root
             matrix[:, 1 + j] /= root
-        for matrix in self.inverse:
+        for matrix in self.inverse.values():
             matrix[1 + j] *= root
             matrix[:, 1 + j] *= root
 
@@ -348,10 +371,11 @@ class Learner:
             if memory == 1:
                 self.past[1] *= GAMMA ** (rows - self.renewed)
             self.past[memory] += self.block
-            prior = [self.a0] + [f.prior if f.prior > 0 else 1.0 for f in self.features]
+        for (memory, factor), inverse in self.inverse.items():
+            prior = [factor * self.a0] + [factor * f.prior if f.prior > 0 else 1.0 for f in self.features]
             h = self.past[memory] + np.diag(prior)
-            if np.abs(np.diag(self.inverse[memory] @ h) - 1).max() > 1 / 32:
-                self.inverse[memory] = np.linalg.inv(h)
+            if np.abs(np.diag(inverse @ h) - 1).max() > 1 / 32:
+                inverse[:] = np.linalg.inv(h)
         self.block[:] = 0
         self.renewed, self.renew_at = rows, rows + min(max(rows // 8, 1), 256)
 
@@ -390,8 +414,7 @@ class SeveralClasses(Learner):
     def __init__(self, d: int, classes: int, *, exact: bool = False):
         self.classes = classes
         super().__init__(d, exact=exact)
-        rates = [(*each[k], memory) for memory, each in enumerate((SLOW, FAST)) for k in (1, 2, 4, 6)]
-        self.experts = [(*each, better) for better in ((False, True) if exact else (False,)) for each in rates]
+        self.diagonal = [(*each[k], memory) for memory, each in enumerate((SLOW, FAST)) for k in (1, 2, 4, 6)]
         self.start()
 
     def start(self) -> None:
@@ -412,7 +435,8 @@ class SeveralClasses(Learner):
         for c in range(self.classes):
             sign = 1 if c == y else -1
             for e, (rate, *_) in enumerate(self.experts):
-                z = sign * (margins[c, e] - logsumexp(np.delete(margins[:, e], c)))
+                rest = np.log(max(1 - softmax(margins[:, e])[c], 1e-6))  # of the other classes' probability
+                z = sign * (margins[c, e] - logsumexp(margins[:, e]) - rest)
                 self.W[c, e] += sign * rate * implicit(z, 2 * rate * kappas[e]) * directions[e]
             good = expit(sign * (base[c] + self.b[c] - logsumexp(np.delete(p, c))))
             self.b[c] += FOLLOW * sign * (1 - good)
@@ -431,13 +455,13 @@ class SeveralQuantiles(Learner):
     def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
         self.levels, self.middle = levels, len(levels) // 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
-        self.experts = [each for k, each in enumerate(self.experts) if k % 8 in (3, 4, 5, 6)]
+        self.diagonal = [each for k, each in enumerate(self.diagonal) if k % 8 in (3, 4, 5, 6)]
         self.start()
 
     def start(self) -> None:
         super().start()
         k, n = len(self.levels), len(self.experts)
-        self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.full((k, n), 1.0 / n)
+        self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.tile(self.deal, (k, 1))
         self.steady, self.outputs = self.share.copy(), k
         self.b, self.beta = np.zeros((k, 4)), np.tile(FOLLOW_SHARE, (k, 1))
 

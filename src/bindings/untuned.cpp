@@ -187,6 +187,7 @@ void bind_untuned(nb::module_& m) {
     m.attr("INTERCEPT") = INTERCEPT;
     m.attr("GAMMA") = GAMMA;
     m.attr("WINDOWS") = WINDOWS;
+    m.attr("CENTRE_ROWS") = CENTRE_ROWS;
     m.attr("OFFERED") = OFFERED;
     m.attr("ROUND_OFF") = ROUND_OFF;
     m.attr("HEAVIEST") = HEAVIEST;
@@ -216,7 +217,13 @@ void bind_untuned(nb::module_& m) {
             "Restore the state at the time of `keep`.")
         .def("first_scales", &Untuned::first_scales, "which"_a, "Set the scales of features.")
         .def(
-            "renew_exact", [](Untuned& self, double faded) { self.experts.renew_exact(faded); }, "faded"_a, Unlocked(),
+            "renew_exact", 
+            [](Untuned& self, double faded) {
+                if (self.experts.block.shape(0) > OWN_INVERSE) ensure_blas();
+                const nb::gil_scoped_release unlocked;
+                self.experts.renew_exact(faded);
+            },
+            "faded"_a,
             "Update the exact Hessian.")
         .def(
             "__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); }, "memo"_a);

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "blas.hpp"
 #include "matrices.hpp"
 
 namespace robustfd {
@@ -34,12 +35,22 @@ void mirror(Matrix<double> a) {
         for (Index j = 0; j < i; ++j) a(j, i) = a(i, j);
 }
 
+// Replace a symmetric matrix by its inverse; return false if it is not positive definite.
+bool invert_by_lapack(Matrix<double> a) {
+    const int size = static_cast<int>(a.rows);
+    int info = 0;
+    blas().dpotrf("U", &size, a.data, &size, &info);  // the lower triangle by rows is the upper one by columns
+    if (info == 0) blas().dpotri("U", &size, a.data, &size, &info);
+    mirror(a);
+    return info == 0;
+}
+
 }  // namespace
 
 void Experts::check() const {
     const Index size = table.size(), n = rate.size(), outs = share.shape(0), many = centred.size();
     require(size >= 1 && totals.size() == 1 && targets.size() == 1, "table");
-    require(has_shape(centre, {2, many}), "centre");
+    require(has_shape(centre, {CENTRE_ROWS, many}), "centre");
     for (Index k = 0; k < many; ++k)
         require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
     for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
@@ -56,9 +67,10 @@ void Experts::check() const {
     const Index better = n - plain_experts(), lanes = better * outs;
     require(better >= 0 && better % count() == 0, "rate");
     if (has_exact()) {
-        const Index memories = inverse.shape(0), full = padded(size);
-        require(better == memories * count() && memories >= 1 && memories <= 2, "memories");
-        require(has_shape(inverse, {memories, size, full}) && has_shape(past, {memories, size, size}), "inverse");
+        const Index memories = past.shape(0), full = padded(size);
+        require(memories >= 1 && memories <= 2 && memories <= rungs() && rungs() <= MOST_RUNGS, "memories");
+        require(better == rungs() * count(), "ladder");
+        require(has_shape(inverse, {rungs(), size, full}) && has_shape(past, {memories, size, size}), "inverse");
         require(has_shape(block, {size, full}) && has_shape(exact_weights, {size, lanes}), "block");
     }
     if (has_sketch()) {
@@ -74,20 +86,23 @@ void Experts::check() const {
 // Multiply the fast memory by `faded`, add the rows of the block to H, and invert it if it changed enough: if an entry
 // of the diagonal of H^-1 H differs from 1 by more than CHANGE.
 void Experts::renew_exact(double faded) {
-    const Index size = block.shape(0), memories = inverse.shape(0);
+    const Index size = block.shape(0);
     const Matrix<double> recent = block.matrix();
     Array<double> scratch(size, size), more(size, size);
     const Matrix<double> h = scratch.matrix();
-    for (Index memory = 0; memory < memories; ++memory) {
-        const Matrix<double> sums = past.plane(memory), known = inverse.plane(memory);
+    for (Index memory = 0; memory < past.shape(0); ++memory) {
+        const Matrix<double> sums = past.plane(memory);
         const double keep = memory == 0 ? 1.0 : faded;
-        double change = 0.0;
         for (Index i = 0; i < size; ++i)
-            for (Index j = 0; j <= i; ++j) h(i, j) = sums(i, j) = keep * sums(i, j) + recent(i, j);
+            for (Index j = 0; j <= i; ++j) sums(i, j) = keep * sums(i, j) + recent(i, j);
         mirror(sums);
+    }
+    for (Index rung = 0; rung < rungs(); ++rung) {
+        const Matrix<double> sums = past.plane(memory_of(rung)), known = inverse.plane(rung);
+        double change = 0.0;
+        std::copy(sums.data, sums.data + size * size, h.data);
         // A feature that has not occurred has no prior yet.
-        for (Index i = 0; i < size; ++i) h(i, i) += table[i].prior > 0.0 ? table[i].prior : 1.0;
-        mirror(h);
+        for (Index i = 0; i < size; ++i) h(i, i) += table[i].prior > 0.0 ? ladder[rung] * table[i].prior : 1.0;
         for (Index i = 0; i < size; ++i) {
             double product = 0.0;
             for (Index j = 0; j < size; ++j) product += known(i, j) * h(i, j);
@@ -95,7 +110,7 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        if (!matrix_loops().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
+        if (!(size > OWN_INVERSE ? invert_by_lapack(h) : matrix_loops().invert(h, more.data()))) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);

@@ -23,11 +23,14 @@ namespace robustfd {
 constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in every row
 constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
+constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
 constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
 constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
 constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this
 constexpr double LARGEST_TARGET = 1e30;  // targets are clipped here, in units of the first ones: weights are floats
+constexpr Index OWN_INVERSE = 128;       // an exact Hessian with more rows is inverted by LAPACK, which is faster then
+constexpr Index MOST_RUNGS = 5;          // of an exact Hessian
 constexpr Index FOLLOWERS = 4;           // forgetting intercepts of an output
 // How redistributed shares are divided among the forgetting intercepts, and the learning rates of these.
 constexpr double FOLLOW_SHARE[FOLLOWERS] = {0.97, 0.01, 0.01, 0.01}, FOLLOW[FOLLOWERS] = {0.0, 0.02, 0.1, 0.5};
@@ -71,7 +74,10 @@ struct Experts {
     Array<Feature> table;     // (D,)
     Array<Totals> totals;     // (1,)
     Array<Index> centred;     // the centred features
-    Array<double> centre;     // (2, centred): the centre of each, and its mean over recent rows, the next centre
+    // (CENTRE_ROWS, centred): the centre of each, its mean over recent rows, which is the next centre, and what
+    // `unit_shrank` needs: the last value, the mean square of differences between values, and the number, sum of squares
+    // and sum of values of a run of small differences.
+    Array<double> centre;
     // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better
     // Hessian.
     Array<double> rate;       // (experts,): eta
@@ -86,11 +92,13 @@ struct Experts {
     Array<Targets> targets;   // (1,)
     Array<double> level;      // (outputs,): the levels of the quantiles to predict, ascending; 0 for another loss
     Array<float> weights;     // (D, 2 half): of the diagonal experts; half is outputs L, rounded up to whole vectors
-    // The exact Hessian, with one or two memories, slow and fast.
-    Array<double> inverse;        // (memories, D, W): the inverse of H when it was last recomputed
+    // The exact Hessian, with one or two memories, slow and fast, and several rungs. A rung is an inverse with its
+    // experts. The fast memory has the last rung, and the slow memory all others, with smaller and smaller priors.
+    Array<double> ladder;         // (rungs,): the factor of the prior
+    Array<double> inverse;        // (rungs, D, W): the inverse of H when it was last recomputed
     Array<double> past;           // (memories, D, D): the sum of c^2 x x' up to the last update
     Array<double> block;          // (D, W): the sum since then; only the lower triangle is read
-    Array<double> exact_weights;  // (D, memories outputs L)
+    Array<double> exact_weights;  // (D, rungs outputs L)
     // The Hessian D + B'B with a sketch B of m - 1 rows.
     Array<double> u;            // (D, m - 1)
     Array<double> diagonal;     // (D,): at the last update; 0 before a feature occurs
@@ -109,7 +117,8 @@ struct Experts {
         see("steady", all.steady...), see("earned", all.earned...);
         see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
         see("level", all.level...);
-        see("weights", all.weights...), see("inverse", all.inverse...), see("past", all.past...);
+        see("weights", all.weights...), see("ladder", all.ladder...), see("inverse", all.inverse...);
+        see("past", all.past...);
         see("block", all.block...), see("exact_weights", all.exact_weights...), see("u", all.u...);
         see("diagonal", all.diagonal...), see("low_weights", all.low_weights...), see("along", all.along...);
         see("sketch", all.sketch...), see("lam", all.lam...), see("buffer", all.buffer...);
@@ -124,6 +133,8 @@ struct Experts {
     bool has_levels() const { return level[0] > 0.0; }
     Index middle() const { return outputs() / 2; }  // the level whose residuals are the typical ones
     bool has_exact() const { return block.size() > 0; }
+    Index rungs() const { return ladder.size(); }
+    Index memory_of(Index rung) const { return past.shape(0) > 1 && rung == rungs() - 1 ? 1 : 0; }
     bool has_sketch() const { return diagonal.size() > 0; }
     bool is_full() const { return has_sketch() && filled[0] == buffer.shape(0); }  // it must shrink before a row
 
@@ -156,8 +167,8 @@ struct Work {
     float *z, *length, *chance32, *step32;  // (experts,): the arguments of `implicit_steps`
     double *margin, *step;               // (outputs, experts)
     float* softmax;                      // (outputs, experts): class probabilities
-    double* better[3];                   // (memories outputs L) each: like `sums`, for experts with a better Hessian
-    double* direction[3];                // directions of experts with a better Hessian
+    double* better[3];                   // (rungs outputs L) each: like `sums`, for experts with a better Hessian
+    double* direction[MOST_RUNGS + 1];   // directions of experts with a better Hessian; the last is scratch
     double *output, *plain;              // (outputs,): the prediction, and that of the diagonal experts alone
 };
 

@@ -103,10 +103,11 @@ constexpr Index L = 4;
 
 // Experts as Python starts them.
 Experts experts(Index d, Index outputs, bool numbers, Index memories) {
+    const Index rungs = memories ? memories + 2 : 0;  // three of the slow memory
     Experts e;
-    const Index plain = 2 * L, all = plain + memories * L, size = d + 1;
+    const Index plain = 2 * L, all = plain + rungs * L, size = d + 1;
     e.table = Array<Feature>(size), e.totals = Array<Totals>(1), e.centred = Array<Index>(0);
-    e.centre = Array<double>(2, 0);
+    e.centre = Array<double>(CENTRE_ROWS, 0);
     e.totals[0] = {0, 1, 0, 0, 1, 1, 1, 0.2, 1};
     e.table[0].inverse = 1, e.table[0].prior = 0.2;
     e.rate = Array<double>(all), e.linear = Array<double>(all), e.fast = Array<double>(all);
@@ -125,10 +126,13 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     e.weights = Array<float>(size, 2 * padded(outputs * L));
     if (memories) {
         const Index wide = padded(size);
-        e.inverse = Array<double>(memories, size, wide), e.past = Array<double>(memories, size, size);
-        e.block = Array<double>(size, wide), e.exact_weights = Array<double>(size, memories * outputs * L);
-        for (Index m = 0; m < memories; ++m)
-            for (Index i = 0; i < size; ++i) e.inverse.plane(m)(i, i) = 1;
+        e.inverse = Array<double>(rungs, size, wide), e.past = Array<double>(memories, size, size);
+        e.block = Array<double>(size, wide), e.exact_weights = Array<double>(size, rungs * outputs * L);
+        e.ladder = Array<double>(rungs);
+        for (Index r = 0; r < rungs; ++r) {
+            e.ladder[r] = r < 3 ? std::pow(0.03, r) : 1.0;
+            for (Index i = 0; i < size; ++i) e.inverse.plane(r)(i, i) = 1;
+        }
     }
     return e;
 }

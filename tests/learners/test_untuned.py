@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from robustfd._core import implicit_steps
 from robustfd.learners import hessian, untuned_reading
-from robustfd.learners.experts import NumberLoss
+from robustfd.learners.experts import NumberLoss, with_rungs
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
 from tests import reference_untuned as ref
@@ -64,6 +64,20 @@ def assert_transcribed(state, other, X, y, tolerance, *, batches=(7, 1, 40), spa
 
 
 both_hessians = pytest.mark.parametrize("exact", [False, True])
+
+
+@both_hessians
+def test_a_column_in_a_smaller_unit_equals_the_transcription(exact):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((360, 3)) + [0.0, 5.0, 1.0]
+    y = (X @ [1.0, -1.0, 0.5] + 4.5 > 0).astype(float)
+    X[:, 2] = np.arange(360)  # its differences are small from the first row on
+    X[250:, :2] /= 1000
+    state, other = UntunedState(3, 1, sketch=None if exact else 0), ref.Learner(3, exact=exact)
+    assert_transcribed(state, other, X, y, 1e-3)
+    unit = 1 / state.experts.features.table["inverse"][1:]
+    assert (unit[:2] < 0.002).all() and unit[2] > 50  # V alone would be 0.8 times its value
+    np.testing.assert_allclose(unit, [f.scale for f in other.features], rtol=1e-9)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -231,8 +245,8 @@ def test_a_late_exact_hessian_starts_from_the_diagonal_and_is_updated_soon():
 
 
 def test_a_sketch_grows_while_it_gains():
-    X, y = rotated(9000, 300)
-    state = UntunedState(300, 1)
+    X, y = rotated(9000, 520)
+    state = UntunedState(520, 1)
     learn(state, X, y)
     assert state.form == "sketch" and state.size > hessian.SKETCH
 
@@ -397,3 +411,96 @@ def test_undoing_rows_restores_features_that_only_earlier_rows_have(n):
     learn(state, X[n:], y[n:], sparse=True)
     state.undo(kept)
     assert same_bytes(state, before)
+
+
+# -- the ladder of priors, and Hessians that are tried
+
+
+def correlated(n, d, power, seed=0):
+    """Return rows that hardly vary in some directions, on which the classes depend as much as on others."""
+    rng = np.random.default_rng(seed)
+    z, basis = rng.standard_normal((n, d)), np.linalg.qr(rng.standard_normal((d, d)))[0]
+    return z / np.arange(1, d + 1) ** power @ basis, (z @ rng.standard_normal(d) > 0).astype(float)
+
+
+def test_small_priors_learn_directions_of_small_variance():
+    X, y = correlated(3000, 20, 1.5)
+    state = UntunedState(20, 1)
+    margins = learn(state, X, y)[:, 0]
+    assert np.mean((margins > 0) != y) < 0.1  # 0.16 with the first prior alone
+    ladder = state.experts.exact.ladder
+    assert ladder[-1] == 1.0 and ladder[-2] < 0.1  # the fast memory, and a small prior that is still in use
+    assert np.allclose(state.experts.mix.share.sum(axis=1), 1.0)
+
+
+def test_rungs_that_earn_little_are_dropped():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 40))
+    y = (rng.random(3000) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)
+    state = UntunedState(40, 1)
+    learn(state, X[:600], y[:600])
+    assert state.experts.exact.ladder.tolist() == [*hessian.LADDER, 1.0]
+    earned = state.experts.mix.earned
+    assert earned.sum() == pytest.approx(134)  # every fourth row since the first 64
+    state.experts.mix.earned[:] = np.repeat([0.6, 0.0, 0.395, 0.005, 0.0], [16, 8, 8, 8, 8]) / 8
+    hessian._drop_rungs(state)
+    assert state.experts.exact.ladder.tolist() == [*hessian.LADDER[1:], 1.0]  # the third stays: 16 rows a feature first
+    learn(state, X[600:], y[600:])
+    assert state.form == "diagonal"  # it gains nothing here
+
+
+def test_rungs_are_selected_and_added():
+    X, y = correlated(300, 6, 1.0)
+    state = UntunedState(6, 1)
+    learn(state, X, y)
+    e = state.experts
+    fewer = with_rungs(e, hessian.LADDER[1:2], fast=True)
+    again = with_rungs(fewer, hessian.LADDER, fast=True)
+    assert fewer.exact.ladder.tolist() == [0.03, 1.0] and again.exact.ladder.tolist() == e.exact.ladder.tolist()
+    np.testing.assert_array_equal(fewer.exact.inverse, e.exact.inverse[[1, 3]])
+    np.testing.assert_array_equal(again.exact.weights[:, :8], e.exact.weights[:, 8:16])
+    for each in (fewer, again):
+        assert np.allclose(each.mix.share.sum(axis=1), 1.0)
+    assert (again.mix.share[0, 16:24] == 0).all() and (again.mix.share[0, 24:32] > 0).all()
+
+
+def test_an_exact_hessian_replaces_a_sketch_that_pays_off():
+    X, y = correlated(1400, 300, 1.3)
+    state = UntunedState(300, 1)
+    learn(state, X[:1000], y[:1000])
+    assert state.form == "sketch"
+    learn(state, X[1000:], y[1000:])
+    assert state.form == "exact" and state.experts.exact.ladder.tolist() == [1.0, 0.001]
+    assert state.look_at == 4096
+    state.widen_to(513)
+    assert state.form == "diagonal"
+
+
+def test_a_hessian_that_is_tried_again_starts_from_present_shares():
+    X, _, number = stream(3, 3000, 40, density=0.2)
+    y = (number > np.median(number)).astype(float)
+    state = UntunedState(40, 1)
+    learn(state, X[:1500], y[:1500])
+    hessian.drop(state)
+    learn(state, X[1500:2000], y[1500:2000])
+    share = state.experts.mix.share.copy()
+    hessian.set_form(state, "exact", 0, state.seen)
+    np.testing.assert_array_equal(state.experts.mix.plain, share)
+    np.testing.assert_allclose(state.experts.mix.share[:, :16], share / 2)
+
+
+def test_values_far_from_the_mean_count_as_missing():
+    X, y, _ = stream(0, 500, 4)
+    state = UntunedState(4, 1)
+    learn(state, X, y)
+    far, missing = X[:1].copy(), X[:1].copy()
+    unit = 1 / state.experts.features.table["inverse"][2]
+    far[0, 1] = state.experts.features.centre[0, 1] + 31 * unit
+    missing[0, 1] = np.nan
+    np.testing.assert_array_equal(state.margins(far), state.margins(missing))
+    far[0, 1] -= 2 * unit
+    assert state.margins(far) != state.margins(missing)
+    for _ in range(40):  # a new unit is learned
+        far[0, 1] = state.experts.features.centre[0, 1] + 1000 * unit
+        learn(state, far, y[:1])
+    assert state.experts.features.table["inverse"][2] < 0.1 / unit

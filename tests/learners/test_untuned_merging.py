@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robustfd.learners import untuned_merging
-from robustfd.learners.experts import NumberLoss
-from robustfd.learners.hessian import FIRST
+from robustfd.learners import hessian, untuned_merging
+from robustfd.learners.experts import NumberLoss, with_rungs
+from robustfd.learners.hessian import FIRST, LADDER
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
 from tests import reference_merging
@@ -81,7 +81,7 @@ def test_merge_is_its_transcription(kind, sparse):
         assert table["inverse"][j] == pytest.approx(1.0 / row["S"], rel=1e-12)
         assert table["prior"][j] == pytest.approx(row["P"], rel=1e-12)
         if number := int(table["number"][j]):
-            np.testing.assert_allclose(centre[:, number - 1], [row["centre"], row["mean"]], rtol=1e-12)
+            np.testing.assert_allclose(centre[:2, number - 1], [row["centre"], row["mean"]], rtol=1e-12)
     for name in ("slow", "fast"):
         np.testing.assert_allclose(table[name], expected[name], rtol=1e-9, atol=1e-12)
     w = merged.all_weights()
@@ -225,3 +225,30 @@ def test_rows_set_aside_stay_with_parts_that_are_not_whole():
     before = [rows[0].copy() for rows in parts[0].aside]
     learn(merged, X, y)
     assert all(np.array_equal(a, b[0]) for a, b in zip(before, parts[0].aside, strict=True))
+
+
+def test_rungs_that_one_part_dropped_are_in_use_again():
+    X, y = rows_for("exact, two memories", 600)
+    one, two = (trained("exact, two memories", X[i::2], y[i::2], share=0.5) for i in (0, 1))
+    one.experts = with_rungs(one.experts, LADDER[:1], fast=True)
+    two.experts = with_rungs(two.experts, LADDER[2:], fast=True)
+    both, other = untuned_merging.merge(one, two), untuned_merging.merge(two, one)
+    assert both.experts.exact.ladder.tolist() == other.experts.exact.ladder.tolist() == [1.0, 0.001, 1.0]
+    assert_close(both, other, X)
+    assert np.mean((both.margins(X)[:, 0] > 0) == y) > np.mean((one.margins(X)[:, 0] > 0) == y) - 0.05
+
+
+@pytest.mark.parametrize("first", ["exact", "sketch"])
+def test_an_exact_hessian_and_a_sketch_merge_to_an_exact_one(first):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2800, 40)) @ rng.standard_normal((40, 300)) + 0.1 * rng.standard_normal((2800, 300))
+    y = (X[:, :5].sum(axis=1) > 0).astype(float)
+    exact, sketch = UntunedState(300, 1, share=0.5), UntunedState(300, 1, share=0.5)
+    learn(exact, X[:2000], y[:2000])
+    learn(sketch, X[2000:], y[2000:])
+    if exact.form != "exact":
+        hessian.set_form(exact, "exact", exact.size, exact.seen)
+    assert sketch.form == "sketch"
+    both = untuned_merging.merge(*((exact, sketch) if first == "exact" else (sketch, exact)))
+    assert both.form == "exact"
+    assert np.mean((both.margins(X)[:, 0] > 0) == y) > 0.9

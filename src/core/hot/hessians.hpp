@@ -146,14 +146,15 @@ inline void diagonal_move_centre(Experts& e, Index j, double norm, double length
 
 // ------------------------------------------------------------------------------------------------------- exact
 //
-// For few features: H = diag(P) + the sum of c^2 x x', and its inverse, which `Experts::renew_exact` updates now and
+// For few features: H = f diag(P) + the sum of c^2 x x', and its inverse, which `Experts::renew_exact` updates now and
 // then. In between it stays fixed: the steps differ little from those with an up-to-date Hessian, and a row costs one
-// matrix-vector product.
+// matrix-vector product. There is one inverse for each f of a ladder: in directions in which the rows vary little, the
+// best prior differs by orders of magnitude between data sets.
 
-// Fill kappa of the experts of a memory.
-inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Index memory, Index first) {
-    const double* inverse = e.inverse.plane(memory).data;
-    double *g = work.direction[memory], kappa = row.unseen;  // g = H^-1 zeta
+// Fill kappa of the experts of a rung.
+inline void exact_kappa(const Experts& e, const Row& row, const Work& work, Index rung, Index first) {
+    const double* inverse = e.inverse.plane(rung).data;
+    double *g = work.direction[rung], kappa = row.unseen;  // g = H^-1 zeta
     sum_rows(g, inverse, e.block.shape(1), work.feature, work.value, row.size, e.block.shape(1));
     for (Index i = 0; i < row.size; ++i) kappa += work.value[i] * g[work.feature[i]];
     const double cross = 2.0 * INTERCEPT * g[0], own = INTERCEPT * INTERCEPT * inverse[0];
@@ -166,9 +167,9 @@ template <Use use> void exact_margins(const Experts& e, const Row& row, const Wo
     const double* weights = e.exact_weights.data();
     double *sums = work.better[0], *margin = work.margin;
     sum_rows(sums, weights, width, work.feature, work.value, row.size, width);
-    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        const Index first = e.plain_experts() + memory * count, start = memory * e.outputs() * count;
-        if constexpr (use != Use::read) exact_kappa(e, row, work, memory, first);
+    for (Index rung = 0; rung < e.rungs(); ++rung) {
+        const Index first = e.plain_experts() + rung * count, start = rung * e.outputs() * count;
+        if constexpr (use != Use::read) exact_kappa(e, row, work, rung, first);
         for_experts(e, first, [=](Index i, Index at, bool linear) {
             margin[at] = row.factor(linear) * sums[start + i] + INTERCEPT * weights[start + i];
         });
@@ -193,7 +194,7 @@ RFD_INLINE void add_outers(double* y, Index width, const double* u, const double
 // Add scale x[i] x[k] to y[i, k] for all k <= i < n, where x is the row with its intercept; some entries above the
 // diagonal change as well. The rows of y are padded to whole vectors.
 inline void add_dense_square(double* y, Index width, double scale, const Row& row, const Work& work, Index n) {
-    double* x = work.direction[2];
+    double* x = work.direction[MOST_RUNGS];
     for (Index i = 0; i < width; ++i) x[i] = 0.0;
     x[0] = INTERCEPT;
     for (Index i = 0; i < row.size; ++i) x[work.feature[i]] = row.curve * work.value[i];
@@ -228,13 +229,13 @@ inline void exact_steps(Experts& e, const Row& row, const Work& work, double c2)
     const Index width = e.exact_weights.shape(1), size = e.block.shape(0), wide = e.block.shape(1);
     const Index count = e.count(), outputs = e.outputs();
     double *steps = work.better[1], *scaled = work.better[2], *step = work.step;
-    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        for_experts(e, e.plain_experts() + memory * count, [=](Index i, Index at, bool linear) {
+    for (Index rung = 0; rung < e.rungs(); ++rung) {
+        for_experts(e, e.plain_experts() + rung * count, [=](Index i, Index at, bool linear) {
             steps[i] = INTERCEPT * step[at];
             scaled[i] = row.factor(linear) * step[at];
         });
-        add_outers(e.exact_weights.data() + memory * outputs * count, width, work.direction[memory], scaled,
-                   e.inverse.plane(memory).data, steps, size, outputs * count);
+        add_outers(e.exact_weights.data() + rung * outputs * count, width, work.direction[rung], scaled,
+                   e.inverse.plane(rung).data, steps, size, outputs * count);
     }
     if (4 * row.size < size)
         add_sparse_square(e.block.data(), wide, c2, row, work);
@@ -248,10 +249,13 @@ inline void exact_rescale(Experts& e, Index j, double change) {
     for (Index i = 0; i < size; ++i) {
         block(j, i) /= change;
         block(i, j) /= change;
-        for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-            const Matrix<double> past = e.past.plane(memory), inverse = e.inverse.plane(memory);
+        for (Index memory = 0; memory < e.past.shape(0); ++memory) {
+            const Matrix<double> past = e.past.plane(memory);
             past(j, i) /= change;
             past(i, j) /= change;
+        }
+        for (Index rung = 0; rung < e.rungs(); ++rung) {
+            const Matrix<double> inverse = e.inverse.plane(rung);
             inverse(j, i) *= change;
             inverse(i, j) *= change;
         }
@@ -261,10 +265,10 @@ inline void exact_rescale(Experts& e, Index j, double change) {
 }
 
 inline void exact_move_centre(Experts& e, Index j, double norm, double length) {
-    for (Index memory = 0; memory < e.inverse.shape(0); ++memory) {
-        double* own = e.exact_weights.data() + memory * e.outputs() * e.count();
+    for (Index rung = 0; rung < e.rungs(); ++rung) {
+        double* own = e.exact_weights.data() + rung * e.outputs() * e.count();
         const double* mine = own + j * e.exact_weights.shape(1);
-        for_experts(e, e.plain_experts() + memory * e.count(),
+        for_experts(e, e.plain_experts() + rung * e.count(),
                     [=](Index i, Index, bool linear) { own[i] += (linear ? length : norm) * mine[i]; });
     }
 }

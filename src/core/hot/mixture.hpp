@@ -25,6 +25,10 @@ namespace {
 // unit of the feature has changed: its weights, which multiply zeta, stay. Otherwise the estimate of S has improved:
 // the effect of z stays, so the weights of zeta change. The centre moves to the mean of recent rows when S is updated
 // and when that mean is half a standard deviation away; the intercepts of the experts compensate for the move.
+//
+// V takes thousands of rows to forget values that were a hundred times as large. So a centred feature has a new unit,
+// and its statistics start over, after RUN differences in sequence between its values that are less than 1/SHRUNK of
+// the usual ones. Equal values say nothing of the unit.
 
 constexpr double RAREST = 1.0 / 64.0;  // lower densities count as this
 constexpr double SPARSE = 16.0;        // factor of the prior of a feature that is not centred, in regression
@@ -77,6 +81,34 @@ inline bool record_value(Feature& f, double* mean, double x) {
     }
     f.square = smaller(square + (off * off - square) * part, 2.0 * square);
     return (is_regular(f.count) || f.square > UNIT * f.reference || UNIT * f.square < f.reference) && f.square > 0.0;
+}
+
+constexpr double SHRUNK = 30.0, RUN = 32.0, TINIEST = 1e-280;
+
+// Record a value of a centred feature; return whether its unit has become smaller, after which its statistics are new.
+// `c` are the numbers of the feature in Experts::centre, each after `many` others.
+inline bool unit_shrank(Feature& f, double* c, Index many, double x) {
+    double &last = c[2 * many], &step = c[3 * many], &run = c[4 * many], &squares = c[5 * many], &total = c[6 * many];
+    const double square = (x - last) * (x - last), most = CUT * CUT * (step > 0.0 ? step : f.square);
+    last = x;
+    if (square == 0.0) return false;
+    const bool small = square * (SHRUNK * SHRUNK) < step && f.count > 4.0 * RUN;
+    run = small ? run + 1.0 : 0.0;
+    squares = small ? squares + square : 0.0;
+    total = small ? total + x : 0.0;
+    if (run < RUN) {
+        step = step > 0.0 ? step + (smaller(square, most) - step) / smaller(f.count, WINDOW) : smaller(square, most);
+        return false;
+    }
+    const double ratio = squares / (run * step), mean = total / run;
+    run = 0.0;
+    if (!(ratio * f.square > TINIEST)) return false;
+    f.square = f.reference = ratio * f.square;
+    f.inverse = 1.0 / sqrt(f.square);
+    f.count = RUN;
+    step *= ratio;
+    c[0] = c[many] = mean;
+    return true;
 }
 
 // Update S and P; return the factor of the feature's weights, which is 1 if its unit has changed.

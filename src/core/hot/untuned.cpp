@@ -184,6 +184,7 @@ void record_row(Experts& e, const Work& work, Index n) {
         const double x = work.raw[i];
         if (f.inverse == 0.0 || x != x) continue;
         const Index number = f.number;
+        if (number > 0 && unit_shrank(f, centre + number - 1, e.centred.size(), x)) continue;
         const bool due = record_value(f, number > 0 ? mean + number - 1 : nullptr, x);
         if (number > 0) {
             const double away = (mean[number - 1] - centre[number - 1]) * f.inverse;

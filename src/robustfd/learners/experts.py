@@ -6,13 +6,14 @@ memory.
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
+from robustfd._core import CENTRE_ROWS, FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
 from robustfd.learners.rows import CsrRows, Floats
 
 CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
@@ -62,7 +63,7 @@ class NumberLoss(NamedTuple):
 # use are empty.
 Features = namedtuple("Features", "table totals centred centre")
 Mixture = namedtuple("Mixture", "rate linear fast share steady plain earned follow trace targets level")
-Exact = namedtuple("Exact", "inverse past block weights")
+Exact = namedtuple("Exact", "ladder inverse past block weights")
 LowRank = namedtuple("LowRank", "u diagonal weights along sketch lam buffer filled")
 
 
@@ -128,7 +129,7 @@ def start_experts(features: Features, outputs: int, loss: NumberLoss | None, wei
     shape = len(features.table), 2 * padded(outputs * count)
     if weights is None or weights.shape != shape:
         weights = np.zeros(shape, np.float32)
-    better = start_exact(0, 0, outputs * count), start_low_rank(0, 0, outputs * count)
+    better = start_exact(0, (), 0, outputs * count), start_low_rank(0, 0, outputs * count)
     return Experts(features, _start_mixture(outputs, rates, linear, loss), weights, *better)
 
 
@@ -138,7 +139,7 @@ def start_features(d: int, prior: float, *, by_density: bool) -> Features:
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0
     table["inverse"][0], table["prior"][0] = 1.0, prior
-    return Features(table, totals, np.zeros(0, np.int64), np.zeros((2, 0)))
+    return Features(table, totals, np.zeros(0, np.int64), np.zeros((CENTRE_ROWS, 0)))
 
 
 def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss | None) -> Mixture:
@@ -165,32 +166,74 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
     )
 
 
-def with_better(mix: Mixture, memories: int) -> Mixture:
-    """Return the mixture with experts of a better Hessian that has 0, 1 or 2 memories.
+def with_better(mix: Mixture, rungs: Sequence[int]) -> Mixture:
+    """Return the mixture with experts of a better Hessian; `rungs` is the memory of each of its rungs, 0 or 1.
 
     The new experts copy the settings of the diagonal experts of these memories, and together start with the share
     OFFERED. They replace earlier experts with a better Hessian. The mean shares follow new experts soon.
     """
-    count = mix.plain.shape[1]
-    some = slice(0, memories * (count // 2))
-    better = np.full((len(mix.share), some.stop), OFFERED / max(some.stop, 1))
-    settings = {name: np.append(getattr(mix, name)[:count], getattr(mix, name)[some]) for name in Mixture._fields[:3]}
-    steady, targets = mix.steady[:, :count], mix.targets.copy()
+    n = mix.plain.shape[1]
+    count = n // 2
+    some = [memory * count + k for memory in rungs for k in range(count)]
+    better = np.full((len(mix.share), len(some)), OFFERED / max(len(some), 1))
+    settings = {name: getattr(mix, name)[[*range(n), *some]] for name in Mixture._fields[:3]}
+    steady, targets = mix.steady[:, :n], mix.targets.copy()
     each = mix.plain, steady / steady.sum(axis=1, keepdims=True)
-    share, steady = (np.column_stack([(1.0 - OFFERED if memories else 1.0) * part, better]) for part in each)
-    targets["age"] = np.minimum(targets["age"], SOON if memories else np.inf)
+    share, steady = (np.column_stack([(1.0 - OFFERED if some else 1.0) * part, better]) for part in each)
+    targets["age"] = np.minimum(targets["age"], SOON if some else np.inf)
     return mix._replace(**settings, share=share, steady=steady, earned=np.zeros(share.shape[1]), targets=targets)
 
 
-def start_exact(size: int, memories: int, lanes: int) -> Exact:
-    """Return the Hessian of D = size features with `lanes` weights a memory; 0 memories mean that it is not in use."""
-    size = size if memories else 0
+def start_exact(size: int, ladder: Sequence[float], memories: int, lanes: int) -> Exact:
+    """Return the Hessian of D = size features with `lanes` weights a rung; without rungs it is not in use."""
+    rungs = len(ladder)
+    size = size if rungs else 0
     return Exact(
-        inverse=np.zeros((memories, size, padded(size))),
+        ladder=np.array(ladder, np.float64),
+        inverse=np.zeros((rungs, size, padded(size))),
         past=np.zeros((memories, size, size)),
         block=np.zeros((size, padded(size))),
-        weights=np.zeros((size, memories * lanes)),
+        weights=np.zeros((size, rungs * lanes)),
     )
+
+
+def memories_of(exact: Exact) -> list[int]:
+    """Return the memory of each rung, 0 or 1."""
+    fast = max(len(exact.past) - 1, 0)
+    return [0] * (len(exact.ladder) - fast) + [1] * fast
+
+
+def slow_rungs(exact: Exact) -> list[float]:
+    """Return the factors of the prior of the rungs with the slow memory, in order."""
+    return [float(f) for f, memory in zip(exact.ladder, memories_of(exact)) if memory == 0]
+
+
+def with_rungs(e: Experts, slow: Sequence[float], *, fast: bool) -> Experts:
+    """Return the experts with these rungs of the slow memory, and of the fast one if `fast`.
+
+    A rung that is new has the weights of the rung with the nearest prior, and a share of 0.
+    """
+    mix, exact, known = e.mix, e.exact, np.array(slow_rungs(e.exact))
+    near = [int(np.argmin(np.abs(np.log(known / f)))) for f in slow]
+    chosen = [*near, len(known)] if fast else near
+    new = [*(float(known[k]) != f for k, f in zip(near, slow, strict=True)), *([False] if fast else [])]
+    n = mix.plain.shape[1]
+    count = n // 2
+    which = [*range(n), *(n + rung * count + k for rung in chosen for k in range(count))]
+    settings = {name: getattr(mix, name)[which] for name in (*Mixture._fields[:3], "earned")}
+    old = np.append(np.ones(n), np.repeat(np.where(new, 0.0, 1.0), count))
+    for name in ("share", "steady"):
+        share = getattr(mix, name)[:, which] * old
+        settings[name] = share / share.sum(axis=1, keepdims=True)
+    mix = mix._replace(**settings)
+    weights = exact.weights.reshape(len(exact.weights), len(exact.ladder), -1)[:, chosen]
+    exact = exact._replace(
+        ladder=np.array([*slow, *([1.0] if fast else [])]),
+        inverse=exact.inverse[chosen],
+        past=exact.past[: 1 + fast],
+        weights=weights.reshape(len(weights), -1),
+    )
+    return e._replace(mix=mix, exact=exact)
 
 
 def start_low_rank(size: int, m: int, lanes: int) -> LowRank:
@@ -231,8 +274,8 @@ def with_features_at(e: Experts, at: NDArray[np.int64], size: int) -> Experts:
     exact, low = e.exact, e.low_rank
     if len(exact.block):
         old, n = without_padding(exact), len(at)
-        memories, pairs = len(old.past), (at[:, None], at)
-        exact = start_exact(size, memories, old.weights.shape[1] // memories)
+        pairs, lanes = (at[:, None], at), old.weights.shape[1] // len(old.ladder)
+        exact = start_exact(size, old.ladder, len(old.past), lanes)
         exact.inverse[:, np.arange(size), np.arange(size)] = 1.0
         exact.past[:, *pairs], exact.inverse[:, *pairs] = old.past[:, :n, :n], old.inverse[:, :n, :n]
         exact.block[pairs] = np.where(_above(n), old.block[:n, :n].T, old.block[:n, :n])  # symmetric
@@ -275,7 +318,9 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
     entries = rows["count"].sum()
     totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
-    return Features(table, totals, seen[chosen] + 1, np.vstack([mean, mean]))
+    centre = np.zeros((CENTRE_ROWS, len(mean)))
+    centre[:3] = mean  # also the last value
+    return Features(table, totals, seen[chosen] + 1, centre)
 
 
 def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:

@@ -17,7 +17,15 @@ import numpy as np
 
 from robustfd._core import GAMMA
 from robustfd._scipy import scipy_linalg
-from robustfd.learners.experts import LowRank, start_exact, start_low_rank, with_better
+from robustfd.learners.experts import (
+    LowRank,
+    memories_of,
+    slow_rungs,
+    start_exact,
+    start_low_rank,
+    with_better,
+    with_rungs,
+)
 from robustfd.learners.rows import Floats
 from robustfd.linalg.decompose import shrink_stack
 from robustfd.linalg.threads import one_blas_thread
@@ -30,7 +38,10 @@ Form = Literal["diagonal", "exact", "sketch"]
 FIRST = 64  # until this number of rows, all rows are learned again whenever their number doubles
 TWO_MEMORIES = 64  # up to this number of features, the exact Hessian has a fast memory as well
 ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dropped: it costs very little
+LADDER = (1.0, 0.03, 0.001)  # factors of the prior in the exact Hessians of the slow memory
+LEAST_EARNED, LATE = 0.01, 16  # the mean share below which a rung is dropped; rows a feature before small priors are
 OFFER_EXACT = 256  # up to this number of features, an exact Hessian may pay off
+LARGEST_EXACT = 512  # up to this number of features, it replaces a sketch that pays off
 OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
 SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
@@ -41,43 +52,45 @@ RENEW = 8  # an exact Hessian of few features is updated after 1/8 more rows, ot
 OFTEN = 256  # the largest number of rows between two updates of a Hessian that forgets
 
 
-def memories_of(form: Form, d: int) -> int:
-    """Return the number of memories of experts with this form: 1 is slow only, 2 is slow and fast."""
-    return {"diagonal": 0, "sketch": 1, "exact": 2 if d <= TWO_MEMORIES else 1}[form]
-
-
 def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) -> None:
-    """Switch to a form of the Hessian. Its experts start from the mixture of the diagonal experts."""
-    e, memories, lanes = state.experts, memories_of(form, state.d), state.outputs * state.count
+    """Switch to a form of the Hessian. Its experts start from the mixture of the present ones."""
+    e, lanes, memories = state.experts, state.outputs * state.count, 2 if state.d <= TWO_MEMORIES else 1
     if state.form == "diagonal":
         e.mix.plain[:] = e.mix.share  # no row updates them while all experts are diagonal
-    exact = start_exact(state.d + 1, memories if form == "exact" else 0, lanes)
-    low = start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
+    exact, low = start_exact(0, (), 0, lanes), start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
+    if form == "exact":
+        slow = (
+            LADDER if state.seen >= FIRST else LADDER[:1]
+        )  # the first rows are too few for the others, and learned often
+        exact = start_exact(state.d + 1, [*slow, 1.0][: len(slow) + memories - 1], memories, lanes)
+    rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
     if form != "diagonal":
-        (exact if form == "exact" else low).weights[:] = _first_weights(state, memories)
-    # Of the rows so far, a new exact Hessian has only the diagonal.
+        (exact if form == "exact" else low).weights[:] = _first_weights(state, rungs)
+    # Of the rows so far, a new exact Hessian has only the diagonal, and what a sketch knows.
+    if form == "exact" and state.form == "sketch":
+        shrink(e.low_rank)
+        exact.past[0] = e.low_rank.sketch.T @ e.low_rank.sketch
     past = e.features.table["slow"], e.features.table["fast"] * e.features.totals["fade"][0]
     for matrix, diagonal_of_past in zip(exact.past, past):
-        np.fill_diagonal(matrix, diagonal_of_past)
-    state.experts = e._replace(mix=with_better(e.mix, memories), exact=exact, low_rank=low)
+        np.fill_diagonal(matrix, np.maximum(diagonal_of_past, np.diag(matrix)))
+    state.experts = e._replace(mix=with_better(e.mix, rungs), exact=exact, low_rank=low)
     state.form, state.size = form, size
     state.renewed_at = state.renew_at = rows
     if form != "diagonal":
         renew(state, rows)
 
 
-def _first_weights(state: "UntunedState", memories: int) -> Floats:
+def _first_weights(state: "UntunedState", rungs: list[int]) -> Floats:
     """Return the initial weights (features, experts) of a better form: the mean over experts for each scaling."""
-    w = state.diagonal_weights()  # (features, outputs, 2 L)
-    mix, n = state.experts.mix, memories * state.count
-    out = np.zeros((len(w), state.outputs, n))
+    w, mix = state.all_weights(), state.experts.mix  # (features, outputs, experts)
+    out = np.zeros((len(w), len(rungs), state.outputs, state.count))
+    of_rungs = mix.linear[: 2 * state.count].reshape(2, -1)[rungs]
     for linear in (0.0, 1.0):
-        share = mix.plain * (mix.linear[: 2 * state.count] == linear)
+        share = mix.share * (mix.linear == linear)
         total = share.sum(axis=1, keepdims=True)
         mean = np.einsum("fok,ok->fo", w, np.divide(share, total, out=np.zeros_like(share), where=total > 0))
-        out[:, :, mix.linear[:n] == linear] = mean[:, :, None]
-    by_memory = out.reshape(len(w), state.outputs, memories, state.count)
-    return by_memory.transpose(0, 2, 1, 3).reshape(len(w), -1)
+        out += mean[:, None, :, None] * (of_rungs == linear)[:, None]
+    return out.reshape(len(w), -1)
 
 
 def begin_form(state: "UntunedState", entries: float) -> None:
@@ -140,15 +153,39 @@ def _evaluate(state: "UntunedState") -> None:
             set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
             state.look_at = state.seen + FIRST_LOOK
     else:
+        if state.form == "exact":
+            _drop_rungs(state)
         gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
         state.look_at = 2 * state.seen
         if gain < KEEP and state.d > ALWAYS_EXACT:
             drop(state)
             state.look_at = AGAIN * state.seen
+        elif state.form == "sketch" and state.d <= LARGEST_EXACT:
+            set_form(state, "exact", state.size, state.seen)
+            # The weights are not those that this Hessian would have learned from past rows: it starts without these.
+            state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
+            state.experts.exact.past[:] = 0.0
+            state.look_at = 4 * state.seen
+            renew(state, state.seen)
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
             grow(state, 2 * state.size)
     reset_gain(state)
+
+
+def _drop_rungs(state: "UntunedState") -> None:
+    """Drop rungs of the slow memory that had little of the shares since the last look.
+
+    With few rows for their number of features, small priors earn their shares late. So a prior that is smaller than
+    the best one is dropped only after 16 rows a feature.
+    """
+    e = state.experts
+    slow, n = slow_rungs(e.exact), e.mix.plain.shape[1]
+    earned = e.mix.earned[n:].reshape(-1, state.count).sum(axis=1)[: len(slow)] / max(e.mix.earned.sum(), 1e-300)
+    best, late = slow[int(np.argmax(earned))], state.seen >= LATE * state.d
+    keep = [f for f, u in zip(slow, earned, strict=True) if f == best or u >= LEAST_EARNED or not (late or f > best)]
+    if len(keep) < len(slow):
+        state.experts = with_rungs(e, keep, fast=len(e.exact.past) > 1)
 
 
 def drop(state: "UntunedState") -> None:

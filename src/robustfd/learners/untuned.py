@@ -18,13 +18,16 @@ from robustfd.learners.experts import (
     changed_arrays,
     experts_of,
     learn_first,
+    memories_of,
     robust_cut,
+    slow_rungs,
     start_experts,
     start_features,
     with_better,
     with_features_at,
+    with_rungs,
 )
-from robustfd.learners.hessian import FIRST, OFFER_EXACT, TWO_MEMORIES, Form
+from robustfd.learners.hessian import FIRST, LARGEST_EXACT, OFFER_EXACT, TWO_MEMORIES, Form
 from robustfd.learners.rows import CsrRows, Floats, StoredRows, joined, most_entries, plain_rows, stored
 from robustfd.learners.snapshot import Parts, check_finite
 from robustfd.linalg.threads import one_blas_thread
@@ -264,7 +267,7 @@ class UntunedState:
         better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), n // 2)
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
-        mix = with_better(new.mix, hessian.memories_of(self.form, self.d))
+        mix = with_better(new.mix, memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch"))
         mix.share[:known], mix.steady[:known] = share, steady
         mix.targets["age"] = np.minimum(old.mix.targets["age"], SOON)
         mix.follow[:known] = old.mix.follow
@@ -294,26 +297,13 @@ class UntunedState:
         """Allocate memory for exactly d features, unless there are as many."""
         if d <= self.d:
             return
-        if self.form == "exact" and d > OFFER_EXACT:
+        if self.form == "exact" and d > LARGEST_EXACT:
             hessian.set_form(self, "diagonal")
         e = self.experts
         if self.form == "exact" and self.d <= TWO_MEMORIES < d:
-            e = self._with_one_memory()
+            e = with_rungs(e, slow_rungs(e.exact), fast=False)
         self.experts = with_features_at(e, np.arange(self.d + 1), d + 1)
         self.d = d
-
-    def _with_one_memory(self) -> Experts:
-        """Return the experts without those whose exact Hessian forgets; the other exact experts get their shares."""
-        e, n = self.experts, 2 * self.count
-        some = slice(0, n + self.count)
-        mix = with_better(e.mix, 1)
-        for new, old in ((mix.share, e.mix.share), (mix.steady, e.mix.steady)):
-            new[:] = old[:, some]
-            new[:, n:] += old[:, some.stop :]
-        slow = e.exact.weights[:, : self.outputs * self.count]
-        return e._replace(
-            mix=mix, exact=e.exact._replace(past=e.exact.past[:1], inverse=e.exact.inverse[:1], weights=slow)
-        )
 
     # -- reading
 

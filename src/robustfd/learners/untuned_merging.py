@@ -30,11 +30,22 @@ from robustfd._core import INTERCEPT, WINDOWS, Untuned
 from robustfd._scipy import scipy_linalg
 from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import experts, hessian, progress
-from robustfd.learners.experts import FEATURE, Features, start_exact, start_low_rank
+from robustfd.learners.experts import (
+    FEATURE,
+    Exact,
+    Features,
+    memories_of,
+    slow_rungs,
+    start_exact,
+    start_low_rank,
+    with_rungs,
+)
 from robustfd.learners.hessian import FIRST
 from robustfd.learners.rows import CsrRows, Floats, as_rows, joined, sort_keys, sparse_rows, widened, with_columns_at
 from robustfd.learners.untuned import UntunedState, is_whole, set_diagonal_weights
 from robustfd.linalg.threads import one_blas_thread
+
+FORMS = ("diagonal", "sketch", "exact")  # from the cheapest to the best
 
 
 def split(state: UntunedState, k: int, which: Sequence[int]) -> list[UntunedState]:
@@ -158,17 +169,27 @@ def _renew(state: UntunedState) -> None:
 
 
 def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
-    """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal."""
+    """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal.
+
+    Of an exact Hessian and a sketch the exact one is better, whatever the numbers of rows.
+    """
     if one.form != two.form:
-        plain, better = (one, two) if one.form == "diagonal" else (two, one)
-        if better.seen < plain.seen and one.sketch is None:
+        plain, better = (one, two) if FORMS.index(one.form) < FORMS.index(two.form) else (two, one)
+        if better.seen < plain.seen and one.sketch is None and plain.form == "diagonal":
             hessian.drop(better)
         else:
             hessian.set_form(plain, better.form, better.size, plain.seen)
+            if better.form == "exact":
+                slow = slow_rungs(better.experts.exact)
+                plain.experts = with_rungs(plain.experts, slow, fast=len(better.experts.exact.past) > 1)
             mix, n = plain.experts.mix, 2 * plain.count
             for share, known in ((mix.share, better.experts.mix.share), (mix.steady, better.experts.mix.steady)):
                 share[:, n:] = known[:, n:]
                 share[:, :n] = mix.plain * known[:, :n].sum(axis=1, keepdims=True)
+    if one.form == "exact":  # rungs that one of them dropped are in use again
+        slow = sorted({f for state in (one, two) for f in slow_rungs(state.experts.exact)}, reverse=True)
+        for state in (one, two):
+            state.experts = with_rungs(state.experts, slow, fast=len(state.experts.exact.past) > 1)
     size = max(one.size, two.size)
     for state in (one, two):
         if state.form == "sketch" and state.size < size:
@@ -223,7 +244,7 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
         table[name][which] = sum(both)
     e, count = new.experts, new.count
     some = np.zeros((len(which), e.weights.shape[1]), np.float32)
-    better = set_diagonal_weights(some, _solve(parts, count, new.form), count)
+    better = set_diagonal_weights(some, _solve(parts, count, one.experts.exact), count)
     e.weights[which] = some
     vote = progress.vote(n)
     means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "steady", "plain")}
@@ -232,7 +253,7 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     mix = mixes[0]._replace(**means, earned=earned, follow=follow, trace=_trace(states, new.seen), targets=targets)
     exact, low = e.exact, e.low_rank
     if new.form == "exact":
-        exact = start_exact(new.d + 1, len(parts[0].past), new.outputs * count)
+        exact = start_exact(new.d + 1, one.experts.exact.ladder, len(parts[0].past), new.outputs * count)
         exact.past[:], exact.weights[:] = parts[0].past + parts[1].past, better
     elif new.form == "sketch":
         low = start_low_rank(new.d + 1, new.size, new.outputs * count)
@@ -244,9 +265,9 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     return new
 
 
-def _solve(parts: list[Converted], count: int, form: str) -> Floats:
+def _solve(parts: list[Converted], count: int, exact: Exact) -> Floats:
     """Return the merged weights (features, outputs, experts), first of slow and fast diagonal experts."""
-    solved = []
+    solved, rungs = [], list(zip(memories_of(exact), exact.ladder))
     for k in range(parts[0].weights.shape[2] // count):
         w = [part.weights[:, :, k * count : (k + 1) * count] for part in parts]
         if k < 2:
@@ -256,14 +277,14 @@ def _solve(parts: list[Converted], count: int, form: str) -> Floats:
             solved.append(sum(each[:, None, None] * weights for each, weights in zip(h, w)))
         else:
             flat = [each.reshape(len(each), -1) for each in w]
-            found = _solve_exact(parts, flat, k - 2) if form == "exact" else _solve_sketch(parts, flat)
+            found = _solve_exact(parts, flat, *rungs[k - 2]) if rungs else _solve_sketch(parts, flat)
             solved.append(found.reshape(w[0].shape))
     return np.concatenate(solved, axis=2)
 
 
-def _solve_exact(parts: list[Converted], w: list[Floats], memory: int) -> Floats:
-    """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) for exact Hessians."""
-    hessians = [part.past[memory] + np.diag(part.prior) for part in parts]
+def _solve_exact(parts: list[Converted], w: list[Floats], memory: int, factor: float) -> Floats:
+    """Return (H_a + H_b)^-1 (H_a w_a + H_b w_b) for exact Hessians with this factor of the prior."""
+    hessians = [part.past[memory] + factor * np.diag(part.prior) for part in parts]
     total = hessians[0] + hessians[1]
     unseen = np.diag(total) <= 0
     total[unseen, unseen] = 1.0
@@ -346,7 +367,8 @@ def _common_features(parts: list[Features], times: Floats) -> Features:
     new["prior"] = _mean(tables["prior"] * times[:, None], scaled)
     new["number"][centred] = np.arange(1, np.count_nonzero(centred) + 1)
     which = np.flatnonzero(centred)
-    centre = np.array([_centres(part, which) for part in parts])  # (parts, 2, centred)
+    centre = np.array([_centres(part, which) for part in parts])  # (parts, CENTRE_ROWS, centred)
+    centre[:, 4:] = 0.0  # runs of small differences begin again
     totals, old = parts[0].totals.copy(), np.array([part.totals[0] for part in parts])
     for name in ("rows", "logarithms", "log_weight"):
         totals[name] = old[name].sum()
@@ -364,9 +386,9 @@ def _mean(values: Floats, weight: Floats) -> Floats:
 
 
 def _centres(part: Features, which: NDArray[np.int64]) -> Floats:
-    """Return the centres (2, n) of features, 0 for features that are not centred in this part."""
+    """Return the centres (CENTRE_ROWS, n) of features, 0 for features that are not centred in this part."""
     number = part.table["number"][which]
-    known = np.append(part.centre, np.zeros((2, 1)), axis=1)
+    known = np.append(part.centre, np.zeros((len(part.centre), 1)), axis=1)
     return known[:, number - 1]
 
 

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import INTERCEPT, WINDOWS
+from robustfd._core import CENTRE_ROWS, INTERCEPT, WINDOWS
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
 from robustfd.learners import hessian
 from robustfd.learners.experts import (
     FEATURE,
     FEATURE_AXES,
+    Exact,
     Features,
     LowRank,
     Mixture,
+    memories_of,
     spread,
     start_exact,
     with_better,
@@ -147,17 +149,18 @@ def unpack(make: Callable[[int, int], "UntunedState"], parts: Any, check: Callab
     which = parts.array("feature", n := parts.shape("feature", 1)[0], dtype=np.int32, least=0, most=d)
     if n < 1 or which[0] != 0 or np.any(which[1:] <= which[:-1]):
         raise ValueError("the features are not ascending")
-    e, lanes, memories = state.experts, state.outputs * state.count, hessian.memories_of(form, d)
+    e, lanes, exact = state.experts, state.outputs * state.count, state.experts.exact
+    if form == "exact":
+        exact = _start_exact(parts, d, lanes)
+    rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
     e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
     features = _unpack_features(parts, e.features, which)
-    mix = _unpack_mixture(parts, with_better(e.mix, memories), int(features.totals["rows"][0]))
-    exact, low = e.exact, e.low_rank
+    mix = _unpack_mixture(parts, with_better(e.mix, rungs), int(features.totals["rows"][0]))
+    low = e.low_rank
     if form == "exact":
-        if d > hessian.OFFER_EXACT:
-            raise ValueError(f"an exact Hessian has at most {hessian.OFFER_EXACT} features, got {d}")
-        exact = start_exact(d + 1, memories, lanes)
         for name, array in without_padding(exact)._asdict().items():
-            array[:] = parts.array(f"exact.{name}", *array.shape)
+            if name != "ladder":
+                array[:] = parts.array(f"exact.{name}", *array.shape)
     elif form == "sketch":
         if state.size < 2 or state.sketch not in (None, state.size):
             raise ValueError(f"the sketch has an unexpected size of {state.size} rows")
@@ -199,7 +202,9 @@ def _unpack_features(parts: Any, features: Features, which: NDArray[np.int32]) -
     centred = order[some["number"][order] > 0]
     if not np.array_equal(some["number"][centred], np.arange(1, len(centred) + 1)):
         raise ValueError("the centred features are not numbered 1, 2, ...")
-    return features._replace(centred=which[centred].astype(np.int64), centre=parts.array("centre", 2, len(centred)))
+    return features._replace(
+        centred=which[centred].astype(np.int64), centre=parts.array("centre", CENTRE_ROWS, len(centred))
+    )
 
 
 def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
@@ -214,6 +219,18 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
     if not known or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
     return mix
+
+
+def _start_exact(parts: Any, d: int, lanes: int) -> Exact:
+    """Return an empty exact Hessian with the rungs of that in a file."""
+    if d > hessian.LARGEST_EXACT:
+        raise ValueError(f"an exact Hessian has at most {hessian.LARGEST_EXACT} features, got {d}")
+    memories = 2 if d <= hessian.TWO_MEMORIES else 1
+    ladder = parts.array("exact.ladder", parts.shape("exact.ladder", 1)[0]).tolist()
+    slow, fast = ladder[: len(ladder) - memories + 1], ladder[len(ladder) - memories + 1 :]
+    if not slow or slow != [f for f in hessian.LADDER if f in slow] or fast not in ([], [1.0]):
+        raise ValueError(f"the Hessian has the factors {ladder} of its prior, expected some of {hessian.LADDER}")
+    return start_exact(d + 1, ladder, memories, lanes)
 
 
 def _unpack_low_rank(parts: Any, which: NDArray[np.int32], size: int, m: int, lanes: int) -> LowRank:
