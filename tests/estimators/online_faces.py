@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -92,3 +94,12 @@ def as_dict(row):
     if sp.issparse(row):
         row = row.toarray().ravel()
     return {f"f{j}": float(row[j]) for j in np.flatnonzero(row)}
+
+
+def at_the_moment(model):
+    """Return a copy that predicts with the shares of the moment, as a learner does for rows that it then learns."""
+    model = copy.deepcopy(model)
+    if hasattr(getattr(model, "_model", None), "experts"):
+        mix = model._model.experts.mix
+        mix.steady[:] = mix.share
+    return model

@@ -259,8 +259,8 @@ class UntunedState:
             hessian.fold(low)
         weights, share, steady = self.all_weights(), old.mix.share, old.mix.steady
         if self.outputs == 1:
-            weights, share = _merge_pairs(weights, share)
-            steady = steady.reshape(1, -1, 2).sum(axis=2)
+            weights, steady = _merge_pairs(weights, steady)
+            share = share.reshape(1, -1, 2).sum(axis=2)
         self.outputs = outputs
         new = self._fresh_experts(old)
         n = new.mix.plain.shape[1]
