@@ -11,9 +11,10 @@ from scipy.special import expit, logsumexp, softmax
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64, 30
+FIRST, GAMMA, SHARED, OFFERED, LINE, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 0.25, 1 / 64, 30
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
+BETS, FLAT = [0.5, 1, 2, 4], [(4, 0), (4, 1), (16, 1), (64, 1)]  # alpha of bettors; rate, linear with a flat prior
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 
 
@@ -50,7 +51,7 @@ class Feature:
 
 
 class Learner:
-    """Diagonal experts and, with `exact`, exact ones; for two classes or, with `huber`, for numbers.
+    """Plain experts and, with `exact`, exact ones; for two classes or, with `huber`, for numbers.
 
     For numbers, it predicts the mean, a quantile with `level`, or the logarithm of the mean with `counts`.
     """
@@ -64,8 +65,7 @@ class Learner:
         if huber is not None:
             powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
             rates = [[(4.0**k, 1) for k in some] for some in powers]
-        diagonal = [(rate, linear, memory, False) for memory in (0, 1) for rate, linear in rates[memory]]
-        self.experts = diagonal + ([(r, l, m, True) for r, l, m, _ in diagonal] if exact else [])
+        self.choose(rates, BETS if huber is None else [], FLAT if huber is None else [])
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
@@ -74,12 +74,22 @@ class Learner:
 
     # -- beginning
 
+    def choose(self, rates: Any, bets: Any, flat: Any) -> None:
+        """Set the experts: rate, linear, memory and form of each; and how shares are dealt to them."""
+        diagonal = [(rate, linear, memory, "diagonal") for memory in (0, 1) for rate, linear in rates[memory]]
+        line = [(alpha, 1, 0, "bet") for alpha in bets] + [(rate, linear, 0, "flat") for rate, linear in flat]
+        exact = [(*each[:3], "exact") for each in diagonal] if self.exact else []
+        self.experts = diagonal + line + exact
+        part = [1.0 - LINE, LINE, 0.0] if line else [1.0, 0.0, 0.0]
+        part = [(1 - OFFERED) * part[0], (1 - OFFERED) * part[1], OFFERED] if exact else part
+        kinds = (diagonal, line, exact)
+        self.deal = np.concatenate([np.full(len(each), p / max(len(each), 1)) for p, each in zip(part, kinds)])
+
     def start(self) -> None:
         n = len(self.experts)
-        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
-        self.share = np.full(n, 1.0 / n)
-        if self.exact:
-            assert OFFERED == 0.5  # all shares are equal
+        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first; not of bettors
+        self.share = self.deal.copy()
+        self.start_bets()
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
@@ -91,6 +101,21 @@ class Learner:
         if not self.kept:
             self.length = 1.0
         self.renewed, self.renew_at = 0, 0
+
+    def start_bets(self) -> None:
+        self.z, self.g, self.wealth = (np.zeros_like(self.W) for _ in range(3))
+        self.bet_squares = self.bet_rows = 0.0
+
+    def bets(self, e: int) -> Array:
+        """Return the bets of a bettor on all features, the intercept first."""
+        return (self.experts[e][0] + self.wealth[..., e, :]) * self.z[..., e, :] / (1 + self.g[..., e, :])
+
+    def bet(self, e: int, t: Any) -> None:
+        """Settle the bets of a bettor; t is minus the slope of the loss."""
+        gain = np.multiply.outer(t, self.clipped)
+        self.wealth[..., e, :] += gain * self.bets(e)
+        self.z[..., e, :] += gain
+        self.g[..., e, :] += np.abs(gain)
 
     def first_statistics(self) -> None:
         X, y = np.array([x for x, _ in self.kept]), np.array([t for _, t in self.kept])
@@ -177,9 +202,21 @@ class Learner:
         """Return margins, kappas and directions of all experts, and the factor of the row in the Hessian."""
         z, norm, length = self.zeta(x, learn=learn)
         margins, kappas, directions = [], [], []
-        for e, (_, linear, memory, exact) in enumerate(self.experts):
+        self.clipped = np.append(1.0, np.clip(z / 2, -1, 1))
+        root = np.sqrt(max(self.bet_squares, 1) / max(self.bet_rows, 1))
+        for e, (_, linear, memory, form) in enumerate(self.experts):
             row = np.concatenate([[INTERCEPT], (length if linear else norm) * z])
-            h = self.inverse[memory] @ row if exact else row / self.hessian(memory)
+            if form == "bet":
+                margins.append(self.bets(e) @ np.append(1.0, z / 2 * length / self.length) / root)
+                kappas.append(0.0)
+                directions.append(row)
+                continue
+            flat = np.array([1 + self.own[0], *(1 + f.slow for f in self.features)])
+            h = (
+                self.inverse[memory] @ row
+                if form == "exact"
+                else row / (flat if form == "flat" else self.hessian(memory))
+            )
             margins.append(self.W[..., e, :] @ row)
             kappas.append(row @ h)
             directions.append(h)
@@ -206,6 +243,7 @@ class Learner:
             f.slow += c2 * self.row[1 + j] ** 2
             f.fast = GAMMA * (f.fast + c2 * self.row[1 + j] ** 2)
         self.block += c2 * np.outer(self.row, self.row)
+        self.bet_squares, self.bet_rows = self.bet_squares + self.clipped @ self.clipped, self.bet_rows + 1
         if note:
             self.rows += 1
             self.norm += (norm - self.norm) / min(self.rows, 1000)
@@ -217,12 +255,14 @@ class Learner:
 
     def earn(self, chance: Array) -> None:
         self.share *= chance
-        deal = np.full(len(self.share), 1 / len(self.share))
-        self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * deal
+        self.share = (1 - SHARED) * self.share / self.share.sum() + SHARED * self.deal
 
     def step_class(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         sign = 2 * y - 1
-        for e, (rate, *_) in enumerate(self.experts):
+        for e, (rate, *_, form) in enumerate(self.experts):
+            if form == "bet":
+                self.bet(e, sign * expit(-sign * margins[e]))
+                continue
             self.W[e] += sign * rate * implicit(sign * margins[e], rate * kappas[e]) * directions[e]
         base = p - self.beta @ self.b
         self.earn(expit(sign * margins))
@@ -300,9 +340,14 @@ class Learner:
         if f.centred:
             away = (f.mean - f.centre) / f.scale
             if due or abs(away) > 0.5:
-                for e, (_, linear, *_) in enumerate(self.experts):
+                for e, (alpha, linear, _, form) in enumerate(self.experts):
                     factor = self.length if linear else self.norm
                     self.W[..., e, 0] += factor * away / INTERCEPT * self.W[..., e, 1 + j]
+                    if form == "bet":  # the bet on the intercept changes through z
+                        z, g = self.z[..., e, 0], self.g[..., e, 0]
+                        have = np.maximum(alpha + self.wealth[..., e, 0], 1e-6)
+                        more = away / 2 * self.bets(e)[..., 1 + j] * (1 + g) / have
+                        self.z[..., e, 0] = np.clip(z + more, -g, g)
                 f.centre = f.mean
         if due:
             if not f.centred and regular:
@@ -375,13 +420,13 @@ class SeveralClasses(Learner):
     def __init__(self, d: int, classes: int, *, exact: bool = False):
         self.classes = classes
         super().__init__(d, exact=exact)
-        rates = [(*each[k], memory) for memory, each in enumerate((SLOW, FAST)) for k in (1, 2, 4, 6)]
-        self.experts = [(*each, better) for better in ((False, True) if exact else (False,)) for each in rates]
+        self.choose([[each[k] for k in (1, 2, 4, 6)] for each in (SLOW, FAST)], [0.5], [(16, 1)])
         self.start()
 
     def start(self) -> None:
         super().start()
         self.W = np.zeros((self.classes, len(self.experts), 1 + self.d))
+        self.start_bets()
         self.b, self.beta = np.zeros((self.classes, 4)), np.tile(FOLLOW_SHARE, (self.classes, 1))
 
     def meet(self, x: Array, *, learn: bool) -> tuple[Array, Array, list[Array], float]:
@@ -395,14 +440,20 @@ class SeveralClasses(Learner):
         q, base, c2 = softmax(p), p - (self.beta * self.b).sum(axis=1), []
         for c in range(self.classes):
             sign = 1 if c == y else -1
-            for e, (rate, *_) in enumerate(self.experts):
+            for e, (rate, *_, form) in enumerate(self.experts):
+                if form == "bet":
+                    continue
                 z = sign * (margins[c, e] - logsumexp(np.delete(margins[:, e], c)))
                 self.W[c, e] += sign * rate * implicit(z, 2 * rate * kappas[e]) * directions[e]
             good = expit(sign * (base[c] + self.b[c] - logsumexp(np.delete(p, c))))
             self.b[c] += FOLLOW * sign * (1 - good)
             self.beta[c] = (1 - SHARED) * self.beta[c] * good / (self.beta[c] @ good) + SHARED * FOLLOW_SHARE
             c2.append(q[c] * (1 - q[c]))
-        self.earn(softmax(margins, axis=0)[int(y)])
+        chance = softmax(margins, axis=0)
+        for e, (*_, form) in enumerate(self.experts):
+            if form == "bet":
+                self.bet(e, (np.arange(self.classes) == y) - chance[:, e])
+        self.earn(chance[int(y)])
         return float(np.square(c2).sum() / np.sum(c2))
 
     def learn(self, X: Array, y: Array) -> Array:
@@ -415,13 +466,13 @@ class SeveralQuantiles(Learner):
     def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
         self.levels, self.middle = levels, len(levels) // 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
-        self.experts = [each for k, each in enumerate(self.experts) if k % 8 in (3, 4, 5, 6)]
+        self.choose([[(4.0**k, 1) for k in some] for some in (range(1, 5), range(4))], [], [])
         self.start()
 
     def start(self) -> None:
         super().start()
         k, n = len(self.levels), len(self.experts)
-        self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.full((k, n), 1.0 / n)
+        self.turn, self.W, self.share = 0, np.zeros((k, n, 1 + self.d)), np.tile(self.deal, (k, 1))
         self.b, self.beta = np.zeros((k, 4)), np.tile(FOLLOW_SHARE, (k, 1))
 
     def first_statistics(self) -> None:

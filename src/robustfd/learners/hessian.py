@@ -17,6 +17,7 @@ import numpy as np
 
 from robustfd._core import GAMMA
 from robustfd._scipy import scipy_linalg
+from robustfd.learners import line
 from robustfd.learners.experts import LowRank, start_exact, start_low_rank, with_better
 from robustfd.learners.rows import Floats
 from robustfd.linalg.decompose import shrink_stack
@@ -72,7 +73,7 @@ def _first_weights(state: "UntunedState", memories: int) -> Floats:
     mix, n = state.experts.mix, memories * state.count
     out = np.zeros((len(w), state.outputs, n))
     for linear in (0.0, 1.0):
-        share = mix.plain * (mix.linear[: 2 * state.count] == linear)
+        share = (mix.plain * (mix.linear[: mix.plain.shape[1]] == linear))[:, : 2 * state.count]
         total = share.sum(axis=1, keepdims=True)
         mean = np.einsum("fok,ok->fo", w, np.divide(share, total, out=np.zeros_like(share), where=total > 0))
         out[:, :, mix.linear[:n] == linear] = mean[:, :, None]
@@ -117,6 +118,8 @@ def next_event(state: "UntunedState") -> int:
     events = [] if state.form == "diagonal" else [state.renew_at]
     if state.sketch is None and (events or _is_offered(state)):
         events.append(state.look_at)
+    if line.count(state):
+        events.append(line.next_look(state))
     return max(min(events, default=2**62), state.seen + 1)
 
 
@@ -128,6 +131,7 @@ def handle_events(state: "UntunedState") -> None:
     """Update and evaluate the better Hessian if either is due."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
+    line.look(state)
     if state.sketch is None and state.seen >= state.look_at:
         _evaluate(state)
 
