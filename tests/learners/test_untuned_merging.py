@@ -102,7 +102,7 @@ def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
     merged = parts[0]
     for part in parts[1:]:
         merged = untuned_merging.merge(merged, part)
-    assert_close(merged, m, X)
+    assert_close(merged, m, X, 1e-9 if KINDS[kind][3] else 1e-7)  # sums of bets are float32
     assert merged.share == pytest.approx(m.share)
     assert (merged.seen, merged.form, merged.size, merged.first) == (m.seen, m.form, m.size, FIRST)
     for name in ("count", "square", "inverse", "prior", "slow"):

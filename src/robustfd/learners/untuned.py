@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
 from robustfd._core import HEAVIEST, INTERCEPT, Untuned
-from robustfd.learners import hessian, untuned_reading
+from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
     Experts,
     NumberLoss,
@@ -81,7 +81,7 @@ class UntunedState:
     @property
     def count(self) -> int:
         """Experts in each memory, for each output."""
-        return self.experts.mix.plain.shape[1] // 2
+        return (self.experts.mix.plain.shape[1] - line.count(self)) // 2
 
     @property
     def experts(self) -> Experts:
@@ -197,10 +197,11 @@ class UntunedState:
         """Start over with the statistics of all rows so far, and learn from these rows again."""
         x, y, weight = self.first_rows()
         self.kept, n, sparse = [(x, y, weight)], len(y), isinstance(x, CsrRows)
-        old, weights = self.experts, self.experts.weights
-        weights[x.indices + 1 if sparse else slice(None)] = 0.0  # all other weights are 0 already
-        weights[0] = 0.0
-        new = self._fresh_experts(old, weights)
+        old = self.experts
+        for array in (old.weights, old.bets)[: 2 if len(old.bets) else 1]:
+            array[x.indices + 1 if sparse else slice(None)] = 0.0  # all others are 0 already
+            array[0] = 0.0
+        new = self._fresh_experts(old, old.weights, old.bets)
         self.experts = new._replace(features=learn_first(old.features, x, n))
         self.core.first_scales(np.unique(x.indices).astype(np.int64) + 1 if sparse else np.arange(1, self.d + 1))
         if self.loss is not None:
@@ -224,9 +225,9 @@ class UntunedState:
         """Return the first rows, their targets and weights; the rows are sparse if any of them was."""
         return joined(self.kept)
 
-    def _fresh_experts(self, old: Experts, weights: Any = None) -> Experts:
+    def _fresh_experts(self, old: Experts, weights: Any = None, bets: Any = None) -> Experts:
         """Return new experts for the same features, which continue the trace of the old ones."""
-        new = start_experts(old.features, self.outputs, self.loss, weights)
+        new = start_experts(old.features, self.outputs, self.loss, weights, bets)
         new.mix.targets["stride"] = old.mix.targets["stride"]
         return new._replace(mix=new.mix._replace(trace=old.mix.trace))
 
@@ -256,16 +257,19 @@ class UntunedState:
         old, low = self.experts, self.experts.low_rank
         if self.form == "sketch":
             hessian.fold(low)
-        weights, share = self.all_weights(), old.mix.share
+        own, (bets, mine) = line.slice_of(self), line.with_outputs(self, outputs)
+        weights, share = np.delete(self.all_weights(), own, axis=2), np.delete(old.mix.share, own, axis=1)
         if self.outputs == 1:
             weights, share = _merge_pairs(weights, share)
         self.outputs = outputs
-        new = self._fresh_experts(old)
-        n = new.mix.plain.shape[1]
-        better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), n // 2)
+        rungs = memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch")
+        new, count = self._fresh_experts(old), weights.shape[2] // (2 + len(rungs))
+        new = new._replace(bets=bets, mix=new.mix if len(bets) else line.without(new.mix, slice(2 * count, None)))
+        share, n = np.hstack([share[:, : 2 * count], mine, share[:, 2 * count :]]), new.mix.plain.shape[1]
+        better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), count)
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
-        mix = with_better(new.mix, memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch"))
+        mix = with_better(new.mix, rungs)
         mix.share[:known] = mix.steady[:known] = share
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
@@ -312,7 +316,7 @@ class UntunedState:
 
     def all_weights(self, which: Any = slice(None)) -> Floats:
         """Return the weights (features, outputs, experts) of all experts, for scaled features."""
-        e, w = self.experts, self.diagonal_weights(which)
+        e, w = self.experts, np.concatenate([self.diagonal_weights(which), line.weights(self, which)], axis=2)
         if self.form == "diagonal":
             return w
         low = e.low_rank
