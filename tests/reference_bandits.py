@@ -39,7 +39,7 @@ def diagonal_variance(state, x):
     norm, length = math.sqrt(2 / (total + entries)) if entries else 1.0, float(totals["length"])
     if total > 100 * entries:
         length *= math.sqrt(100 * entries / total)
-    n = e.mix.share.shape[1]
+    n = e.mix.steady.shape[1]
     kappa = []
     for k in range(n):
         memory = int(e.mix.fast[k])
@@ -52,5 +52,5 @@ def diagonal_variance(state, x):
         factor = length if e.mix.linear[k] > 0 else norm
         kappa.append(factor**2 * inside + own)
     logarithms = [math.log(rate) for rate in e.mix.rate]
-    mean = sum(share * each for share, each in zip(e.mix.share[0], logarithms, strict=True))
-    return float(np.dot(e.mix.share[0], kappa)) * math.exp((mean - sum(logarithms) / n) / 2)
+    mean = sum(share * each for share, each in zip(e.mix.steady[0], logarithms, strict=True))
+    return float(np.dot(e.mix.steady[0], kappa)) * math.exp((mean - sum(logarithms) / n) / 2)

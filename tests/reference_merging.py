@@ -181,7 +181,11 @@ def merge(one, two):
             right = sum(h @ p[0][:, c, k] for h, p in zip(hessians, parts))
             w[:, c, k] = np.linalg.solve(total, right)
     sums = [parts[0][2][m] + parts[1][2][m] for m in (0, 1)]
-    shares = np.array([mean([x, y], n) for x, y in zip(one.experts.mix.share.ravel(), two.experts.mix.share.ravel())])
+    mixes = one.experts.mix, two.experts.mix
+    shares = [
+        np.array([mean([x, y], n) for x, y in zip(*(getattr(mix, name).ravel() for mix in mixes))])
+        for name in ("share", "steady")
+    ]
     return {
         "features": new, "weights": w, "slow": sums[0], "fast": sums[1], "share": share, "shares": shares,
         "totals": totals, "targets": targets,

@@ -15,7 +15,7 @@ FIRST, GAMMA, SHARED, OFFERED, LINE, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 LADDER = (1.0, 0.03, 0.001)
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
-RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 3, 0.98, 4  # of mean shares
+RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 6, 0.98, 6  # of mean shares
 BETS, FLAT = [0.5, 1, 2, 4], [(4, 0), (4, 1), (16, 1), (64, 1)]  # alpha of bettors; rate, linear with a flat prior
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 

@@ -60,6 +60,7 @@ def assert_transcribed(state, other, X, y, tolerance, *, batches=(7, 1, 40), spa
     margins, expected = learn(state, X, y, batches=batches, sparse=sparse), other.learn(X, y)
     assert largest_difference(margins.squeeze(), expected) < tolerance
     assert largest_difference(state.margins(as_rows(X, sparse=sparse)).squeeze(), other.decision(X)) < tolerance
+    assert state.experts.mix.targets["age"][0] == other.age
 
 
 both_hessians = pytest.mark.parametrize("exact", [False, True])
@@ -257,6 +258,63 @@ def test_wide_sparse_rows_have_no_sketch_unless_asked_for():
         state = UntunedState(5000, 1, sketch=sketch)
         learn(state, X, y, sparse=True)
         assert state.form == form and state.size == (sketch or 0)
+
+
+# -- a model that is read
+
+
+def score_by(state, shares, X, y):
+    """Return R^2 or the accuracy of a copy that predicts with these shares."""
+    other = copy.deepcopy(state)
+    other.experts.mix.steady[:] = shares
+    p = other.margins(X)[:, 0]
+    return np.mean((p > 0) == y) if state.loss is None else 1 - np.mean((p - y) ** 2) / np.var(y)
+
+
+def test_a_model_is_good_whenever_it_is_read():
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((4000, 6)), rng.standard_normal(6)
+    y = X @ w + 0.5 * rng.standard_normal(4000)
+    odd = rng.random(4000) < 1 / 150
+    X[odd], y[odd] = 6 * X[odd], 8 * rng.standard_normal(odd.sum())
+    later = rng.standard_normal((1000, 6))
+    state, scores = UntunedState(6, 1, loss=NumberLoss()), []
+    for start in range(0, 4000, 20):
+        learn(state, X[start : start + 20], y[start : start + 20])
+        mix = state.experts.mix
+        scores.append([score_by(state, shares, later, later @ w) for shares in (mix.steady, mix.share)])
+    steady, moment = np.array(scores[50:]).min(axis=0)
+    assert moment < 0.5  # one odd row may decide the shares of a moment
+    assert steady > 0.9
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_model_that_is_read_after_a_change_is_as_good_as_with_the_shares_of_the_moment(numbers):
+    rng = np.random.default_rng(1)
+    X, w = rng.standard_normal((3300, 8)), rng.standard_normal(8)
+    scores = np.where(np.arange(3300) < 3000, 1, -1) * (X @ w)
+    y = scores + 0.3 * rng.standard_normal(3300) if numbers else (scores > 0).astype(float)
+    state = UntunedState(8, 1, loss=NumberLoss() if numbers else None)
+    learn(state, X[:3000], y[:3000])
+    lost = []
+    for start in range(3000, 3300, 20):
+        learn(state, X[start : start + 20], y[start : start + 20])
+        mix, later = state.experts.mix, rng.standard_normal((1000, 8))
+        truth = -(later @ w) if numbers else later @ w < 0
+        lost.append(score_by(state, mix.share, later, truth) - score_by(state, mix.steady, later, truth))
+    assert state.experts.mix.targets["age"][0] < 300  # the mean started over
+    assert max(lost[3:]) < 0.05 and lost[-1] < 0.01
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_mean_shares_after_a_change_equal_the_transcription(numbers):
+    X, y, targets = stream(4, 400, 6)
+    y[250:], targets[250:] = 1 - y[250:], -targets[250:]
+    state = UntunedState(6, 1, loss=NumberLoss() if numbers else None)
+    other = ref.Learner(6, exact=True, huber=8.0 if numbers else None)
+    assert_transcribed(state, other, X, targets if numbers else y, 2e-3)
+    np.testing.assert_allclose(state.experts.mix.steady[0], other.steady, atol=1e-2)
+    assert other.age <= 150
 
 
 # -- drift

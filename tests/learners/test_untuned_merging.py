@@ -86,7 +86,9 @@ def test_merge_is_its_transcription(kind, sparse):
         np.testing.assert_allclose(table[name], expected[name], rtol=1e-9, atol=1e-12)
     w = merged.all_weights()
     np.testing.assert_allclose(w, expected["weights"], rtol=0, atol=1e-6 * np.abs(w).max())  # weights are float32
-    np.testing.assert_allclose(merged.experts.mix.share.ravel(), expected["shares"], rtol=1e-12)
+    for found, shares in zip((merged.experts.mix.share, merged.experts.mix.steady), expected["shares"], strict=True):
+        np.testing.assert_allclose(found.ravel(), shares, rtol=1e-12)
+    assert merged.experts.mix.targets["age"] == sum(part.experts.mix.targets["age"] for part in settled)
     targets = merged.experts.mix.targets
     assert targets["offset"][0] == pytest.approx(expected["targets"]["offset"])
     assert targets["unit"][0] == pytest.approx(expected["targets"]["unit"])
@@ -103,6 +105,8 @@ def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
     for part in parts[1:]:
         merged = untuned_merging.merge(merged, part)
     assert_close(merged, m, X, 1e-9 if KINDS[kind][3] else 1e-7)  # sums of bets are float32
+    np.testing.assert_allclose(merged.experts.mix.steady, m.experts.mix.steady, rtol=1e-9)
+    assert merged.experts.mix.targets["age"][0] == pytest.approx(m.experts.mix.targets["age"][0])
     assert merged.share == pytest.approx(m.share)
     assert (merged.seen, merged.form, merged.size, merged.first) == (m.seen, m.form, m.size, FIRST)
     for name in ("count", "square", "inverse", "prior", "slow"):

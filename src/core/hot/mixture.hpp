@@ -138,9 +138,9 @@ constexpr double SHARED = 1e-4;  // the part of all shares that is redistributed
 constexpr double SLACK = 0.1;    // predicted numbers may leave the range of the targets by this fraction of it
 constexpr double LEAST_SUM = 1e-300;
 constexpr double RECENT = 1000.0;     // the mean shares forget over this number of rows
-constexpr double LATER = 3.0;         // row t of a mean counts as t^(LATER - 1)
+constexpr double LATER = 6.0;         // row t of a mean counts as t^(LATER - 1)
 constexpr double FORGET_LEAD = 0.98;  // decay per row of the differences of losses, which are clipped at 1
-constexpr double BEHIND = 4.0;        // the mean shares start over if their loss is larger by this
+constexpr double BEHIND = 6.0;        // the mean shares start over if their loss is larger by this
 
 // The smallest and the largest number to predict, minus the offset.
 struct Bounds {

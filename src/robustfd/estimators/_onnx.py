@@ -168,10 +168,10 @@ def _classifier(model: Any, g: _Graph) -> None:
     w = model._model.all_weights()[: model.n_features_in_ + len(model._missing) + 1]
     linear = mix.linear > 0
     parts = [
-        g("Mul", g("MatMul", zeta, np.einsum("fok,ok->fo", w[1:], mix.share * kind)), factor)
+        g("Mul", g("MatMul", zeta, np.einsum("fok,ok->fo", w[1:], mix.steady * kind)), factor)
         for kind, factor in ((~linear, norm), (linear, length))
     ]
-    own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.share) + (mix.follow[:, 0] * mix.follow[:, 1]).sum(axis=1)
+    own = INTERCEPT * np.einsum("ok,ok->o", w[0], mix.steady) + (mix.follow[:, 0] * mix.follow[:, 1]).sum(axis=1)
     margins = g("Add", g("Add", *parts), own)
     if len(own) == 1:
         place = g("Cast", g("Greater", g("Squeeze", margins, np.array([1], np.int64)), 0.0), to=INT64)
@@ -201,7 +201,7 @@ def _regressor(model: Any, g: _Graph) -> None:
     slack = SLACK * (t["high"] - t["low"])
     limits = (t["low"] - slack, t["high"] + slack) if t["low"] <= t["high"] else (-np.inf, np.inf)
     found = []
-    for w, share, follow in zip(weights.transpose(1, 0, 2), mix.share, mix.follow, strict=True):
+    for w, share, follow in zip(weights.transpose(1, 0, 2), mix.steady, mix.follow, strict=True):
         margins = g("Add", g("Mul", g("MatMul", zeta, w[1:]), length), INTERCEPT * w[0])
         mean = g("MatMul", g("Clip", margins, *map(float, limits)), share[:, None])
         found.append(g("Clip", g("Add", mean, float(follow[0] @ follow[1])), *map(float, limits)))

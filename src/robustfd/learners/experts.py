@@ -22,6 +22,7 @@ CENTRE = 0.75  # a feature that is non-zero in more than this share of the first
 # Learning rates of the experts, and whether they are linear: first the slow experts, then the fast ones.
 RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
+SOON = 384  # the age of mean shares when new experts join them: they follow within 64 rows
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 FEW_OF_NUMBERS = [3, 4, 5, 6]  # the same with several quantiles
@@ -180,17 +181,18 @@ def with_better(mix: Mixture, rungs: Sequence[int]) -> Mixture:
     """Return the mixture with experts of a better Hessian; `rungs` is the memory of each of its rungs, 0 or 1.
 
     The new experts copy the settings of the diagonal experts of these memories, and together start with the share
-    OFFERED. They replace earlier experts with a better Hessian. The mean shares start over.
+    OFFERED. They replace earlier experts with a better Hessian. The mean shares follow new experts soon.
     """
     n = mix.plain.shape[1]
     count = int(mix.fast[:n].sum())  # L
     some = [memory * count + k for memory in rungs for k in range(count)]
     better = np.full((len(mix.share), len(some)), OFFERED / max(len(some), 1))
     settings = {name: getattr(mix, name)[[*range(n), *some]] for name in Mixture._fields[:3]}
-    share = np.column_stack([(1.0 - OFFERED if some else 1.0) * mix.plain, better])
-    targets = mix.targets.copy()
-    targets["age"] = targets["lead"] = 0.0
-    return mix._replace(**settings, share=share, steady=share.copy(), earned=np.zeros(share.shape[1]), targets=targets)
+    steady, targets = mix.steady[:, :n], mix.targets.copy()
+    each = mix.plain, steady / steady.sum(axis=1, keepdims=True)
+    share, steady = (np.column_stack([(1.0 - OFFERED if some else 1.0) * part, better]) for part in each)
+    targets["age"] = np.minimum(targets["age"], SOON if some else np.inf)
+    return mix._replace(**settings, share=share, steady=steady, earned=np.zeros(share.shape[1]), targets=targets)
 
 
 def start_exact(size: int, ladder: Sequence[float], memories: int, lanes: int) -> Exact:

@@ -12,6 +12,7 @@ from robustfd._container import Document, Tensors
 from robustfd._core import HEAVIEST, INTERCEPT, Untuned
 from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
+    SOON,
     Experts,
     NumberLoss,
     changed_arrays,
@@ -259,8 +260,11 @@ class UntunedState:
             hessian.fold(low)
         own, (bets, mine) = line.slice_of(self), line.with_outputs(self, outputs)
         weights, share = np.delete(self.all_weights(), own, axis=2), np.delete(old.mix.share, own, axis=1)
+        steady, calm = np.delete(old.mix.steady, own, axis=1), old.mix.steady[:, own]
         if self.outputs == 1:
             weights, share = _merge_pairs(weights, share)
+            steady = steady.reshape(1, -1, 2).sum(axis=2)
+            calm = calm.reshape(1, 2, -1).sum(axis=2)[:, : mine.shape[1]]  # bettors, and those with a flat prior
         self.outputs = outputs
         rungs = memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch")
         new, count = self._fresh_experts(old), weights.shape[2] // (2 + len(rungs))
@@ -270,7 +274,8 @@ class UntunedState:
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
         mix = with_better(new.mix, rungs)
-        mix.share[:known] = mix.steady[:known] = share
+        mix.share[:known], mix.steady[:known] = share, np.hstack([steady[:, : 2 * count], calm, steady[:, 2 * count :]])
+        mix.targets["age"] = np.minimum(old.mix.targets["age"], SOON)
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
             mix.follow[0, 0] *= -0.5
