@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -54,6 +56,18 @@ def in_batches(model, X, y, cuts, *, weight=None, classes=None):
     for rows in np.split(np.arange(X.shape[0]), cuts):
         model.partial_fit(X[rows], y[rows], sample_weight=None if weight is None else weight[rows], **extra)
     return model
+
+
+@contextmanager
+def as_while_learning(model):
+    """Let a model predict with the shares of the moment, as it does before it learns a row, not with recent means."""
+    mixes = [state.experts.mix for state in model._all_states().values()] if "Sketched" in str(model) else []
+    kept = [mix.steady.copy() for mix in mixes]
+    for mix in mixes:
+        mix.steady[:] = mix.share
+    yield model
+    for mix, steady in zip(mixes, kept, strict=True):
+        mix.steady[:] = steady
 
 
 def read(model, X):

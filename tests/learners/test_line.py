@@ -25,7 +25,7 @@ def words(seed, n, d=300, classes=2):
 def with_shares(state, *, of_line):
     """Give the experts of line.py this share, and half of it to bettors."""
     mix, own = state.experts.mix, line.slice_of(state)
-    for share in (mix.share, mix.plain):
+    for share in (mix.share, mix.steady, mix.plain):
         share[:, own] = of_line / (own.stop - own.start)
         rest = np.delete(np.arange(share.shape[1]), own)
         share[:, rest] = (1 - of_line) / len(rest)

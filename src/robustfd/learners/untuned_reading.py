@@ -224,6 +224,7 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
     _unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
     known = mix.targets[["numbers", "counts"]] == fixed and int(mix.targets["turn"][0]) in (0, 1)
+    known = known and mix.targets["age"][0] >= 0
     if not known or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
     return mix
