@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robustfd import SketchedNewtonClassifier
 from robustfd.learners import line, untuned_merging, untuned_reading
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
@@ -157,3 +158,12 @@ def test_variances_count_them():
     wide = with_shares(state, of_line=1.0).doubts(sp.csr_array(X))[1]
     narrow = with_shares(state, of_line=0.0).doubts(sp.csr_array(X))[1]
     assert np.all(wide > 0) and np.all(narrow > 0) and 0.01 < np.median(wide / narrow) < 100
+
+
+def test_later_passes_keep_the_shares_of_the_first():
+    X, y = words(5, 200)
+    once = SketchedNewtonClassifier(shuffle=False).fit(X, y)
+    twice = SketchedNewtonClassifier(shuffle=False, epochs=2).fit(X, y)
+    for one, two in zip(once._model.shares, twice._model.shares, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert np.any(once._model.experts.weights != twice._model.experts.weights)

@@ -51,19 +51,30 @@ RFD_INLINE void add_line(float* __restrict bet, float* __restrict flat, const fl
     for (Index k = 0; k < lanes; ++k) flat[k] += zeta * w[k];
 }
 
-// Update a feature with u' = u: t are the steps of bettors, and `scale` times `steps` those of the flat weights.
-template <Index FIXED>
-RFD_INLINE void step_line(const Line& line, const float* __restrict alpha, const float* __restrict t,
-                          const float* __restrict steps, float u, float scale, float prior, Index many) {
-    const Index lanes = FIXED > 0 ? FIXED : many;
-    float *__restrict z = line.z, *__restrict g = line.g, *__restrict wealth = line.wealth, *__restrict w = line.flat;
-    for (Index k = 0; k < lanes; ++k) {
-        const float b = (alpha[k] + wealth[k]) * z[k] / (prior + g[k]), gain = t[k] * u, rich = wealth[k] + gain * b;
+// Update W experts of a feature with u' = u: t are the steps of bettors, `scale` times `steps` those of flat weights. What
+// is loaded to local arrays becomes vectors.
+template <Index W>
+RFD_INLINE void step_some(const Line& line, Index first, const float* alpha, const float* t, const float* steps, float u,
+                          float scale, float prior) {
+    float z[W], g[W], wealth[W], w[W];
+    memcpy(z, line.z + first, sizeof(z)), memcpy(g, line.g + first, sizeof(g));
+    memcpy(wealth, line.wealth + first, sizeof(wealth)), memcpy(w, line.flat + first, sizeof(w));
+    for (Index k = 0; k < W; ++k) {
+        const float gain = t[first + k] * u, b = (alpha[first + k] + wealth[k]) * z[k] / (prior + g[k]);
+        const float rich = wealth[k] + gain * b;
         wealth[k] = rich < RICHEST ? rich : RICHEST;
         z[k] += gain;
         g[k] += fabsf(gain);
+        w[k] += scale * steps[first + k];
     }
-    for (Index k = 0; k < lanes; ++k) w[k] += scale * steps[k];
+    memcpy(line.z + first, z, sizeof(z)), memcpy(line.g + first, g, sizeof(g));
+    memcpy(line.wealth + first, wealth, sizeof(wealth)), memcpy(line.flat + first, w, sizeof(w));
+}
+
+RFD_INLINE void step_line(const Line& line, const Work& work, float u, float scale, float prior, Index lanes) {
+    Index k = 0;
+    for (; k + 4 <= lanes; k += 4) step_some<4>(line, k, work.alpha, work.bet, work.flat, u, scale, prior);
+    for (; k < lanes; ++k) step_some<1>(line, k, work.alpha, work.bet, work.flat, u, scale, prior);
 }
 
 // Call see(lane, number, linear) for the experts of each output from `first` on, as many as there are bettors.
@@ -119,33 +130,26 @@ template <Use use> void line_margins(const Experts& e, const Row& row, const Wor
     });
 }
 
-template <Index FIXED> void step_lines(Experts& e, const Row& row, const Work& work) {
-    const Index lanes = e.bets.shape(2);
-    const auto prior = static_cast<float>(flat_prior(e));
-    double squares = 1.0;
-    for (Index i = 0; i < row.size; ++i) {
-        if (work.value[i] == 0.0) continue;
-        const double u = clipped(0.5 * work.value[i], -1.0, 1.0);
-        squares += u * u;
-        step_line<FIXED>(line_of(e, work.feature[i]), work.alpha, work.bet, work.flat, static_cast<float>(u),
-                         static_cast<float>(work.step_flat[i]), prior, lanes);
-    }
-    e.totals[0].bet_squares += squares;
-    e.totals[0].bet_rows += 1.0;
-}
-
 // Take the steps, before the curvature of the row is added.
 inline void line_steps(Experts& e, const Row& row, const Work& work) {
     const Index first = 2 * e.count(), lanes = e.bets.shape(2);
     const double prior = flat_prior(e), own = INTERCEPT / (prior + e.table[0].slow);
     for_line(e, first, [&](Index i, Index at, bool) { work.bet[i] = static_cast<float>(work.step[at]); });
     for_line(e, first + e.bettors(), [&](Index i, Index at, bool) { work.flat[i] = static_cast<float>(work.step[at]); });
-    step_line<0>(line_of(e, 0), work.alpha, work.bet, work.flat, 1.0f, static_cast<float>(own), static_cast<float>(prior),
-                 lanes);
+    step_line(line_of(e, 0), work, 1.0f, static_cast<float>(own), static_cast<float>(prior), lanes);
     for_line(e, first + e.bettors(), [&](Index i, Index at, bool linear) {
         work.flat[i] = static_cast<float>(row.factor(linear) * work.step[at]);
     });
-    lanes == 4 ? step_lines<4>(e, row, work) : step_lines<0>(e, row, work);
+    double squares = 1.0;
+    for (Index i = 0; i < row.size; ++i) {
+        if (work.value[i] == 0.0) continue;
+        const double u = clipped(0.5 * work.value[i], -1.0, 1.0);
+        squares += u * u;
+        step_line(line_of(e, work.feature[i]), work, static_cast<float>(u), static_cast<float>(work.step_flat[i]),
+                  static_cast<float>(prior), lanes);
+    }
+    e.totals[0].bet_squares += squares;
+    e.totals[0].bet_rows += 1.0;
 }
 
 // Feature j gets another unit; bets stay, since they do not depend much on the scale of a feature.

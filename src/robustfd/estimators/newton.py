@@ -62,7 +62,7 @@ class SketchedNewtonClassifier(SetClassifier):
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
         Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses.
+        counts for the progressive losses, and decides how much each expert of the mixture counts.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. A dict maps classes to weights; classes that are not in it have weight 1. "balanced"
         weights classes inversely to their frequency and works with `fit` only.
@@ -86,7 +86,7 @@ class SketchedNewtonClassifier(SetClassifier):
         The number of sketch rows in use, 0 without a sketch.
     bettors_ : int
         The number of bettors in use for each output. They help with rare features, and with few rows of many useless
-        ones. At 1024, 2048, ... rows they are dropped, all at once and for good, if they do not help.
+        ones. At 512, 1024, ... rows they are dropped, all at once and for good, if they do not help.
     drift_ : dict
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_, progressive_error_ : float
@@ -296,7 +296,7 @@ class SketchedNewtonRegressor(IntervalRegressor):
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
         Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses.
+        counts for the progressive losses, and decides how much each expert of the mixture counts.
     random_state : int, RandomState or None, default=None
         Seed or generator for shuffling.
 

@@ -134,8 +134,8 @@ def start_experts(
     shape = len(features.table), 2 * padded(outputs * count)
     if weights is None or weights.shape != shape:
         weights = np.zeros(shape, np.float32)
-    new = line.start_bets(shape[0], outputs, more.shape[1])
-    bets = bets if bets is not None and bets.shape == new.shape else new
+    if bets is None or bets.shape != line.shape_of(shape[0], outputs, more.shape[1]):
+        bets = np.zeros(line.shape_of(shape[0], outputs, more.shape[1]), np.float32)
     better = start_exact(0, (), 0, outputs * count), start_low_rank(0, 0, outputs * count)
     return Experts(features, _start_mixture(outputs, rates, linear, more, loss), weights, bets, *better)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from robustfd.learners.untuned import UntunedState
 
 KEEP = 0.01  # they stay if their mean share since the last look is at least this
-FIRST_LOOK = 1024  # rows before the first look; the others follow whenever their number has doubled
+FIRST_LOOK = 512  # rows before the first look; the others follow whenever their number has doubled
 
 # Settings (rate, linear): endowments of bettors, and rates of experts with a flat prior.
 OF_TWO = [[0.5, 1, 2, 4, 4, 4, 16, 64], [1, 1, 1, 1, 0, 1, 1, 1]]
@@ -35,9 +35,9 @@ def even_shares(diagonal: int, line: int) -> Floats:
     return np.repeat([parts[0] / diagonal, parts[1] / max(line, 1)], [diagonal, line])
 
 
-def start_bets(size: int, outputs: int, line: int) -> Any:
-    """Return the array of D = size features."""
-    return np.zeros((size if line else 0, 4, outputs * line // 2), np.float32)
+def shape_of(size: int, outputs: int, line: int) -> tuple[int, int, int]:
+    """Return the shape of the array `bets` of D = size features, with K = line."""
+    return size if line else 0, 4, outputs * line // 2
 
 
 def count(state: "UntunedState") -> int:
@@ -85,7 +85,9 @@ def drop(state: "UntunedState") -> None:
     """Drop them for good."""
     if count(state):
         e = state.experts
-        state.experts = e._replace(mix=without(e.mix, slice_of(state)), bets=start_bets(0, state.outputs, 0))
+        state.experts = e._replace(
+            mix=without(e.mix, slice_of(state)), bets=np.zeros(shape_of(0, state.outputs, 0), np.float32)
+        )
 
 
 def next_look(state: "UntunedState") -> int:

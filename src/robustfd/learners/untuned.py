@@ -85,6 +85,17 @@ class UntunedState:
         return (self.experts.mix.plain.shape[1] - line.count(self)) // 2
 
     @property
+    def shares(self) -> tuple[Floats, Floats]:
+        """Copies of the shares of experts. Assigning them later has no effect if there are other experts by then."""
+        return self.experts.mix.share.copy(), self.experts.mix.plain.copy()
+
+    @shares.setter
+    def shares(self, shares: tuple[Floats, Floats]) -> None:
+        mix = self.experts.mix
+        if mix.share.shape == shares[0].shape and mix.plain.shape == shares[1].shape:
+            mix.share[:], mix.plain[:] = shares
+
+    @property
     def experts(self) -> Experts:
         """Views of the arrays of the core. Assigning to it replaces the arrays that are not such views by copies."""
         if self._experts is None:
