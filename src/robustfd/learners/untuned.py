@@ -85,15 +85,16 @@ class UntunedState:
         return (self.experts.mix.plain.shape[1] - line.count(self)) // 2
 
     @property
-    def shares(self) -> tuple[Floats, Floats]:
+    def shares(self) -> tuple[Floats, ...]:
         """Copies of the shares of experts. Assigning them later has no effect if there are other experts by then."""
-        return self.experts.mix.share.copy(), self.experts.mix.plain.copy()
+        mix = self.experts.mix
+        return mix.share.copy(), mix.steady.copy(), mix.plain.copy()
 
     @shares.setter
-    def shares(self, shares: tuple[Floats, Floats]) -> None:
+    def shares(self, shares: tuple[Floats, ...]) -> None:
         mix = self.experts.mix
-        if mix.share.shape == shares[0].shape and mix.plain.shape == shares[1].shape:
-            mix.share[:], mix.plain[:] = shares
+        if [mix.share.shape, mix.plain.shape] == [shares[0].shape, shares[2].shape]:
+            mix.share[:], mix.steady[:], mix.plain[:] = shares
 
     @property
     def experts(self) -> Experts:
