@@ -24,7 +24,7 @@ def diagonal_variance(state, x):
     e = state.experts
     table, totals = e.features.table, e.features.totals[0]
     fade = {0: 1.0, 1: float(totals["fade"])}
-    zeta, unseen, total, entries = [], 0.0, 0.0, 0
+    zeta, unseen, fresh, total, entries = [], 0.0, 0.0, 0.0, 0
     for j, value in enumerate(x, 1):
         known = table[j]
         z = value - e.features.centre[0, int(known["number"]) - 1] if known["number"] > 0 else value
@@ -33,7 +33,7 @@ def diagonal_variance(state, x):
         entries += 1
         if known["inverse"] == 0 and z != 0:
             scaled = z * z / math.exp(totals["logarithms"] / totals["log_weight"]) if totals["log_weight"] > 0 else 1.0
-            total, unseen = total + scaled, unseen + scaled / (totals["prior"] / 8)
+            total, unseen, fresh = total + scaled, unseen + scaled / (totals["prior"] / 8), fresh + scaled
         zeta.append((z * known["inverse"], known))
         total += (z * known["inverse"]) ** 2
     norm, length = math.sqrt(2 / (total + entries)) if entries else 1.0, float(totals["length"])
@@ -46,6 +46,9 @@ def diagonal_variance(state, x):
         past = "fast" if memory else "slow"
         inside = sum(z * z / (f["prior"] + f[past] * fade[memory]) for z, f in zeta if z != 0) + unseen
         own = 0.25**2 / (table[0]["prior"] + table[0][past] * fade[memory])
+        if k >= n - e.bets.shape[2]:  # a flat prior
+            inside = sum(z * z / (1 + f["slow"]) for z, f in zeta if z != 0) + fresh
+            own = 0.25**2 / (1 + table[0]["slow"])
         factor = length if e.mix.linear[k] > 0 else norm
         kappa.append(factor**2 * inside + own)
     logarithms = [math.log(rate) for rate in e.mix.rate]

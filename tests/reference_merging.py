@@ -108,6 +108,36 @@ def in_new_units(state, part, new, totals, targets):
     return w, prior, sums, past, rows
 
 
+def merged_bets(states, parts, new, totals):
+    """Return the bets (features, outputs, bettors) of the merged learner as weights of a linear expert."""
+    d, outputs = len(new), states[0].outputs
+    bettors = states[0].experts.bets.shape[2] // outputs
+    out = np.zeros((d, outputs, bettors))
+    squares, rows = (sum(part["totals"][name] for part in parts) for name in ("bet_squares", "bet_rows"))
+    share = min(sum(part["share"] for part in parts), 1.0)
+    for c in range(outputs):
+        for k in range(bettors):
+            alpha, every = 2.0 ** (k - 1), []
+            for state, part in zip(states, parts):
+                z, g, wealth = (state.experts.bets[:, i, c * bettors + k].astype(float) for i in range(3))
+                b = (alpha + wealth) * z / (part["share"] + g)
+                for j in range(1, d):  # a new centre
+                    if new[j] is not None and "centre" in new[j]:
+                        away = (new[j]["centre"] - (part["table"][j]["centre"] or 0.0)) / new[j]["S"]
+                        z[0] += away / 2 * b[j] * (part["share"] + g[0]) / (alpha + wealth[0])
+                z[0] = np.clip(z[0], -g[0], g[0])
+                every.append((z, g, wealth))
+            for j in range(d):
+                known = [part["share"] * (part["table"][j]["inverse"] > 0) for part in parts]
+                if sum(known) == 0:
+                    continue
+                z, g = (sum(each[i][j] for each in every) for i in (0, 1))
+                wealth = mean([each[2][j] for each in every], [p + each[1][j] for p, each in zip(known, every)])
+                bet = (alpha + wealth) * z / (share + g) / math.sqrt(squares / rows)
+                out[j, c, k] = bet * 4.0 if j == 0 else bet / 2 / totals["length"]
+    return out
+
+
 def merge(one, two):
     """Return the merged features, weights and shares of two settled states of the same width and form."""
     a, b = statistics(one), statistics(two)
@@ -119,14 +149,22 @@ def merge(one, two):
     targets["offset"] = mean([part["targets"]["offset"] for part in (a, b)], n)
     targets["unit"] = math.exp(mean([math.log(part["targets"]["unit"]) for part in (a, b)], n))
     parts = [in_new_units(s, p, new, totals, targets) for s, p in ((one, a), (two, b))]
-    count, ladder = one.count, one.experts.exact.ladder
+    count, ladder, bettors = one.count, one.experts.exact.ladder, one.experts.bets.shape[2] // one.outputs
     w = np.zeros_like(parts[0][0])
     priors = [p[1] * part["share"] / share for p, part in zip(parts, (a, b))]
+    w[:, :, 2 * count : 2 * count + bettors] = merged_bets((one, two), (a, b), new, totals)
     for k in range(w.shape[2]):
-        group = k // count
+        group, line = k // count, k - 2 * count
+        if 0 <= line < bettors:
+            continue
+        if line >= 2 * bettors:
+            group = 2 + (line - 2 * bettors) // count
         hessians = []
-        for (_, _, sums, past, rows), prior in zip(parts, priors):
-            if group < 2:
+        for (_, _, sums, past, rows), prior, part in zip(parts, priors, (a, b)):
+            if bettors <= line < 2 * bettors:  # a flat prior
+                flat = part["share"] * (prior > 0)
+                h = np.diag(flat + sums[0])
+            elif group < 2:
                 h = np.diag(prior + sums[group])
             elif past:
                 last = len(past) > 1 and group - 2 == len(ladder) - 1

@@ -11,11 +11,12 @@ from scipy.special import expit, logsumexp, softmax
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-FIRST, GAMMA, SHARED, OFFERED, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 1 / 64, 30
+FIRST, GAMMA, SHARED, OFFERED, LINE, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0.5, 0.25, 0.25, 1 / 64, 30
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 LADDER = (1.0, 0.03, 0.001)
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
 RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 6, 0.98, 6  # of mean shares
+BETS, FLAT = [0.5, 1, 2, 4], [(4, 0), (4, 1), (16, 1), (64, 1)]  # alpha of bettors; rate, linear with a flat prior
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 
 
@@ -53,7 +54,7 @@ class Feature:
 
 
 class Learner:
-    """Diagonal experts and, with `exact`, exact ones; for two classes or, with `huber`, for numbers.
+    """Plain experts and, with `exact`, exact ones; for two classes or, with `huber`, for numbers.
 
     For numbers, it predicts the mean, a quantile with `level`, or the logarithm of the mean with `counts`.
     """
@@ -67,7 +68,7 @@ class Learner:
         if huber is not None:
             powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
             rates = [[(4.0**k, 1) for k in some] for some in powers]
-        self.diagonal = [(rate, linear, memory) for memory in (0, 1) for rate, linear in rates[memory]]
+        self.choose(rates, BETS if huber is None else [], FLAT if huber is None else [])
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
@@ -76,18 +77,25 @@ class Learner:
 
     # -- beginning
 
+    def choose(self, rates: Any, bets: Any, flat: Any) -> None:
+        """Set the experts without an exact Hessian: rate, linear, memory and form of each."""
+        self.diagonal = [(rate, linear, memory, "diagonal") for memory in (0, 1) for rate, linear in rates[memory]]
+        self.line = [(alpha, 1, 0, "bet") for alpha in bets] + [(rate, linear, 0, "flat") for rate, linear in flat]
+
     def start(self) -> None:
         ladder = LADDER if self.seen >= FIRST else LADDER[:1]
         self.rungs = [*((0, f) for f in ladder), (1, 1.0)] if self.exact else []  # memory, factor of the prior
-        self.experts = [(*each, 0.0) for each in self.diagonal]
-        self.experts += [(r, l, m, f) for memory, f in self.rungs for r, l, m in self.diagonal if m == memory]
-        n, plain = len(self.experts), len(self.diagonal)
-        self.deal = np.full(n, 1.0 / n)  # the shares at the start and in redistribution
-        if self.exact:
-            self.deal[:plain], self.deal[plain:] = (1 - OFFERED) / plain, OFFERED / (n - plain)
-        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first
+        exact = [(r, l, m, f) for memory, f in self.rungs for r, l, m, _ in self.diagonal if m == memory]
+        self.experts = self.diagonal + self.line + exact
+        part = [1.0 - LINE, LINE, 0.0] if self.line else [1.0, 0.0, 0.0]
+        part = [(1 - OFFERED) * part[0], (1 - OFFERED) * part[1], OFFERED] if exact else part
+        kinds = (self.diagonal, self.line, exact)
+        self.deal = np.concatenate([np.full(len(each), p / max(len(each), 1)) for p, each in zip(part, kinds)])
+        n = len(self.experts)
+        self.W = np.zeros((n, 1 + self.d))  # of zeta, the intercept first; not of bettors
         self.share = self.deal.copy()
         self.steady, self.age, self.lead = self.share.copy(), 0.0, 0.0
+        self.start_bets()
         self.b, self.beta = np.zeros(4), FOLLOW_SHARE.copy()
         self.own = [0.0, 0.0]  # sums of c^2 of the intercept, slow and fast
         self.past = [np.zeros((1 + self.d, 1 + self.d)) for _ in (0, 1)]
@@ -99,6 +107,21 @@ class Learner:
         if not self.kept:
             self.length = 1.0
         self.renewed, self.renew_at = 0, 0
+
+    def start_bets(self) -> None:
+        self.z, self.g, self.wealth = (np.zeros_like(self.W) for _ in range(3))
+        self.bet_squares = self.bet_rows = 0.0
+
+    def bets(self, e: int) -> Array:
+        """Return the bets of a bettor on all features, the intercept first."""
+        return (self.experts[e][0] + self.wealth[..., e, :]) * self.z[..., e, :] / (1 + self.g[..., e, :])
+
+    def bet(self, e: int, t: Any) -> None:
+        """Settle the bets of a bettor; t is minus the slope of the loss."""
+        gain = np.multiply.outer(t, self.clipped)
+        self.wealth[..., e, :] += gain * self.bets(e)
+        self.z[..., e, :] += gain
+        self.g[..., e, :] += np.abs(gain)
 
     def first_statistics(self) -> None:
         X, y = np.array([x for x, _ in self.kept]), np.array([t for _, t in self.kept])
@@ -185,9 +208,20 @@ class Learner:
         """Return margins, kappas and directions of all experts, and the factor of the row in the Hessian."""
         z, norm, length = self.zeta(x, learn=learn)
         margins, kappas, directions = [], [], []
-        for e, (_, linear, memory, factor) in enumerate(self.experts):
+        self.clipped = np.append(1.0, np.clip(z / 2, -1, 1))
+        root = np.sqrt(max(self.bet_squares, 1) / max(self.bet_rows, 1))
+        for e, (_, linear, memory, form) in enumerate(self.experts):
             row = np.concatenate([[INTERCEPT], (length if linear else norm) * z])
-            h = self.inverse[memory, factor] @ row if factor else row / self.hessian(memory)
+            if form == "bet":
+                margins.append(self.bets(e) @ np.append(1.0, z / 2 * length / self.length) / root)
+                kappas.append(0.0)
+                directions.append(row)
+                continue
+            flat = np.array([1 + self.own[0], *(1 + f.slow for f in self.features)])
+            if form in ("diagonal", "flat"):
+                h = row / (flat if form == "flat" else self.hessian(memory))
+            else:
+                h = self.inverse[memory, form] @ row
             margins.append(self.W[..., e, :] @ row)
             kappas.append(row @ h)
             directions.append(h)
@@ -215,6 +249,7 @@ class Learner:
             f.slow += c2 * self.row[1 + j] ** 2
             f.fast = GAMMA * (f.fast + c2 * self.row[1 + j] ** 2)
         self.block += c2 * np.outer(self.row, self.row)
+        self.bet_squares, self.bet_rows = self.bet_squares + self.clipped @ self.clipped, self.bet_rows + 1
         if note:
             self.rows += 1
             self.norm += (norm - self.norm) / min(self.rows, 1000)
@@ -240,7 +275,10 @@ class Learner:
     def step_class(self, p: float, y: float, margins: Array, kappas: Array, directions: list[Array]) -> float:
         sign = 2 * y - 1
         self.compare_shares(np.logaddexp(0, -sign * p) - np.logaddexp(0, -sign * self.calm))
-        for e, (rate, *_) in enumerate(self.experts):
+        for e, (rate, *_, form) in enumerate(self.experts):
+            if form == "bet":
+                self.bet(e, sign * expit(-sign * margins[e]))
+                continue
             self.W[e] += sign * rate * implicit(sign * margins[e], rate * kappas[e]) * directions[e]
         base = p - self.beta @ self.b
         self.earn(expit(sign * margins))
@@ -322,9 +360,14 @@ class Learner:
         if f.centred:
             away = (f.mean - f.centre) / f.scale
             if due or abs(away) > 0.5:
-                for e, (_, linear, *_) in enumerate(self.experts):
+                for e, (alpha, linear, _, form) in enumerate(self.experts):
                     factor = self.length if linear else self.norm
                     self.W[..., e, 0] += factor * away / INTERCEPT * self.W[..., e, 1 + j]
+                    if form == "bet":  # the bet on the intercept changes through z
+                        z, g = self.z[..., e, 0], self.g[..., e, 0]
+                        have = np.maximum(alpha + self.wealth[..., e, 0], 1e-6)
+                        more = away / 2 * self.bets(e)[..., 1 + j] * (1 + g) / have
+                        self.z[..., e, 0] = np.clip(z + more, -g, g)
                 f.centre = f.mean
         if due:
             if not f.centred and regular:
@@ -414,12 +457,13 @@ class SeveralClasses(Learner):
     def __init__(self, d: int, classes: int, *, exact: bool = False):
         self.classes = classes
         super().__init__(d, exact=exact)
-        self.diagonal = [(*each[k], memory) for memory, each in enumerate((SLOW, FAST)) for k in (1, 2, 4, 6)]
+        self.choose([[each[k] for k in (1, 2, 4, 6)] for each in (SLOW, FAST)], [0.5], [(16, 1)])
         self.start()
 
     def start(self) -> None:
         super().start()
         self.W = np.zeros((self.classes, len(self.experts), 1 + self.d))
+        self.start_bets()
         self.b, self.beta = np.zeros((self.classes, 4)), np.tile(FOLLOW_SHARE, (self.classes, 1))
 
     def meet(self, x: Array, *, learn: bool) -> tuple[Array, Array, list[Array], float]:
@@ -434,7 +478,9 @@ class SeveralClasses(Learner):
         self.compare_shares(np.log(softmax(self.calm)[int(y)]) - np.log(q[int(y)]))
         for c in range(self.classes):
             sign = 1 if c == y else -1
-            for e, (rate, *_) in enumerate(self.experts):
+            for e, (rate, *_, form) in enumerate(self.experts):
+                if form == "bet":
+                    continue
                 rest = np.log(max(1 - softmax(margins[:, e])[c], 1e-6))  # of the other classes' probability
                 z = sign * (margins[c, e] - logsumexp(margins[:, e]) - rest)
                 self.W[c, e] += sign * rate * implicit(z, 2 * rate * kappas[e]) * directions[e]
@@ -442,7 +488,11 @@ class SeveralClasses(Learner):
             self.b[c] += FOLLOW * sign * (1 - good)
             self.beta[c] = (1 - SHARED) * self.beta[c] * good / (self.beta[c] @ good) + SHARED * FOLLOW_SHARE
             c2.append(q[c] * (1 - q[c]))
-        self.earn(softmax(margins, axis=0)[int(y)])
+        chance = softmax(margins, axis=0)
+        for e, (*_, form) in enumerate(self.experts):
+            if form == "bet":
+                self.bet(e, (np.arange(self.classes) == y) - chance[:, e])
+        self.earn(chance[int(y)])
         return float(np.square(c2).sum() / np.sum(c2))
 
     def learn(self, X: Array, y: Array) -> Array:
@@ -455,7 +505,7 @@ class SeveralQuantiles(Learner):
     def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
         self.levels, self.middle = levels, len(levels) // 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
-        self.diagonal = [each for k, each in enumerate(self.diagonal) if k % 8 in (3, 4, 5, 6)]
+        self.choose([[(4.0**k, 1) for k in some] for some in (range(1, 5), range(4))], [], [])
         self.start()
 
     def start(self) -> None:

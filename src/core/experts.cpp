@@ -29,6 +29,9 @@ template <class T> bool has_shape(const Array<T>& a, std::initializer_list<Index
 
 Index direction_size(const Experts& e) { return std::max((e.has_exact() ? e.block.shape(1) : 0), e.lam.size()) + 8; }
 
+// Numbers of a feature in `bets`.
+Index line_width(const Experts& e) { return 4 * e.bettors() * e.outputs(); }
+
 // Copy the lower triangle of a matrix to the upper one.
 void mirror(Matrix<double> a) {
     for (Index i = 0; i < a.rows; ++i)
@@ -56,7 +59,8 @@ void Experts::check() const {
     for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
     require(linear.size() == n && fast.size() == n && has_shape(share, {outs, n}) && outs >= 1, "share");
     require(earned.size() == n && has_shape(steady, {outs, n}), "earned or steady");
-    require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && plain.shape(1) >= 2, "plain");
+    require(!has_line() || (has_shape(bets, {size, 4, bettors() * outs}) && !targets[0].numbers), "bets");
+    require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && count() >= 1, "plain");
     require(has_shape(follow, {outs, 2, FOLLOWERS}) && trace.size() == WINDOWS && targets[0].stride >= 1, "trace");
     require(level.size() == outs && (targets[0].turn | 1) == 1, "level");
     // The trace has room for this number of rows, and one more after it is halved.
@@ -129,6 +133,7 @@ Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every
     if (!every) {
         others.table = {};
         others.weights = {};
+        others.bets = {};
         std::vector<bool> listed(static_cast<std::size_t>(e.table.size()));
         const auto list = [&](Index j) {
             if (j >= e.table.size() || listed[static_cast<std::size_t>(j)]) return;  // a new one, or known
@@ -138,12 +143,14 @@ Kept::Kept(Experts& e, Index rows, Span<const std::int32_t> features, bool every
         list(0);  // the intercept
         for (std::int32_t j : features) list(static_cast<Index>(j) + 1);
         for (Index j : Span<Index>(e.centred)) list(j);  // these change with every row
-        const Index width = e.weights.shape(1);
+        const Index width = e.weights.shape(1), line = line_width(e);
         table_.reserve(features_.size());
         weights_.reserve(features_.size() * static_cast<std::size_t>(width));
+        bets_.reserve(features_.size() * static_cast<std::size_t>(line));
         for (Index j : features_) {
             table_.push_back(e.table[j]);
             weights_.insert(weights_.end(), e.weights.data() + j * width, e.weights.data() + (j + 1) * width);
+            bets_.insert(bets_.end(), e.bets.data() + j * line, e.bets.data() + (j + 1) * line);
         }
     }
     copies_ = others;  // deep copies
@@ -154,17 +161,18 @@ void Kept::restore(Experts& e) const {
     Experts::visit([](const char*, const auto& copy, auto& array) {
         if (copy.size() == array.size()) std::copy(copy.begin(), copy.end(), array.begin());
     }, copies_, e);
-    const Index width = e.weights.shape(1);
+    const Index width = e.weights.shape(1), line = line_width(e);
     for (std::size_t k = 0; k < table_.size(); ++k) {
         e.table[features_[k]] = table_[k];
         std::copy_n(weights_.data() + static_cast<Index>(k) * width, width, e.weights.data() + features_[k] * width);
+        std::copy_n(bets_.data() + static_cast<Index>(k) * line, line, e.bets.data() + features_[k] * line);
     }
 }
 
 // Divide memory among the arrays of a row, or only return how many numbers they need if there is none yet. Every array
 // has whole vectors.
 Index Scratch::divide(const Experts& e, double* memory) {
-    const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts());
+    const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts()), lanes = outputs_ * bettors_;
     Index size = 0;
     const auto take = [&](auto*& array, Index numbers) {
         array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;
@@ -172,6 +180,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
     };
     take(work.feature, entries_), take(work.raw, entries_), take(work.value, entries_);
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
+    take(work.step_flat, entries_), take(work.alpha, lanes), take(work.bet, lanes), take(work.flat, lanes);
     take(work.kappa, n), take(work.chance, n), take(work.total, n);
     take(work.z, n), take(work.length, n), take(work.chance32, n), take(work.step32, n);
     take(work.margin, many), take(work.step, many), take(work.softmax, many);
@@ -183,14 +192,14 @@ Index Scratch::divide(const Experts& e, double* memory) {
 
 Scratch::Scratch(const Experts& e, Index entries)
     : entries_(entries + e.centred.size()), outputs_(e.outputs()), experts_(e.experts()),
-      direction_(direction_size(e)) {
+      bettors_(e.bettors()), direction_(direction_size(e)) {
     memory_ = Array<double>(divide(e, nullptr));
     divide(e, memory_.data());
 }
 
 void Scratch::fit(const Experts& e, Index entries) {
     if (entries + e.centred.size() > entries_ || outputs_ != e.outputs() || experts_ != e.experts() ||
-        direction_ != direction_size(e))
+        bettors_ != e.bettors() || direction_ != direction_size(e))
         *this = Scratch(e, entries);
 }
 

@@ -5,7 +5,9 @@
 // - learning rate,
 // - memory: the Hessian sums the curvature of all rows (slow) or of recent rows (fast),
 // - scaling: each row is divided by its own length, or all rows are multiplied by the same number (linear),
-// - form of the Hessian: diagonal, exact, or diagonal plus sketch.
+// - form of the Hessian: diagonal, exact, or diagonal plus sketch; some diagonal ones have the same prior for all features.
+//
+// Bettors have no Hessian and no learning rate: each bets on the sign of the gradient of every feature (hot/line.hpp).
 //
 // For each row, every expert computes its margin, the mixture of the experts predicts, and every expert takes its step.
 // Then the statistics of the features of the row are updated. Rows are processed one at a time, so the result does not
@@ -25,6 +27,8 @@ constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
 constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
 constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
+constexpr double LINE = 0.25;       // the part of the rest that goes to bettors and experts with a flat prior
+constexpr double FLAT = 16.0 / 3.0; // the flat prior, in units of a0: 1 for a model that has the whole prior
 constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
 constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this
@@ -52,6 +56,7 @@ struct Totals {
     double weight;                  // the mean sample weight
     double prior;                   // a0
     double by_density;              // whether the prior depends on the density
+    double bet_squares, bet_rows;   // sums over rows of 1 + the squares that bettors see, and of 1
 };
 
 // Statistics of the targets, and the losses that compare the Hessians. For regression, `spread` and `spread_weight` are
@@ -78,20 +83,21 @@ struct Experts {
     // `unit_shrank` needs: the last value, the mean square of differences between values, and the number, sum of squares
     // and sum of values of a run of small differences.
     Array<double> centre;
-    // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any with a better
-    // Hessian.
-    Array<double> rate;       // (experts,): eta
+    // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any bettors and as many
+    // with a flat prior, then any with a better Hessian. All but the last count as plain.
+    Array<double> rate;       // (experts,): eta, or the endowment alpha of a bettor
     Array<double> linear;  // (experts,): 1 if all rows are multiplied by the same number, 0 if divided by their length
     Array<double> fast;       // (experts,): 1 if the expert's Hessian forgets
     Array<double> share;      // (outputs, experts)
     Array<double> steady;     // (outputs, experts): mean shares over recent rows, for rows that are only predicted
-    Array<double> plain;      // (outputs, 2 L): shares in a mixture of the diagonal experts alone, if there are others
+    Array<double> plain;      // (outputs, plain): shares in a mixture of the plain experts alone, if there are others
     Array<double> earned;     // (experts,): shares, summed over every SAMPLED-th row since the Hessians were compared
     Array<double> follow;     // (outputs, 2, FOLLOWERS): forgetting intercepts and their shares
     Array<double> trace;      // (WINDOWS,): the share of forgetting experts, summed over `stride` rows for each window
     Array<Targets> targets;   // (1,)
     Array<double> level;      // (outputs,): the levels of the quantiles to predict, ascending; 0 for another loss
     Array<float> weights;     // (D, 2 half): of the diagonal experts; half is outputs L, rounded up to whole vectors
+    Array<float> bets;        // (D, 4, outputs bettors): z, g and wealth of bettors, weights of experts with a flat prior
     // The exact Hessian, with one or two memories, slow and fast, and several rungs. A rung is an inverse with its
     // experts. The fast memory has the last rung, and the slow memory all others, with smaller and smaller priors.
     Array<double> ladder;         // (rungs,): the factor of the prior
@@ -117,8 +123,8 @@ struct Experts {
         see("steady", all.steady...), see("earned", all.earned...);
         see("follow", all.follow...), see("trace", all.trace...), see("targets", all.targets...);
         see("level", all.level...);
-        see("weights", all.weights...), see("ladder", all.ladder...), see("inverse", all.inverse...);
-        see("past", all.past...);
+        see("weights", all.weights...), see("bets", all.bets...), see("ladder", all.ladder...);
+        see("inverse", all.inverse...), see("past", all.past...);
         see("block", all.block...), see("exact_weights", all.exact_weights...), see("u", all.u...);
         see("diagonal", all.diagonal...), see("low_weights", all.low_weights...), see("along", all.along...);
         see("sketch", all.sketch...), see("lam", all.lam...), see("buffer", all.buffer...);
@@ -129,7 +135,9 @@ struct Experts {
     Index outputs() const { return share.shape(0); }
     Index experts() const { return rate.size(); }
     Index plain_experts() const { return plain.shape(1); }
-    Index count() const { return plain.shape(1) / 2; }  // L
+    Index bettors() const { return has_line() ? bets.shape(2) / outputs() : 0; }  // of an output
+    Index count() const { return plain.shape(1) / 2 - bettors(); }                // L
+    bool has_line() const { return bets.size() > 0; }
     bool has_levels() const { return level[0] > 0.0; }
     Index middle() const { return outputs() / 2; }  // the level whose residuals are the typical ones
     bool has_exact() const { return block.size() > 0; }
@@ -155,13 +163,15 @@ class Kept {
     Experts same_, copies_;  // the arrays themselves, and copies of all but the table and the diagonal weights
     std::vector<Index> features_;
     std::vector<Feature> table_;
-    std::vector<float> weights_;
+    std::vector<float> weights_, bets_;
 };
 
 // Scratch memory of a row. Experts are numbered as in the mixture.
 struct Work {
     Index* feature;  // (entries,): the features that occur
     double *raw, *value, *step_slow, *step_fast;  // (entries,): x, zeta, and zeta divided by the two diagonal Hessians
+    double* step_flat;                   // (entries,): zeta divided by the diagonal Hessian with a flat prior
+    float *alpha, *bet, *flat;           // (outputs bettors,): rates; sums, then steps, of bettors and of flat priors
     float* sums;                         // products of the row with the diagonal weights; then changes of the weights
     double *kappa, *chance, *total;      // (experts,): total is the log-sum-exp of the margins of all classes
     float *z, *length, *chance32, *step32;  // (experts,): the arguments of `implicit_steps`
@@ -183,7 +193,7 @@ class Scratch {
   private:
     Index divide(const Experts& experts, double* memory);
     Array<double> memory_;
-    Index entries_ = -1, outputs_ = 0, experts_ = 0, direction_ = 0;
+    Index entries_ = -1, outputs_ = 0, experts_ = 0, bettors_ = 0, direction_ = 0;
 };
 
 struct UntunedLoops {

@@ -105,10 +105,11 @@ constexpr Index L = 4;
 Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     const Index rungs = memories ? memories + 2 : 0;  // three of the slow memory
     Experts e;
-    const Index plain = 2 * L, all = plain + rungs * L, size = d + 1;
+    const Index bettors = numbers ? 0 : outputs == 1 ? 4 : 1, plain = 2 * (L + bettors), size = d + 1;
+    const Index all = plain + rungs * L;
     e.table = Array<Feature>(size), e.totals = Array<Totals>(1), e.centred = Array<Index>(0);
     e.centre = Array<double>(CENTRE_ROWS, 0);
-    e.totals[0] = {0, 1, 0, 0, 1, 1, 1, 0.2, 1};
+    e.totals[0] = {0, 1, 0, 0, 1, 1, 1, 0.2, 1, 0, 0};
     e.table[0].inverse = 1, e.table[0].prior = 0.2;
     e.rate = Array<double>(all), e.linear = Array<double>(all), e.fast = Array<double>(all);
     for (Index k = 0; k < all; ++k) e.rate[k] = 1 << 2 * (k % L), e.linear[k] = k % 2, e.fast[k] = k / L % 2;
@@ -124,6 +125,7 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
         for (Index c = 0; c < outputs; ++c) e.level[c] = static_cast<double>(c + 1) / static_cast<double>(outputs + 1);
     e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0};
     e.weights = Array<float>(size, 2 * padded(outputs * L));
+    if (bettors) e.bets = Array<float>(size, 4, outputs * bettors);
     if (memories) {
         const Index wide = padded(size);
         e.inverse = Array<double>(rungs, size, wide), e.past = Array<double>(memories, size, size);
@@ -227,7 +229,7 @@ void learn_damaged(Random& random) {
     const Index d = 1 + below(random, 8);
     Experts e = experts(d, 1, false, below(random, 2));
     learn(e, make_rows(random, 10, d, 1, false));
-    const Index which = below(random, 26);
+    const Index which = below(random, 28);
     Index place = 0;
     Experts::visit([&](const char*, auto& array) {
         if (place++ != which) return;

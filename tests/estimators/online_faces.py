@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from contextlib import contextmanager
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,6 +58,18 @@ def in_batches(model, X, y, cuts, *, weight=None, classes=None):
     return model
 
 
+@contextmanager
+def as_while_learning(model):
+    """Let a model predict with the shares of the moment, as it does before it learns a row, not with recent means."""
+    mixes = [state.experts.mix for state in model._all_states().values()] if "Sketched" in str(model) else []
+    kept = [mix.steady.copy() for mix in mixes]
+    for mix in mixes:
+        mix.steady[:] = mix.share
+    yield model
+    for mix, steady in zip(mixes, kept, strict=True):
+        mix.steady[:] = steady
+
+
 def read(model, X):
     """Return all predictions and attributes of a model as arrays."""
     X = X[:, : model.n_features_in_]
@@ -94,12 +106,3 @@ def as_dict(row):
     if sp.issparse(row):
         row = row.toarray().ravel()
     return {f"f{j}": float(row[j]) for j in np.flatnonzero(row)}
-
-
-def at_the_moment(model):
-    """Return a copy that predicts with the shares of the moment, as a learner does for rows that it then learns."""
-    model = copy.deepcopy(model)
-    if hasattr(getattr(model, "_model", None), "experts"):
-        mix = model._model.experts.mix
-        mix.steady[:] = mix.share
-    return model

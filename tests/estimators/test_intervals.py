@@ -13,7 +13,7 @@ from robustfd._core import track_numbers
 from robustfd.estimators.intervals import JUDGED, LEVELS, SCALE, start, thresholds_at
 from robustfd.learners.untuned import UntunedState
 from tests import reference_intervals
-from tests.estimators.online_faces import at_the_moment, in_batches, stream
+from tests.estimators.online_faces import as_while_learning, in_batches, stream
 
 
 def noisy(n=3000, d=4, seed=0, noise=None):
@@ -56,7 +56,10 @@ def test_a_regressor_is_two_learners_and_a_tracker():
     plain, sizes = SketchedNewtonRegressor(shuffle=False), UntunedState(4, 1, sketch=0, loss=SCALE)
     for i in range(len(y)):
         row, one = X[i : i + 1], np.ones(1)
-        predicted, size = at_the_moment(plain).predict(row) if i else np.zeros(1), np.zeros((1, 1))
+        predicted, size = np.zeros(1), np.zeros((1, 1))
+        if i:
+            with as_while_learning(plain):
+                predicted = plain.predict(row)
         plain.partial_fit(row, y[i : i + 1])
         if i:
             sizes.learn(row, np.abs(y[i] - predicted), one, size)
@@ -79,7 +82,10 @@ def test_sets_as_in_the_reference(classes):
     model, slow = SketchedNewtonClassifier(intervals=True), reference_intervals.Sets()
     for i in range(len(y)):
         one = X[i : i + 1]
-        chances = at_the_moment(model).predict_proba(one)[0] if i else np.full(classes, 1 / classes)
+        chances = np.full(classes, 1 / classes)
+        if i:
+            with as_while_learning(model):
+                chances = model.predict_proba(one)[0]
         slow.learn(int(y[i]), chances.tolist(), 1.0)
         model.partial_fit(one, y[i : i + 1], classes=range(classes))
     for level in JUDGED:

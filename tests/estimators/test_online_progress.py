@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from tests.estimators.online_faces import FACES, at_the_moment, in_batches, targets
+from tests.estimators.online_faces import FACES, as_while_learning, in_batches, targets
 
 matplotlib.use("Agg")
 every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
@@ -20,12 +20,14 @@ def test_progress_is_what_predictions_one_row_at_a_time_were(make, classificatio
     model, wrong, losses = make(), np.full(200, np.nan), np.full(200, np.nan)
     for i in range(200):
         if i:
-            now = at_the_moment(model)
+            with as_while_learning(model):
+                found = model.predict(X[i : i + 1])[0]
+                chances = model.predict_proba(X[i : i + 1])[0] if classification else None
             if classification:
-                wrong[i] = now.predict(X[i : i + 1])[0] != y[i]
-                losses[i] = -np.log(max(now.predict_proba(X[i : i + 1])[0, y[i]], 1e-300))
+                wrong[i] = found != y[i]
+                losses[i] = -np.log(max(chances[y[i]], 1e-300))
             else:
-                losses[i] = (now.predict(X[i : i + 1])[0] - y[i]) ** 2
+                losses[i] = (found - y[i]) ** 2
         extra = {"classes": np.arange(classes)} if classification else {}
         model.partial_fit(X[i : i + 1], y[i : i + 1], sample_weight=weight[i : i + 1], **extra)
     whole = in_batches(make(), X, y, [3, 90], weight=weight, classes=np.arange(classes))

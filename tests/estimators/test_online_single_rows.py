@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.estimators.online_faces import CLASSIFIERS, FACES, as_dict, assert_same, stream, targets
+from tests.estimators.online_faces import CLASSIFIERS, FACES, as_dict, as_while_learning, assert_same, stream, targets
 
 every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 every_classifier = pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS)
@@ -66,7 +66,7 @@ def test_a_stream_of_dicts_is_its_rows_in_order_of_appearance(make, classificati
         if classification:
             chances = dicts.predict_proba_one(as_dict(row))
             assert list(chances) == [0, 1, 2][: len(chances)] and sum(chances.values()) == pytest.approx(1.0)
-            np.testing.assert_allclose(list(chances.values()), whole.predict_proba(row[order][None])[0], atol=1e-3)
+            np.testing.assert_allclose(list(chances.values()), whole.predict_proba(row[order][None])[0], atol=0.03)
 
 
 @every_face
@@ -192,9 +192,11 @@ def test_a_new_class_leaves_what_is_known_of_the_others(make):
     model = make()
     for row, label in zip(X, y, strict=True):
         model.learn_one(row, int(label))
-    before = model.decision_function(X) * (1 if model.classes_[1] == 1 else -1)
+    with as_while_learning(model):
+        before = model.decision_function(X) * (1 if model.classes_[1] == 1 else -1)
     model.learn_one(np.zeros(8) if "intercept" not in str(model) else np.full(8, 1e-9), 2, 1e-9)
-    after = model.decision_function(X)
+    with as_while_learning(model):
+        after = model.decision_function(X)
     ones, zeros = (after[:, list(model.classes_).index(c)] for c in (1, 0))
     scale = np.abs(before).max()
     part = 0.5 if isinstance(model, robustfd.SketchedNewtonClassifier) else 1.0

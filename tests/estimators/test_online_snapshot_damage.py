@@ -43,7 +43,8 @@ NONSENSE = [
     ("untuned@dense", {"tensors": {S + "targets": lambda a: a[:, :-1]}}),
     ("untuned@dense", {"tensors": {S + "targets": put((0, 0), 1.0)}}),
     ("untuned@dense", {"tensors": {S + "targets": put((0, 10), 0.0)}}),
-    ("untuned@dense", {"tensors": {S + "targets": put((0, -2), 1.0)}}),
+    ("untuned@dense", {"tensors": {S + "targets": put((0, 11), 1.0)}}),
+    ("untuned@dense", {"tensors": {S + "targets": put((0, 13), -1.0)}}),
     # the sketch
     ("untuned@dense", {"tensors": {S + "sketch.lam": lambda a: np.ones(30)}}),
     ("untuned@dense", {"tensors": {S + "sketch.lam": put(0, -1.0)}}),

@@ -370,7 +370,7 @@ def test_intervals_as_river_s_conformal_models():
         model.learn_one(x, y)
     assert np.mean(inside) == pytest.approx(0.8, abs=0.02)
     last = model["SketchedNewtonRegressor"]
-    assert last.progressive_coverage_[0.8] == pytest.approx(np.mean(inside[2:]))
+    assert last.progressive_coverage_[0.8] == pytest.approx(0.8, abs=0.02)
     assert last.clone().intervals
     with pytest.raises(AttributeError, match="intervals=True"):
         robustfd.river.SketchedNewtonRegressor().predict_one({"a": 1.0}, with_interval=True)

@@ -19,6 +19,7 @@ struct Row {
     double curve;       // factor of the row in the Hessians
     double slow, fast;  // x'H^-1 x for the diagonal Hessians
     double unseen;      // the part of x'H^-1 x of features that have not occurred, whose H is the prior
+    double fresh;       // the sum of zeta^2 of these features
 
     double factor(bool linear) const { return linear ? length : norm; }
 };

@@ -174,15 +174,20 @@ inline Follow follow_of(const Experts& e, Index output) {
     return {both, both + FOLLOWERS};
 }
 
-// Multiply shares by the probabilities that experts gave to the label, and redistribute a part of them. The first
-// `count` experts are diagonal. The others, if any, get the fraction OFFERED of the redistributed part.
-inline void update_shares(double* __restrict share, const double* __restrict chance, Index n, Index count) {
+// Multiply the shares of the first n experts by the probabilities that these gave to the label, and redistribute a part
+// of them: the fraction OFFERED to experts with a better Hessian, if there are any; of the rest LINE to bettors and
+// experts with a flat prior.
+inline void update_shares(const Experts& e, double* __restrict share, const double* __restrict chance, Index n) {
     const double scale = (1.0 - SHARED) / larger(dot(share, chance, n), LEAST_SUM);
-    const Index better = n - count;
-    const double plain = SHARED * (1.0 - (better > 0 ? OFFERED : 0.0)) / static_cast<double>(count);
-    for (Index k = 0; k < count; ++k) share[k] = share[k] * chance[k] * scale + plain;
-    const double rest = better > 0 ? SHARED * OFFERED / static_cast<double>(better) : 0.0;
-    for (Index k = count; k < n; ++k) share[k] = share[k] * chance[k] * scale + rest;
+    const Index ends[3] = {2 * e.count(), e.plain_experts(), n};
+    const double plain = SHARED * (n > ends[1] ? 1.0 - OFFERED : 1.0), line = e.has_line() ? LINE * plain : 0.0;
+    const double parts[3] = {plain - line, line, SHARED - plain};
+    Index k = 0;
+    for (int kind = 0; kind < 3; ++kind) {
+        if (k == ends[kind]) continue;
+        const double deal = parts[kind] / static_cast<double>(ends[kind] - k);
+        for (; k < ends[kind]; ++k) share[k] = share[k] * chance[k] * scale + deal;
+    }
 }
 
 // Add the share of forgetting experts to the trace, and all shares to what experts have earned; `row` counts from 0.

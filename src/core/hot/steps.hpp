@@ -195,13 +195,16 @@ inline double learn_output(Experts& e, const Work& work, const ClassRow& row, In
     implicit_steps(z, work.length, work.chance32, work.step32, padded(n));
     const double times = sign * row.weight;
     for (Index k = 0; k < n; ++k) step[k] = static_cast<double>(work.step32[k]) * times * rate[k];
+    const double most = sign * smaller(row.power, 1.0);
+    for (Index k = 2 * e.count(); k < 2 * e.count() + e.bettors(); ++k)
+        step[k] = most * (1.0 - static_cast<double>(work.chance32[k]));
     follow_class(follow_of(e, c), output, others, sign, row.power);
     const float* given = several ? work.softmax + row.y * n : work.chance32;
     for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(given[k]);
     if (row.power != 1.0)
         for (Index k = 0; k < n; ++k) chance[k] = pow(chance[k], row.power);
-    if (n > count) update_shares(e.plain.data() + c * count, chance, count, count);
-    update_shares(e.share.data() + c * n, chance, n, count);
+    if (n > count) update_shares(e, e.plain.data() + c * count, chance, count);
+    update_shares(e, e.share.data() + c * n, chance, n);
     return q;
 }
 
@@ -379,9 +382,9 @@ inline void share_numbers(Experts& e, const Work& work, const NumberRow& row, In
         const double best = least_loss(t, row.y, row.spread);
         t.loss += row.power * (loss - best);
         t.plain_loss += row.power * (number_loss(t, level, row, plainly) - best);
-        update_shares(plain, chance, count, count);
+        update_shares(e, plain, chance, count);
     }
-    update_shares(e.share.data() + c * n, chance, n, count);
+    update_shares(e, e.share.data() + c * n, chance, n);
     follow_number(e, work, row, c);
 }
 

@@ -1,7 +1,7 @@
 // The loops of the untuned learner over rows.
 #include <bit>
 
-#include "hessians.hpp"
+#include "line.hpp"
 #include "steps.hpp"
 
 namespace robustfd::RFD_LEVEL {
@@ -66,7 +66,7 @@ inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& w
 struct Scaled {
     double total = 0.0, slow = 0.0, fast = 0.0;  // of zeta^2, and x'H^-1 x for the diagonal Hessians
     double logarithms = 0.0, met = 0.0;          // of the squares of features that are new
-    double unseen = 0.0;                         // x'H^-1 x of features that have not occurred
+    double unseen = 0.0, fresh = 0.0;            // x'H^-1 x and the squares of features that have not occurred
 };
 
 // z of entry i: a missing value counts as the mean, or as 0 if the feature is not centred.
@@ -91,7 +91,7 @@ template <Use use> void meet_feature(Experts& e, Feature& f, double square, Scal
     } else {
         const double scaled = totals.log_weight > 0.0 ? square / exp(totals.logarithms / totals.log_weight) : 1.0;
         sums.total += scaled;
-        if constexpr (use == Use::doubt) sums.unseen += scaled / prior_of(f, totals);
+        if constexpr (use == Use::doubt) sums.unseen += scaled / prior_of(f, totals), sums.fresh += scaled;
     }
 }
 
@@ -108,6 +108,7 @@ template <Use use> void shorten(const Work& work, Index n, Scaled& sums) {
     sums.slow *= shorter * shorter;
     sums.fast *= shorter * shorter;
     sums.unseen *= shorter * shorter;
+    sums.fresh *= shorter * shorter;
 }
 
 // Fill work.value with zeta and return the scaled row; to learn, initialise features that are new.
@@ -116,11 +117,13 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     const double fade = totals.fade;
     const Index width = e.weights.shape(1);
     const float* weights = e.weights.data();
+    const bool line = e.has_line();
     Scaled sums;
     for (Index i = 0; i < n; ++i) {
         const Index j = work.feature[i];
         Feature& f = e.table[j];
         prefetch(weights + j * width);
+        if (line) prefetch(e.bets.plane(j).data);
         const double z = centred_value(e, f, work.raw[i]);
         if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
         const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
@@ -142,7 +145,7 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     const double entries = static_cast<double>(n), total = sums.total;
     const double length = totals.length * (total > FAR * entries ? sqrt(FAR * entries / total) : 1.0);
     const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0;
-    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast, sums.unseen};
+    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast, sums.unseen, sums.fresh};
 }
 
 // Fill `work` with the margins of all experts, with the prediction and, unless it is only read, with kappa; return the
@@ -150,6 +153,7 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
 template <Use use> Row predict_row(Experts& e, const Work& work, Index n) {
     const Row row = scale_row<use>(e, work, n);
     diagonal_margins<use>(e, row, work);
+    if (e.has_line()) line_margins<use>(e, row, work);
     if (e.has_exact()) exact_margins<use>(e, row, work);
     if (e.has_sketch()) sketch_margins<use>(e, row, work);
     predict(e, work, use == Use::learn ? e.share.data() : e.steady.data());
@@ -161,6 +165,7 @@ template <Use use> Row predict_row(Experts& e, const Work& work, Index n) {
 void rescale(Experts& e, Index j, double change) {
     float* mine = e.weights.matrix()[j];
     for (Index k = 0; k < e.weights.shape(1); ++k) mine[k] = static_cast<float>(static_cast<double>(mine[k]) * change);
+    if (e.has_line()) line_rescale(e, j, change);
     if (e.has_exact()) exact_rescale(e, j, change);
     if (e.has_sketch()) sketch_rescale(e, j, change);
 }
@@ -170,6 +175,7 @@ void move_centre(Experts& e, Index j, double away) {
     const Totals& totals = e.totals[0];
     const double norm = totals.norm * away / INTERCEPT, length = totals.length * away / INTERCEPT;
     diagonal_move_centre(e, j, norm, length);
+    if (e.has_line()) line_move_centre(e, j, norm, length);
     if (e.has_exact()) exact_move_centre(e, j, norm, length);
     if (e.has_sketch()) sketch_move_centre(e, j, norm, length);
 }
@@ -216,6 +222,7 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
     const double c2 =
         e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
     follow_shares(e);
+    if (e.has_line()) line_steps(e, row, work);
     diagonal_steps(e, row, work, c2);
     if (e.has_exact()) exact_steps(e, row, work, c2);
     if (e.has_sketch()) sketch_steps(e, row, work, c2, number);

@@ -13,7 +13,7 @@ from robustfd._validation import check_choice
 
 OPSET, IR = 17, 8  # of 2022, so that runtimes of the last years read the file
 INT64, DOUBLE = 7, 11  # numbers of types in ONNX
-FAR, HUGE_ROW, LONGEST, SLACK = 100.0, 1e30, 1e100, 0.1  # as in src/core/hot
+FAR, HUGE_ROW, LONGEST, ODD, SLACK = 100.0, 1e30, 1e100, 30.0, 0.1  # as in src/core/hot
 LARGEST = 2**31 - 2**20  # bytes; protobuf has no larger files
 
 
@@ -145,6 +145,7 @@ def _scaled(model: Any, g: _Graph) -> tuple[str, str, str]:
     near = g("LessOrEqual", g("Abs", z), ROUND_OFF * np.abs(centre))  # equal to a constant column
     z = g("Where", g("Or", near, g("IsNaN", z)), 0.0, z)
     zeta = g("Clip", g("Mul", z, table["inverse"]), -LONGEST, LONGEST)
+    zeta = g("Where", g("And", centred, g("Greater", g("Abs", zeta), ODD)), 0.0, zeta)
     typical = np.exp(totals["logarithms"] / totals["log_weight"]) if totals["log_weight"] > 0 else 0.0
     new = table["inverse"] == 0  # features that have not occurred only make a row longer
     square = g("Mul", zeta, zeta)

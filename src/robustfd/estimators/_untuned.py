@@ -115,18 +115,23 @@ class UntunedEstimator(OnlineEstimator):
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats, *, new: bool = True) -> Floats:
-        """Learn rows, which may be new to the model or not, and return their margins."""
-        margins = np.empty((x.shape[0], self._model.outputs))
+        """Learn rows, which may be new to the model or not, and return their margins.
+
+        Known rows do not change the shares of the experts: they would favour experts that remember them.
+        """
+        margins, shares = np.empty((x.shape[0], self._model.outputs)), None if new else self._model.shares
         if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
             self._model.learn(x, y, weight, margins)
             if new:
                 self._watch(x, y, weight, margins)
             self._update_common_names()
-            return margins
-        for here, rows in rows_to_learn(self, x, self._widen):
-            self._model.learn(rows, y[here], weight[here], margins[here])
-            if new:
-                self._watch(rows, y[here], weight[here], margins[here])
+        else:
+            for here, rows in rows_to_learn(self, x, self._widen):
+                self._model.learn(rows, y[here], weight[here], margins[here])
+                if new:
+                    self._watch(rows, y[here], weight[here], margins[here])
+        if shares is not None:
+            self._model.shares = shares
         return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:

@@ -21,6 +21,7 @@ from robustfd.estimators._targets import (
 )
 from robustfd.estimators._transfer import plain_label
 from robustfd.estimators.intervals import IntervalRegressor, SetClassifier
+from robustfd.learners import line
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
@@ -61,7 +62,7 @@ class SketchedNewtonClassifier(SetClassifier):
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
         Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses.
+        counts for the progressive losses, and decides how much each expert of the mixture counts.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. A dict maps classes to weights; classes that are not in it have weight 1. "balanced"
         weights classes inversely to their frequency and works with `fit` only.
@@ -83,6 +84,9 @@ class SketchedNewtonClassifier(SetClassifier):
         The Hessian in use.
     sketch_size_ : int
         The number of sketch rows in use, 0 without a sketch.
+    bettors_ : int
+        The number of bettors in use for each output. They help with rare features, and with few rows of many useless
+        ones. At 512, 1024, ... rows they are dropped, all at once and for good, if they do not help.
     drift_ : dict
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_, progressive_error_ : float
@@ -260,6 +264,11 @@ class SketchedNewtonClassifier(SetClassifier):
         """The intercepts (1 or n_classes,) that belong to `coef_`."""
         return self._linear_model()[1]
 
+    @property
+    def bettors_(self) -> int:
+        """The number of bettors in use for each output, 0 after they were dropped."""
+        return line.count(self._require_rows()._model) // 2
+
 
 class SketchedNewtonRegressor(IntervalRegressor):
     r"""Online linear regressor that needs one pass and no tuning.
@@ -287,7 +296,7 @@ class SketchedNewtonRegressor(IntervalRegressor):
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
         Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses.
+        counts for the progressive losses, and decides how much each expert of the mixture counts.
     random_state : int, RandomState or None, default=None
         Seed or generator for shuffling.
 

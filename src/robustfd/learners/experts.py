@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import CENTRE_ROWS, FOLLOW_SHARE, LARGEST_TARGET, OFFERED, ROUND_OFF, WINDOWS, Untuned
+from robustfd.learners import line
 from robustfd.learners.rows import CsrRows, Floats
 
 CENTRE = 0.75  # a feature that is non-zero in more than this share of the first rows is centred
@@ -37,7 +38,8 @@ FEATURE = np.dtype(
 TOTALS = np.dtype(
     [
         ("rows", "f8"), ("fade", "f8"), ("logarithms", "f8"), ("log_weight", "f8"), ("length", "f8"),
-        ("norm", "f8"), ("weight", "f8"), ("prior", "f8"), ("by_density", "f8"),
+        ("norm", "f8"), ("weight", "f8"), ("prior", "f8"), ("by_density", "f8"), ("bet_squares", "f8"),
+        ("bet_rows", "f8"),
     ]
 )  # fmt: skip
 TARGETS = np.dtype(
@@ -73,6 +75,7 @@ class Experts(NamedTuple):
     features: Features
     mix: Mixture
     weights: NDArray[np.float32]  # of the diagonal experts
+    bets: NDArray[np.float32]  # of bettors and experts with a flat prior (learners/line.py)
     exact: Exact
     low_rank: LowRank
 
@@ -89,7 +92,7 @@ def experts_of(core: Untuned) -> Experts:
     for name, record in RECORDS.items():
         arrays[name] = arrays[name].view(record)[:, 0]
     groups = {group: GROUPS[group](*(arrays[name] for name in names)) for group, names in NAMES.items()}
-    return Experts(weights=arrays["weights"], **groups)
+    return Experts(weights=arrays["weights"], bets=arrays["bets"], **groups)
 
 
 def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
 
 def _by_name(e: Experts) -> dict[str, Any]:
     groups = (zip(names, getattr(e, group), strict=True) for group, names in NAMES.items())
-    return {"weights": e.weights} | {name: array for group in groups for name, array in group}
+    return {"weights": e.weights, "bets": e.bets} | {name: array for group in groups for name, array in group}
 
 
 # -- before the first row
@@ -116,9 +119,11 @@ def padded(n: int) -> int:
     return -(-n // 8) * 8
 
 
-def start_experts(features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None) -> Experts:
-    """Return new experts for these features; `weights` are zeros to reuse if they have the right shape."""
-    rates, linear = RATES, LINEAR
+def start_experts(
+    features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None, bets: Any = None
+) -> Experts:
+    """Return new experts for these features; `weights` and `bets` are zeros to reuse if they have the right shape."""
+    rates, linear, more = RATES, LINEAR, line.settings(outputs)[:, : None if loss is None else 0]
     if loss is not None:
         rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
         rates = RATES_OF_SIZES if loss.few else rates
@@ -129,8 +134,10 @@ def start_experts(features: Features, outputs: int, loss: NumberLoss | None, wei
     shape = len(features.table), 2 * padded(outputs * count)
     if weights is None or weights.shape != shape:
         weights = np.zeros(shape, np.float32)
+    if bets is None or bets.shape != line.shape_of(shape[0], outputs, more.shape[1]):
+        bets = np.zeros(line.shape_of(shape[0], outputs, more.shape[1]), np.float32)
     better = start_exact(0, (), 0, outputs * count), start_low_rank(0, 0, outputs * count)
-    return Experts(features, _start_mixture(outputs, rates, linear, loss), weights, *better)
+    return Experts(features, _start_mixture(outputs, rates, linear, more, loss), weights, bets, *better)
 
 
 def start_features(d: int, prior: float, *, by_density: bool) -> Features:
@@ -142,9 +149,13 @@ def start_features(d: int, prior: float, *, by_density: bool) -> Features:
     return Features(table, totals, np.zeros(0, np.int64), np.zeros((CENTRE_ROWS, 0)))
 
 
-def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss | None) -> Mixture:
-    """Return the mixture of diagonal experts; rates (2, L) and linear (2, L) are those of slow and of fast experts."""
+def _start_mixture(outputs: int, rates: Floats, linear: Floats, more: Floats, loss: NumberLoss | None) -> Mixture:
+    """Return the mixture of plain experts.
+
+    Rates (2, L) and linear (2, L) are those of slow and of fast experts, and `more` has both for `line.py`.
+    """
     n, targets, level = rates.size, np.zeros(1, TARGETS), np.zeros(outputs)
+    share = np.tile(line.even_shares(n, more.shape[1]), (outputs, 1))
     if loss is not None:
         targets["numbers"] = True
         targets["huber"], targets["counts"] = loss.huber, loss.counts
@@ -152,13 +163,13 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, loss: NumberLoss
     targets["low"], targets["high"] = LARGEST_TARGET, -LARGEST_TARGET
     targets["stride"], targets["unit"] = 1, 1.0
     return Mixture(
-        rate=rates.ravel().copy(),
-        linear=linear.ravel().copy(),
-        fast=np.repeat([0.0, 1.0], n // 2),
-        share=np.full((outputs, n), 1.0 / n),
-        steady=np.full((outputs, n), 1.0 / n),
-        plain=np.full((outputs, n), 1.0 / n),
-        earned=np.zeros(n),
+        rate=np.append(rates, more[0]),
+        linear=np.append(linear, more[1]),
+        fast=np.repeat([0.0, 1.0, 0.0], [n // 2, n // 2, more.shape[1]]),
+        share=share,
+        steady=share.copy(),
+        plain=share.copy(),
+        earned=np.zeros(share.shape[1]),
         follow=np.tile(np.array([np.zeros(4), FOLLOW_SHARE]), (outputs, 1, 1)),
         trace=np.zeros(WINDOWS),
         targets=targets,
@@ -173,7 +184,7 @@ def with_better(mix: Mixture, rungs: Sequence[int]) -> Mixture:
     OFFERED. They replace earlier experts with a better Hessian. The mean shares follow new experts soon.
     """
     n = mix.plain.shape[1]
-    count = n // 2
+    count = int(mix.fast[:n].sum())  # L
     some = [memory * count + k for memory in rungs for k in range(count)]
     better = np.full((len(mix.share), len(some)), OFFERED / max(len(some), 1))
     settings = {name: getattr(mix, name)[[*range(n), *some]] for name in Mixture._fields[:3]}
@@ -218,7 +229,7 @@ def with_rungs(e: Experts, slow: Sequence[float], *, fast: bool) -> Experts:
     chosen = [*near, len(known)] if fast else near
     new = [*(float(known[k]) != f for k, f in zip(near, slow, strict=True)), *([False] if fast else [])]
     n = mix.plain.shape[1]
-    count = n // 2
+    count = int(mix.fast[:n].sum())
     which = [*range(n), *(n + rung * count + k for rung in chosen for k in range(count))]
     settings = {name: getattr(mix, name)[which] for name in (*Mixture._fields[:3], "earned")}
     old = np.append(np.ones(n), np.repeat(np.where(new, 0.0, 1.0), count))
@@ -282,7 +293,8 @@ def with_features_at(e: Experts, at: NDArray[np.int64], size: int) -> Experts:
         exact.weights[at] = old.weights[:n]
     if len(low.diagonal):
         low = low._replace(**{name: spread(getattr(low, name), at, size, axis) for name, axis in FEATURE_AXES.items()})
-    return Experts(features, e.mix, spread(e.weights, at, size), exact, low)
+    bets = spread(e.bets, at, size) if len(e.bets) else e.bets
+    return Experts(features, e.mix, spread(e.weights, at, size), bets, exact, low)
 
 
 @lru_cache(maxsize=4)
@@ -315,6 +327,7 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     table["inverse"][0], table["prior"][0], table["count"][0] = 1.0, totals["prior"][0], n
     rest = ~chosen & (square > 0)
     totals["rows"], totals["fade"] = n, 1.0
+    totals["bet_squares"] = totals["bet_rows"] = 0.0
     totals["logarithms"], totals["log_weight"] = count[rest] @ np.log(square[rest]), count[rest].sum()
     entries = rows["count"].sum()
     totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0

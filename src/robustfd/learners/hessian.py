@@ -17,6 +17,7 @@ import numpy as np
 
 from robustfd._core import GAMMA
 from robustfd._scipy import scipy_linalg
+from robustfd.learners import line
 from robustfd.learners.experts import (
     LowRank,
     memories_of,
@@ -130,6 +131,8 @@ def next_event(state: "UntunedState") -> int:
     events = [] if state.form == "diagonal" else [state.renew_at]
     if state.sketch is None and (events or _is_offered(state)):
         events.append(state.look_at)
+    if line.count(state):
+        events.append(line.next_look(state))
     return max(min(events, default=2**62), state.seen + 1)
 
 
@@ -141,6 +144,7 @@ def handle_events(state: "UntunedState") -> None:
     """Update and evaluate the better Hessian if either is due."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
+    line.look(state)
     if state.sketch is None and state.seen >= state.look_at:
         _evaluate(state)
 

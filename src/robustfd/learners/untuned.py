@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
 from robustfd._core import HEAVIEST, INTERCEPT, Untuned
-from robustfd.learners import hessian, untuned_reading
+from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
     SOON,
     Experts,
@@ -82,7 +82,19 @@ class UntunedState:
     @property
     def count(self) -> int:
         """Experts in each memory, for each output."""
-        return self.experts.mix.plain.shape[1] // 2
+        return (self.experts.mix.plain.shape[1] - line.count(self)) // 2
+
+    @property
+    def shares(self) -> tuple[Floats, ...]:
+        """Copies of the shares of experts. Assigning them later has no effect if there are other experts by then."""
+        mix = self.experts.mix
+        return mix.share.copy(), mix.steady.copy(), mix.plain.copy()
+
+    @shares.setter
+    def shares(self, shares: tuple[Floats, ...]) -> None:
+        mix = self.experts.mix
+        if [mix.share.shape, mix.plain.shape] == [shares[0].shape, shares[2].shape]:
+            mix.share[:], mix.steady[:], mix.plain[:] = shares
 
     @property
     def experts(self) -> Experts:
@@ -198,10 +210,11 @@ class UntunedState:
         """Start over with the statistics of all rows so far, and learn from these rows again."""
         x, y, weight = self.first_rows()
         self.kept, n, sparse = [(x, y, weight)], len(y), isinstance(x, CsrRows)
-        old, weights = self.experts, self.experts.weights
-        weights[x.indices + 1 if sparse else slice(None)] = 0.0  # all other weights are 0 already
-        weights[0] = 0.0
-        new = self._fresh_experts(old, weights)
+        old = self.experts
+        for array in (old.weights, old.bets)[: 2 if len(old.bets) else 1]:
+            array[x.indices + 1 if sparse else slice(None)] = 0.0  # all others are 0 already
+            array[0] = 0.0
+        new = self._fresh_experts(old, old.weights, old.bets)
         self.experts = new._replace(features=learn_first(old.features, x, n))
         self.core.first_scales(np.unique(x.indices).astype(np.int64) + 1 if sparse else np.arange(1, self.d + 1))
         if self.loss is not None:
@@ -225,9 +238,9 @@ class UntunedState:
         """Return the first rows, their targets and weights; the rows are sparse if any of them was."""
         return joined(self.kept)
 
-    def _fresh_experts(self, old: Experts, weights: Any = None) -> Experts:
+    def _fresh_experts(self, old: Experts, weights: Any = None, bets: Any = None) -> Experts:
         """Return new experts for the same features, which continue the trace of the old ones."""
-        new = start_experts(old.features, self.outputs, self.loss, weights)
+        new = start_experts(old.features, self.outputs, self.loss, weights, bets)
         new.mix.targets["stride"] = old.mix.targets["stride"]
         return new._replace(mix=new.mix._replace(trace=old.mix.trace))
 
@@ -257,18 +270,23 @@ class UntunedState:
         old, low = self.experts, self.experts.low_rank
         if self.form == "sketch":
             hessian.fold(low)
-        weights, share, steady = self.all_weights(), old.mix.share, old.mix.steady
+        own, (bets, mine) = line.slice_of(self), line.with_outputs(self, outputs)
+        weights, share = np.delete(self.all_weights(), own, axis=2), np.delete(old.mix.share, own, axis=1)
+        steady, calm = np.delete(old.mix.steady, own, axis=1), old.mix.steady[:, own]
         if self.outputs == 1:
-            weights, steady = _merge_pairs(weights, steady)
+            weights, steady = _merge_pairs(weights, steady)  # so that predictions stay the same
             share = share.reshape(1, -1, 2).sum(axis=2)
+            calm = calm.reshape(1, 2, -1).sum(axis=2)[:, : mine.shape[1]]  # bettors, and those with a flat prior
         self.outputs = outputs
-        new = self._fresh_experts(old)
-        n = new.mix.plain.shape[1]
-        better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), n // 2)
+        rungs = memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch")
+        new, count = self._fresh_experts(old), weights.shape[2] // (2 + len(rungs))
+        new = new._replace(bets=bets, mix=new.mix if len(bets) else line.without(new.mix, slice(2 * count, None)))
+        share, n = np.hstack([share[:, : 2 * count], mine, share[:, 2 * count :]]), new.mix.plain.shape[1]
+        better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), count)
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
-        mix = with_better(new.mix, memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch"))
-        mix.share[:known], mix.steady[:known] = share, steady
+        mix = with_better(new.mix, rungs)
+        mix.share[:known], mix.steady[:known] = share, np.hstack([steady[:, : 2 * count], calm, steady[:, 2 * count :]])
         mix.targets["age"] = np.minimum(old.mix.targets["age"], SOON)
         mix.follow[:known] = old.mix.follow
         if len(share) == 1:
@@ -315,7 +333,7 @@ class UntunedState:
 
     def all_weights(self, which: Any = slice(None)) -> Floats:
         """Return the weights (features, outputs, experts) of all experts, for scaled features."""
-        e, w = self.experts, self.diagonal_weights(which)
+        e, w = self.experts, np.concatenate([self.diagonal_weights(which), line.weights(self, which)], axis=2)
         if self.form == "diagonal":
             return w
         low = e.low_rank

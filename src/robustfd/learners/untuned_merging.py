@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import INTERCEPT, WINDOWS, Untuned
+from robustfd._core import FLAT, INTERCEPT, WINDOWS, Untuned
 from robustfd._scipy import scipy_linalg
 from robustfd._scipy import scipy_sparse as sp
-from robustfd.learners import experts, hessian, progress
+from robustfd.learners import experts, hessian, line, progress
 from robustfd.learners.experts import (
     FEATURE,
     Exact,
@@ -172,7 +172,11 @@ def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
     """Convert both to the same form of the Hessian: that of the state with more rows, or the better one if equal.
 
     Of an exact Hessian and a sketch the exact one is better, whatever the numbers of rows.
+    If one of them has dropped the experts of line.py, the other drops them, too.
     """
+    for state in (one, two):
+        if min(line.count(one), line.count(two)) == 0:
+            line.drop(state)
     if one.form != two.form:
         plain, better = (one, two) if FORMS.index(one.form) < FORMS.index(two.form) else (two, one)
         if better.seen < plain.seen and one.sketch is None and plain.form == "diagonal":
@@ -182,7 +186,7 @@ def _agree_on_form(one: UntunedState, two: UntunedState) -> None:
             if better.form == "exact":
                 slow = slow_rungs(better.experts.exact)
                 plain.experts = with_rungs(plain.experts, slow, fast=len(better.experts.exact.past) > 1)
-            mix, n = plain.experts.mix, 2 * plain.count
+            mix, n = plain.experts.mix, plain.experts.mix.plain.shape[1]
             for share, known in ((mix.share, better.experts.mix.share), (mix.steady, better.experts.mix.steady)):
                 share[:, n:] = known[:, n:]
                 share[:, :n] = mix.plain * known[:, :n].sum(axis=1, keepdims=True)
@@ -216,8 +220,10 @@ def _learn_aside(state: UntunedState) -> None:
 class Converted(NamedTuple):
     """Weights and statistics of some features in common units, the intercept first."""
 
-    weights: Floats  # (features, outputs, experts)
+    weights: Floats  # (features, outputs, experts) without those of line.py
+    line: Floats  # (4, features, outputs bettors): those of line.py
     prior: Floats  # (features,): P, 0 for features that have not occurred in this part
+    flat: Floats  # (features,): the flat prior, likewise
     curvatures: list[Floats]  # (features,) each: the diagonals of the sums of c^2 x x' over all and over recent rows
     past: Floats  # (memories, features, features): the full sums, if the Hessian is exact
     rows: Floats  # (m - 1, features): the sketch of the slow sum, if there is one
@@ -242,10 +248,14 @@ def _joined(states: list[UntunedState], share: float) -> UntunedState:
     parts = [_in_common_units(state, features, targets, which) for state in states]
     for name, both in zip(("slow", "fast"), zip(*(part.curvatures for part in parts))):
         table[name][which] = sum(both)
+    if not line.count(one):
+        line.drop(new)
     e, count = new.experts, new.count
     some = np.zeros((len(which), e.weights.shape[1]), np.float32)
     better = set_diagonal_weights(some, _solve(parts, count, one.experts.exact), count)
     e.weights[which] = some
+    if len(e.bets):
+        e.bets[which] = line.merged(*zip(*((part.line, part.flat, part.curvatures[0]) for part in parts)))
     vote = progress.vote(n)
     means = {name: sum(v * getattr(mix, name) for v, mix in zip(vote, mixes)) for name in ("share", "steady", "plain")}
     follow = sum(v * part.follow for v, part in zip(vote, parts))
@@ -325,10 +335,11 @@ def _fraction(whole: UntunedState, k: int, i: int) -> UntunedState:
     part.aside = whole.aside if i == 0 else []
     part.first = FIRST if part.seen >= FIRST else 0
     part.renewed_at = part.renew_at = part.seen
-    features, mix, _, exact, low = part.experts
+    features, mix, _, bets, exact, low = part.experts
+    bets[:, :2] /= k
     for records, names in (
         (features.table, ("count", "prior", "slow", "fast")),
-        (features.totals, ("logarithms", "log_weight", "prior")),
+        (features.totals, ("logarithms", "log_weight", "prior", "bet_squares", "bet_rows")),
         (mix.targets, ("spread", "spread_weight", "loss", "plain_loss", "age", "lead")),
     ):
         for name in names:
@@ -370,7 +381,7 @@ def _common_features(parts: list[Features], times: Floats) -> Features:
     centre = np.array([_centres(part, which) for part in parts])  # (parts, CENTRE_ROWS, centred)
     centre[:, 4:] = 0.0  # runs of small differences begin again
     totals, old = parts[0].totals.copy(), np.array([part.totals[0] for part in parts])
-    for name in ("rows", "logarithms", "log_weight"):
+    for name in ("rows", "logarithms", "log_weight", "bet_squares", "bet_rows"):
         totals[name] = old[name].sum()
     for name in ("length", "norm", "weight"):
         totals[name] = progress.vote(rows) @ old[name]
@@ -449,10 +460,11 @@ def _in_common_units(state: UntunedState, features: Features, targets: Any, whic
         cross = past[memory, 0] if memory < len(past) else np.where(old["number"] > 0, 0.0, move * diagonal[0])
         curvatures.append(np.maximum(diagonal - 2.0 * move * cross + move**2 * diagonal[0], 0.0))
     past = _moved(_moved(past, move).transpose(0, 2, 1), move) if len(past) else past
-    prior = np.where(old["inverse"] > 0, new["prior"], 0.0) * (
-        state.share / (features.totals["prior"][0] / state.prior())
-    )
-    return Converted(weights, prior, curvatures, past, rows, follow)
+    known = np.where(old["inverse"] > 0, state.share / (features.totals["prior"][0] / state.prior()), 0.0)
+    flat, own = known * FLAT * features.totals["prior"][0], line.slice_of(state)
+    bets = line.converted(state, which, away, weights[:, :, own])
+    weights = np.delete(weights, own, axis=2)
+    return Converted(weights, bets, known * new["prior"], flat, curvatures, past, rows, follow)
 
 
 def _moved(rows: Floats, move: Floats) -> Floats:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from robustfd._core import CENTRE_ROWS, INTERCEPT, WINDOWS
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
-from robustfd.learners import hessian
+from robustfd.learners import hessian, line
 from robustfd.learners.experts import (
     FEATURE,
     FEATURE_AXES,
@@ -110,13 +110,15 @@ MIXTURE = ("linear", "share", "steady", "plain", "earned", "follow", "trace")
 
 def pack(state: "UntunedState") -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the numbers and arrays from which `unpack` restores a state, without features that have not occurred."""
-    features, mix, weights, exact, low = state.experts
+    features, mix, weights, bets, exact, low = state.experts
     which = np.flatnonzero((features.table["inverse"] > 0) | (features.table["number"] > 0)).astype(np.int32)
     numbers = {"features": state.d, "outputs": state.outputs, "form": state.form}
     numbers |= {name: getattr(state, name) for name in COUNTS} | {"gain": state.gain}
     arrays = {"feature": which, "weights": weights[which], "table": _as_numbers(features.table[which])}
     arrays |= {"totals": _as_numbers(features.totals), "centre": features.centre, "targets": _as_numbers(mix.targets)}
     arrays |= {name: getattr(mix, name) for name in MIXTURE}
+    if line.count(state):
+        arrays["bets"] = bets[which]
     if state.form == "exact":
         arrays |= {f"exact.{name}": array for name, array in without_padding(exact)._asdict().items()}
     elif state.form == "sketch":
@@ -149,11 +151,17 @@ def unpack(make: Callable[[int, int], "UntunedState"], parts: Any, check: Callab
     which = parts.array("feature", n := parts.shape("feature", 1)[0], dtype=np.int32, least=0, most=d)
     if n < 1 or which[0] != 0 or np.any(which[1:] <= which[:-1]):
         raise ValueError("the features are not ascending")
+    if line.count(state) and not parts.has("bets"):
+        line.drop(state)
     e, lanes, exact = state.experts, state.outputs * state.count, state.experts.exact
     if form == "exact":
         exact = _start_exact(parts, d, lanes)
     rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
     e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
+    if line.count(state):
+        e.bets[which] = parts.array("bets", n, *e.bets.shape[1:], dtype=np.float32)
+        if np.any(e.bets[:, 1] < 0):
+            raise ValueError("the sums of the bets are inconsistent")
     features = _unpack_features(parts, e.features, which)
     mix = _unpack_mixture(parts, with_better(e.mix, rungs), int(features.totals["rows"][0]))
     low = e.low_rank
@@ -195,7 +203,7 @@ def _unpack_features(parts: Any, features: Features, which: NDArray[np.int32]) -
     _unpack_records(parts, "table", some)
     _unpack_records(parts, "totals", features.totals)
     impossible = np.any(_as_numbers(some) < 0) or np.any((some["inverse"] == 0) & (some["number"] == 0))
-    if impossible or np.any(_as_numbers(features.totals)[:, [0, 1, 3, 4, 5, 6]] < 0):
+    if impossible or np.any(_as_numbers(features.totals)[:, [0, 1, 3, 4, 5, 6, 9, 10]] < 0):
         raise ValueError("the statistics of the features are inconsistent")
     features.table[which] = some
     order = np.argsort(some["number"], kind="stable")
@@ -216,6 +224,7 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
     _unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
     known = mix.targets[["numbers", "counts"]] == fixed and int(mix.targets["turn"][0]) in (0, 1)
+    known = known and mix.targets["age"][0] >= 0
     if not known or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
     return mix
