@@ -108,7 +108,7 @@ def in_new_units(state, part, new, totals, targets):
     return w, prior, sums, past, rows
 
 
-def merged_bets(states, parts, new, totals):
+def merged_bets(states, parts, new, totals, targets):
     """Return the bets (features, outputs, bettors) of the merged learner as weights of a linear expert."""
     d, outputs = len(new), states[0].outputs
     bettors = states[0].experts.bets.shape[2] // outputs
@@ -120,7 +120,15 @@ def merged_bets(states, parts, new, totals):
             alpha, every = 2.0 ** (k - 1), []
             for state, part in zip(states, parts):
                 z, g, wealth = (state.experts.bets[:, i, c * bettors + k].astype(float) for i in range(3))
-                b = (alpha + wealth) * z / (part["share"] + g)
+                if targets["counts"]:
+                    unit, offset = 1.0, math.log(part["targets"]["unit"] / targets["unit"])
+                else:
+                    unit = part["targets"]["unit"] / targets["unit"]
+                    offset = (part["targets"]["offset"] - targets["offset"]) / targets["unit"]
+                b = unit * (alpha + wealth) * z / (part["share"] + g)
+                wealth = unit * (alpha + wealth) - alpha
+                root = math.sqrt(part["totals"]["bet_squares"] / part["totals"]["bet_rows"])
+                z[0] += offset * root * (part["share"] + g[0]) / (alpha + wealth[0])
                 for j in range(1, d):  # a new centre
                     if new[j] is not None and "centre" in new[j]:
                         away = (new[j]["centre"] - (part["table"][j]["centre"] or 0.0)) / new[j]["S"]
@@ -152,7 +160,7 @@ def merge(one, two):
     count, ladder, bettors = one.count, one.experts.exact.ladder, one.experts.bets.shape[2] // one.outputs
     w = np.zeros_like(parts[0][0])
     priors = [p[1] * part["share"] / share for p, part in zip(parts, (a, b))]
-    w[:, :, 2 * count : 2 * count + bettors] = merged_bets((one, two), (a, b), new, totals)
+    w[:, :, 2 * count : 2 * count + bettors] = merged_bets((one, two), (a, b), new, totals, targets)
     for k in range(w.shape[2]):
         group, line = k // count, k - 2 * count
         if 0 <= line < bettors:

@@ -68,7 +68,9 @@ class Learner:
         if huber is not None:
             powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
             rates = [[(4.0**k, 1) for k in some] for some in powers]
-        self.choose(rates, BETS if huber is None else [], FLAT if huber is None else [])
+        self.choose(
+            rates, [] if few else BETS, [] if few else FLAT if huber is None else [(4.0**k, 1) for k in range(4)]
+        )
         self.a0 = 3 / 16 if huber is None else 0.5
         self.kept: list[tuple[Array, float]] = []
         self.features = [Feature() for _ in range(d)]
@@ -293,7 +295,10 @@ class Learner:
         low, high = self.bounds()
         if self.counts:
             margins = np.clip(margins, low, high)
-        for e, (rate, *_) in enumerate(self.experts):
+        for e, (rate, *_, form) in enumerate(self.experts):
+            if form == "bet":
+                self.bet(e, self.slope_of_bets(y, np.clip(margins[e], low, high), spread))
+                continue
             self.W[e] += rate * self.slope(y, margins[e], rate * kappas[e], spread) * directions[e]
         if spread > 0 and self.times:
             base = p - self.beta @ self.b
@@ -332,6 +337,13 @@ class Learner:
             low, high = (self.level - 1) * largest, self.level * largest
             return float(np.clip((y - p) / a, low, high)) if a > 0 else (high if y > p else low)
         return float(np.clip((y - p) / (1 + a), -self.huber * largest, self.huber * largest))
+
+    def slope_of_bets(self, y: float, p: float, spread: float) -> float:
+        if self.counts:
+            return float(np.clip((y - np.exp(p)) / max(np.exp(p), 1.0), -1, 1))
+        if self.level:
+            return self.level if y > p else self.level - 1
+        return float(np.clip((y - p) / np.sqrt(spread), -1, 1)) if spread > 0 else 0.0
 
     def loss(self, y: float, p: Array, spread: float) -> Array:
         if self.counts:

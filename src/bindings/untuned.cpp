@@ -190,7 +190,6 @@ void bind_untuned(nb::module_& m) {
     m.attr("CENTRE_ROWS") = CENTRE_ROWS;
     m.attr("OFFERED") = OFFERED;
     m.attr("LINE") = LINE;
-    m.attr("FLAT") = FLAT;
     m.attr("ROUND_OFF") = ROUND_OFF;
     m.attr("HEAVIEST") = HEAVIEST;
     m.attr("LARGEST_TARGET") = LARGEST_TARGET;

@@ -59,7 +59,7 @@ void Experts::check() const {
     for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
     require(linear.size() == n && fast.size() == n && has_shape(share, {outs, n}) && outs >= 1, "share");
     require(earned.size() == n && has_shape(steady, {outs, n}), "earned or steady");
-    require(!has_line() || (has_shape(bets, {size, 4, bettors() * outs}) && !targets[0].numbers), "bets");
+    require(!has_line() || has_shape(bets, {size, 4, bettors() * outs}), "bets");
     require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && count() >= 1, "plain");
     require(has_shape(follow, {outs, 2, FOLLOWERS}) && trace.size() == WINDOWS && targets[0].stride >= 1, "trace");
     require(level.size() == outs && (targets[0].turn | 1) == 1, "level");

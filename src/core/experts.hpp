@@ -28,7 +28,8 @@ constexpr Index WINDOWS = 128;      // windows of the trace of shares
 constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
 constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
 constexpr double LINE = 0.25;       // the part of the rest that goes to bettors and experts with a flat prior
-constexpr double FLAT = 16.0 / 3.0; // the flat prior, in units of a0: 1 for a model that has the whole prior
+// The flat prior in units of a0, for classes and for numbers: it is 1 for a model that has the whole prior.
+constexpr double FLAT = 16.0 / 3.0, FLAT_OF_NUMBERS = 2.0;
 constexpr double OFFERED = 0.5;     // the part of redistributed shares that goes to the experts with a better Hessian
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
 constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from robustfd import SketchedNewtonClassifier
 from robustfd.learners import line, untuned_merging, untuned_reading
+from robustfd.learners.experts import NumberLoss
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
 from tests.learners.test_untuned import learn, same_bytes, stream
@@ -34,13 +35,17 @@ def with_shares(state, *, of_line):
 
 
 @given(
-    outputs=st.sampled_from([1, 3]), n=st.integers(1, 150), of_line=st.sampled_from([0.5, 1.0]), seed=st.integers(0, 9)
-)
-def test_they_are_linear_models(outputs, n, of_line, seed):
+    kind=st.sampled_from(["two", "three", "number"]), n=st.integers(1, 150), of_line=st.sampled_from([0.5, 1.0]),
+    seed=st.integers(0, 9),
+)  # fmt: skip
+def test_they_are_linear_models(kind, n, of_line, seed):
     X, y, number = stream(seed, n + 20, 5, density=0.8)
-    y = y if outputs == 1 else np.digitize(number, np.quantile(number, [0.3, 0.6])).astype(float)
-    state = UntunedState(5, outputs, sketch=0)
+    outputs = 3 if kind == "three" else 1
+    if kind != "two":
+        y = number if kind == "number" else np.digitize(number, np.quantile(number, [0.3, 0.6])).astype(float)
+    state = UntunedState(5, outputs, sketch=0, loss=NumberLoss() if kind == "number" else None)
     learn(state, X[:n], y[:n])
+    state.experts.mix.targets["low"], state.experts.mix.targets["high"] = -1e9, 1e9  # predictions are not clipped
     with_shares(state, of_line=of_line)
 
     indptr, which, parts = untuned_reading.contributions(state, X)
@@ -149,6 +154,30 @@ def test_weights_of_rows_are_relative():
     three = UntunedState(X.shape[1], 1, sketch=0)
     learn(three, X, y, weight=light)
     assert three.experts.bets[0, 1].max() < 0.75 * one.experts.bets[0, 1].max()  # half of the rows hardly count
+
+
+@pytest.mark.parametrize("loss", [NumberLoss(), NumberLoss(levels=(0.5,)), NumberLoss(huber=2.0)])
+def test_few_rows_of_many_columns_teach_them_numbers(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 400))
+    y = 100 + 20 * X[:, :5].sum(axis=1) + rng.standard_normal(300)
+    errors = []
+    for has_line in (True, False):
+        state = UntunedState(400, 1, loss=loss)
+        if not has_line:
+            start = state._fresh_experts
+            state._fresh_experts = lambda *args, start=start: without_line(start(*args))
+            line.drop(state)
+        learn(state, X[:200], y[:200])
+        errors.append(np.abs(state.margins(as_rows(X[200:], sparse=False))[:, 0] - y[200:]).mean())
+        assert line.count(state) == 8 * has_line
+    assert errors[0] < 0.7 * errors[1]
+
+
+def without_line(experts):
+    n = 2 * int(experts.mix.fast.sum())
+    bets = np.zeros((0, 4, 0), np.float32)
+    return experts._replace(mix=line.without(experts.mix, slice(n, None)), bets=bets)
 
 
 def test_variances_count_them():

@@ -36,7 +36,9 @@ RFD_INLINE float bet_of(float alpha, const Line& line, Index k, float prior) {
     return (alpha + line.wealth[k]) * line.z[k] / (prior + line.g[k]);
 }
 
-inline double flat_prior(const Experts& e) { return FLAT * e.totals[0].prior; }
+inline double flat_prior(const Experts& e) {
+    return (e.targets[0].numbers ? FLAT_OF_NUMBERS : FLAT) * e.totals[0].prior;
+}
 
 // 1 / sqrt(N).
 inline double bet_norm(const Totals& totals) { return sqrt(larger(totals.bet_rows, 1.0) / larger(totals.bet_squares, 1.0)); }

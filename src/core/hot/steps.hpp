@@ -336,6 +336,18 @@ inline void count_steps(const Experts& e, const Work& work, const NumberRow& row
     }
 }
 
+// Fill the steps of bettors, between -1 and 1, after the others: the slope in units of the spread, or of the loss itself.
+inline void bet_on_number(const Experts& e, const Work& work, const NumberRow& row, Index c) {
+    const Index n = e.experts(), first = c * n + 2 * e.count();
+    const double unit = row.spread > 0.0 ? 1.0 / sqrt(row.spread) : 0.0, level = e.level[c];
+    for (Index k = first; k < first + e.bettors(); ++k) {
+        const double p = work.margin[k];
+        double slope = e.targets[0].counts ? number_slope(e.targets[0], row.y, p, 1.0) : clipped(unit * (row.y - p), -1.0, 1.0);
+        if (level > 0.0) slope = row.y > p ? level : level - 1.0;
+        work.step[k] = smaller(row.power, 1.0) * slope;
+    }
+}
+
 // Update the forgetting intercepts of output c and their shares.
 inline void follow_number(const Experts& e, const Work& work, const NumberRow& row, Index c) {
     const Follow follow = follow_of(e, c);
@@ -424,6 +436,7 @@ inline double learn_number(Experts& e, const Work& work, double y, double weight
             count_steps(e, work, row);
         else
             huber_steps(e, work, row);
+        if (e.has_line()) bet_on_number(e, work, row, c);
         // To save time, a row updates the shares of every other of several quantiles, and counts twice there.
         if (spread > 0.0 && (c + t.turn) % 2 == 0) share_numbers(e, work, e.outputs() > 1 ? twice : row, c);
     }

@@ -16,7 +16,7 @@ from robustfd.estimators import explain
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
-from robustfd.learners import progress, untuned_merging, untuned_reading
+from robustfd.learners import line, progress, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows
@@ -281,6 +281,11 @@ class UntunedEstimator(OnlineEstimator):
     def hessian_(self) -> str:
         """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal plus a sketch."""
         return self._require_rows()._model.form
+
+    @property
+    def bettors_(self) -> int:
+        """The number of bettors in use for each output, 0 after they were dropped."""
+        return line.count(self._require_rows()._model) // 2
 
     @property
     def sketch_size_(self) -> int:

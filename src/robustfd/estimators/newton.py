@@ -21,7 +21,6 @@ from robustfd.estimators._targets import (
 )
 from robustfd.estimators._transfer import plain_label
 from robustfd.estimators.intervals import IntervalRegressor, SetClassifier
-from robustfd.learners import line
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
@@ -264,11 +263,6 @@ class SketchedNewtonClassifier(SetClassifier):
         """The intercepts (1 or n_classes,) that belong to `coef_`."""
         return self._linear_model()[1]
 
-    @property
-    def bettors_(self) -> int:
-        """The number of bettors in use for each output, 0 after they were dropped."""
-        return line.count(self._require_rows()._model) // 2
-
 
 class SketchedNewtonRegressor(IntervalRegressor):
     r"""Online linear regressor that needs one pass and no tuning.
@@ -311,6 +305,9 @@ class SketchedNewtonRegressor(IntervalRegressor):
         The Hessian in use.
     sketch_size_ : int
         The number of sketch rows in use, 0 without a sketch.
+    bettors_ : int
+        The number of bettors in use, 0 with several quantiles. They help with rare features, and with few rows of many
+        useless ones. At 512, 1024, ... rows they are dropped, all at once and for good, if they do not help.
     drift_ : dict
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_ : float

@@ -123,7 +123,7 @@ def start_experts(
     features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None, bets: Any = None
 ) -> Experts:
     """Return new experts for these features; `weights` and `bets` are zeros to reuse if they have the right shape."""
-    rates, linear, more = RATES, LINEAR, line.settings(outputs)[:, : None if loss is None else 0]
+    rates, linear, more = RATES, LINEAR, line.settings(outputs, loss)
     if loss is not None:
         rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
         rates = RATES_OF_SIZES if loss.few else rates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robustfd._core import FLAT, INTERCEPT, LINE
+from robustfd._core import INTERCEPT, LINE
 from robustfd.learners.rows import Floats
 
 if TYPE_CHECKING:
@@ -21,11 +21,14 @@ FIRST_LOOK = 512  # rows before the first look; the others follow whenever their
 
 # Settings (rate, linear): endowments of bettors, and rates of experts with a flat prior.
 OF_TWO = [[0.5, 1, 2, 4, 4, 4, 16, 64], [1, 1, 1, 1, 0, 1, 1, 1]]
+OF_NUMBERS = [[0.5, 1, 2, 4, 1, 4, 16, 64], [1] * 8]  # of one number, not of several quantiles
 OF_SEVERAL = [[0.5, 16], [1, 1]]  # with more than two classes, to save time
 
 
-def settings(outputs: int) -> Floats:
-    """Return rates and whether experts are linear (2, K), for a classifier with this number of outputs."""
+def settings(outputs: int, loss: Any = None) -> Floats:
+    """Return rates and whether experts are linear (2, K); `loss` is that of regression."""
+    if loss is not None:
+        return np.array(OF_NUMBERS if outputs == 1 and not loss.few else [[], []], np.float64)
     return np.array(OF_TWO if outputs == 1 else OF_SEVERAL, np.float64)
 
 
@@ -68,7 +71,7 @@ def _bets(state: "UntunedState", which: Any) -> Floats:
     """Return the bets (features, outputs, bettors) on some features."""
     e, many = state.experts, count(state) // 2
     z, g, wealth = e.bets[which, :3].astype(np.float64).reshape(-1, 3, state.outputs, many).transpose(1, 0, 2, 3)
-    alpha, prior = e.mix.rate[slice_of(state)][:many], FLAT * e.features.totals["prior"][0]
+    alpha, prior = e.mix.rate[slice_of(state)][:many], state.share
     return np.asarray((alpha + wealth) * z / (prior + g))
 
 
@@ -122,7 +125,7 @@ def with_outputs(state: "UntunedState", outputs: int) -> tuple[Any, Floats]:
     total = share.reshape(2, -1).sum(axis=1)
     of_bets, of_flat = share.reshape(2, -1) / np.maximum(total, 1e-300)[:, None]
     z, g = (e.bets[:, k] @ of_bets for k in (0, 1))
-    prior = FLAT * e.features.totals["prior"][0]
+    prior = state.share
     bet = _bets(state, slice(None))[:, 0] @ of_bets / 2.0
     wealth = np.divide(bet * (prior + g), z, out=np.zeros(size), where=np.abs(z) > 1e-30)[:, None] - rates[:many]
     wealth = np.clip(wealth, -rates[:many], 1e6) * (z != 0)[:, None]
@@ -135,18 +138,21 @@ def with_outputs(state: "UntunedState", outputs: int) -> tuple[Any, Floats]:
 # -- merging
 
 
-def converted(state: "UntunedState", which: Any, away: Floats, weights: Floats) -> Floats:
+def converted(state: "UntunedState", which: Any, away: Floats, weights: Floats, unit: float, offset: float) -> Floats:
     """Return z, g and wealth of bettors and flat weights (4, features, outputs bettors) in common units.
 
     `away` is how far the centres of features move, in their units; `weights` are all weights in the common units. Bets
-    do not depend on the unit of a feature. The bet on the intercept follows the centres, as in the core.
+    do not depend on the unit of a feature. The bet on the intercept follows the centres, as in the core. Margins are
+    multiplied by `unit`, and then `offset` is added.
     """
     e, many = state.experts, count(state) // 2
     z, g, wealth = e.bets[which, :3].transpose(1, 0, 2).astype(np.float64) if many else np.zeros((3, len(which), 0))
     if many:
-        have = np.maximum(np.tile(e.mix.rate[slice_of(state)][:many], state.outputs) + wealth[0], 1e-6)
-        more = away @ _bets(state, which).reshape(len(which), -1) / 2.0
-        z[0] = np.clip(z[0] + more * (FLAT * e.features.totals["prior"][0] + g[0]) / have, -g[0], g[0])
+        alpha, totals = np.tile(e.mix.rate[slice_of(state)][:many], state.outputs), e.features.totals[0]
+        wealth = (alpha + wealth) * unit - alpha
+        more = away @ _bets(state, which).reshape(len(which), -1) * (unit / 2.0)
+        more += offset * np.sqrt(max(totals["bet_squares"], 1.0) / max(totals["bet_rows"], 1.0))
+        z[0] = np.clip(z[0] + more * (state.share + g[0]) / np.maximum(alpha + wealth[0], 1e-6), -g[0], g[0])
     return np.stack([z, g, wealth, weights[:, :, many:].reshape(len(which), -1)])
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import FLAT, INTERCEPT, WINDOWS, Untuned
+from robustfd._core import INTERCEPT, WINDOWS, Untuned
 from robustfd._scipy import scipy_linalg
 from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import experts, hessian, line, progress
@@ -461,8 +461,8 @@ def _in_common_units(state: UntunedState, features: Features, targets: Any, whic
         curvatures.append(np.maximum(diagonal - 2.0 * move * cross + move**2 * diagonal[0], 0.0))
     past = _moved(_moved(past, move).transpose(0, 2, 1), move) if len(past) else past
     known = np.where(old["inverse"] > 0, state.share / (features.totals["prior"][0] / state.prior()), 0.0)
-    flat, own = known * FLAT * features.totals["prior"][0], line.slice_of(state)
-    bets = line.converted(state, which, away, weights[:, :, own])
+    flat, own = known * (features.totals["prior"][0] / state.prior()), line.slice_of(state)
+    bets = line.converted(state, which, away, weights[:, :, own], float(unit), float(offset))
     weights = np.delete(weights, own, axis=2)
     return Converted(weights, bets, known * new["prior"], flat, curvatures, past, rows, follow)
 
