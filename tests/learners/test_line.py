@@ -196,3 +196,14 @@ def test_later_passes_keep_the_shares_of_the_first():
     for one, two in zip(once._model.shares, twice._model.shares, strict=True):
         np.testing.assert_array_equal(one, two)
     assert np.any(once._model.experts.weights != twice._model.experts.weights)
+
+
+def test_shares_of_kinds_add_up():
+    X, y = words(1, 700)
+    state = UntunedState(X.shape[1], 1)
+    learn(state, X, y)
+    kinds = untuned_reading.shares_of_kinds(state)
+    assert sum(kinds.values()) == pytest.approx(1.0)
+    assert {"slow", "fast", "bettors", "flat prior"} <= set(kinds)
+    line.drop(state)
+    assert "bettors" not in untuned_reading.shares_of_kinds(state)

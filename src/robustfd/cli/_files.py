@@ -220,5 +220,5 @@ def summary(model: Any) -> dict[str, Any]:
             found = getattr(model, f"progressive_{name}_")
             result[f"progressive_{name}"] = {f"{level:g}": value for level, value in found.items()}
     if hasattr(model, "hessian_"):
-        result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_, "bettors": model.bettors_}
+        result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_, "experts": model.experts_}
     return result

@@ -209,6 +209,9 @@ def inspect(
         result["spectrum"][label] = values.tolist()
         text = "  ".join(f"{value:.4g}" for value in values if value > 0) or "none yet"
         tables.append(text_table(f"Singular values of the sketch{_of(label)}", [[text]]))
+    if "experts" in result:
+        title = "Kinds of experts and their shares in predictions"
+        tables.append(text_table(title, sorted(result["experts"].items(), key=lambda kind: -kind[1])))
     print_result(console, result, *tables)
 
 

@@ -16,7 +16,7 @@ from robustfd.estimators import explain
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
-from robustfd.learners import line, progress, untuned_merging, untuned_reading
+from robustfd.learners import progress, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows
@@ -283,9 +283,9 @@ class UntunedEstimator(OnlineEstimator):
         return self._require_rows()._model.form
 
     @property
-    def bettors_(self) -> int:
-        """The number of bettors in use for each output, 0 after they were dropped."""
-        return line.count(self._require_rows()._model) // 2
+    def experts_(self) -> dict[str, float]:
+        """The share of each kind of expert in predictions; kinds that were dropped are missing."""
+        return untuned_reading.shares_of_kinds(self._require_rows()._model)
 
     @property
     def sketch_size_(self) -> int:

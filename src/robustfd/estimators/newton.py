@@ -83,9 +83,11 @@ class SketchedNewtonClassifier(SetClassifier):
         The Hessian in use.
     sketch_size_ : int
         The number of sketch rows in use, 0 without a sketch.
-    bettors_ : int
-        The number of bettors in use for each output. They help with rare features, and with few rows of many useless
-        ones. At 512, 1024, ... rows they are dropped, all at once and for good, if they do not help.
+    experts_ : dict
+        The share of each kind of expert in predictions: "slow" and "fast" diagonal Hessians, "bettors" and experts with
+        a "flat prior" (for rare features, and few rows of many useless ones), those with an "exact" Hessian and the
+        factor of its prior (small for strongly correlated features), or with a "sketch". Kinds that do not help are
+        dropped, and missing here.
     drift_ : dict
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_, progressive_error_ : float
@@ -305,9 +307,11 @@ class SketchedNewtonRegressor(IntervalRegressor):
         The Hessian in use.
     sketch_size_ : int
         The number of sketch rows in use, 0 without a sketch.
-    bettors_ : int
-        The number of bettors in use, 0 with several quantiles. They help with rare features, and with few rows of many
-        useless ones. At 512, 1024, ... rows they are dropped, all at once and for good, if they do not help.
+    experts_ : dict
+        The share of each kind of expert in predictions: "slow" and "fast" diagonal Hessians, "bettors" and experts with
+        a "flat prior" (for rare features, and few rows of many useless ones), those with an "exact" Hessian and the
+        factor of its prior (small for strongly correlated features), or with a "sketch". Kinds that do not help are
+        dropped, and missing here.
     drift_ : dict
         The weight of the experts that forget, over time. It rises when the stream drifts.
     progressive_loss_ : float

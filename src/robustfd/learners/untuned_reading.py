@@ -101,6 +101,19 @@ def drift(state: "UntunedState") -> dict[str, NDArray[Any]]:
     return {"rows": ends, "share": state.experts.mix.trace[: len(ends)] / counts}
 
 
+def shares_of_kinds(state: "UntunedState") -> dict[str, float]:
+    """Return the share of each kind of expert that is in use in predictions."""
+    e, count, bettors = state.experts, state.count, line.count(state) // 2
+    kinds = [("slow", count), ("fast", count), ("bettors", bettors), ("flat prior", bettors)]
+    for factor, memory in zip(e.exact.ladder, memories_of(e.exact)):
+        kinds.append(("exact, fast" if memory else f"exact, prior x {factor:g}", count))
+    if state.form == "sketch":
+        kinds.append(("sketch", count))
+    ends = np.cumsum([many for _, many in kinds])
+    parts = np.split(e.mix.steady.mean(axis=0), ends[:-1])
+    return {kind: float(part.sum()) for (kind, many), part in zip(kinds, parts, strict=True) if many}
+
+
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
 
 COUNTS = ("first", "seen", "size", "renew_at", "renewed_at", "look_at")  # numbers of the state in a file
