@@ -123,7 +123,7 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     e.level = Array<double>(outputs);
     if (numbers && outputs > 1)
         for (Index c = 0; c < outputs; ++c) e.level[c] = static_cast<double>(c + 1) / static_cast<double>(outputs + 1);
-    e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0};
+    e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0, 0, 0};
     e.weights = Array<float>(size, 2 * padded(outputs * L));
     if (bettors) e.bets = Array<float>(size, 4, outputs * bettors);
     if (memories) {

@@ -313,9 +313,9 @@ def test_a_model_that_is_read_after_a_change_is_as_good_as_with_the_shares_of_th
 @pytest.mark.parametrize("numbers", [False, True])
 def test_mean_shares_after_a_change_equal_the_transcription(numbers):
     rng = np.random.default_rng(5)
-    X, w = rng.standard_normal((700, 6)), rng.standard_normal((2, 6))
-    scores = np.where(np.arange(700) < 500, X @ w[0], X @ w[1])
-    y = scores + 0.1 * rng.standard_normal(700) if numbers else ((scores > 0) ^ (rng.random(700) < 0.05)).astype(float)
+    X, w = rng.standard_normal((500, 6)), rng.standard_normal((2, 6))
+    scores = np.where(np.arange(500) < 350, X @ w[0], X @ w[1])
+    y = scores + 0.1 * rng.standard_normal(500) if numbers else ((scores > 0) ^ (rng.random(500) < 0.05)).astype(float)
     state = UntunedState(6, 1, loss=NumberLoss() if numbers else None)
     other = ref.Learner(6, exact=True, huber=8.0 if numbers else None)
     assert_transcribed(state, other, X, y, 2e-3)
