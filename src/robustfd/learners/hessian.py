@@ -48,6 +48,7 @@ SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
 FIRST_LOOK = 1024  # rows after which a better Hessian is evaluated for the first time
 AGAIN = 8  # a dropped Hessian is tried again when the number of rows has grown by this factor
+UNPROVEN = -1.0  # in place of the gain of a Hessian that has just replaced a sketch
 KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept or enlarged
 RENEW = 8  # an exact Hessian of few features is updated after 1/8 more rows, others less often
 OFTEN = 256  # the largest number of rows between two updates of a Hessian that forgets
@@ -161,7 +162,9 @@ def _evaluate(state: "UntunedState") -> None:
             _drop_rungs(state)
         gain = 1.0 - targets["loss"] / targets["plain_loss"] if targets["plain_loss"] > 0 else 0.0
         state.look_at = 2 * state.seen
-        if gain < KEEP and state.d > ALWAYS_EXACT:
+        if state.gain == UNPROVEN:  # of the rows since it replaced the sketch, the first half says little
+            state.gain = 0.0
+        elif gain < KEEP and state.d > ALWAYS_EXACT:
             drop(state)
             state.look_at = AGAIN * state.seen
         elif state.form == "sketch" and state.d <= LARGEST_EXACT:
@@ -169,7 +172,7 @@ def _evaluate(state: "UntunedState") -> None:
             # The weights are not those that this Hessian would have learned from past rows: it starts without these.
             state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
             state.experts.exact.past[:] = 0.0
-            state.look_at = 4 * state.seen
+            state.gain = UNPROVEN
             renew(state, state.seen)
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
