@@ -211,7 +211,8 @@ def inspect(
         tables.append(text_table(f"Singular values of the sketch{_of(label)}", [[text]]))
     if "experts" in result:
         title = "Kinds of experts and their shares in predictions"
-        tables.append(text_table(title, sorted(result["experts"].items(), key=lambda kind: -kind[1])))
+        shares = sorted(((share, kind) for kind, share in result["experts"].items()), reverse=True)
+        tables.append(text_table(title, [(kind, share) for share, kind in shares]))
     print_result(console, result, *tables)
 
 
