@@ -29,7 +29,7 @@ def test_a9a_from_compressed_files(data_path, a9a, tmp_path):
     judged = execute("evaluate", model, data_path("a9a.t"), "--json", "--quiet").json
     wrong = int((expected.predict(X_test) != y_test).sum())
     assert judged["rows"] == 16281 and round(judged["error"] * 16281) == wrong
-    assert abs(wrong - 2442) <= 8  # 15.0 %, but for the last digits of other processors
+    assert abs(wrong - 2451) <= 8  # 15.0 %, but for the last digits of other processors
 
 
 def test_farm_ads_with_the_learner_of_the_paper_through_pipes(data_path, farm_ads, tmp_path):
