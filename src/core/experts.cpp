@@ -114,7 +114,8 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        if (!(size > OWN_INVERSE ? invert_by_lapack(h) : matrix_loops().invert(h, more.data()))) throw std::runtime_error("The Hessian is not positive definite.");
+        const bool inverted = size > OWN_INVERSE ? invert_by_lapack(h) : matrix_loops().invert(h, more.data());
+        if (!inverted) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);

@@ -26,7 +26,7 @@ constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in
 constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
 constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
-constexpr Index SAMPLED = 4;        // every so manieth row counts for what the experts have earned
+constexpr Index SAMPLED = 4;        // one row in so many counts for what the experts have earned
 constexpr double LINE = 0.25;       // the part of the rest that goes to bettors and experts with a flat prior
 // The flat prior in units of a0, for classes and for numbers: it is 1 for a model that has the whole prior.
 constexpr double FLAT = 16.0 / 3.0, FLAT_OF_NUMBERS = 2.0;

@@ -28,7 +28,7 @@ namespace {
 //
 // V takes thousands of rows to forget values that were a hundred times as large. So a centred feature has a new unit,
 // and its statistics start over, after RUN differences in sequence between its values that are less than 1/SHRUNK of
-// the usual ones. Equal values say nothing of the unit.
+// the usual ones. Equal values say nothing about the unit.
 
 constexpr double RAREST = 1.0 / 64.0;  // lower densities count as this
 constexpr double SPARSE = 16.0;        // factor of the prior of a feature that is not centred, in regression

@@ -214,6 +214,11 @@ def memories_of(exact: Exact) -> list[int]:
     return [0] * (len(exact.ladder) - fast) + [1] * fast
 
 
+def rungs_of(form: str, exact: Exact) -> list[int]:
+    """Return the memory of each rung of a better Hessian; a sketch has one rung, of the slow memory."""
+    return [0] if form == "sketch" else memories_of(exact)
+
+
 def slow_rungs(exact: Exact) -> list[float]:
     """Return the factors of the prior of the rungs with the slow memory, in order."""
     return [float(f) for f, memory in zip(exact.ladder, memories_of(exact)) if memory == 0]

@@ -20,7 +20,7 @@ from robustfd._scipy import scipy_linalg
 from robustfd.learners import line
 from robustfd.learners.experts import (
     LowRank,
-    memories_of,
+    rungs_of,
     slow_rungs,
     start_exact,
     start_low_rank,
@@ -65,7 +65,7 @@ def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) ->
             LADDER if state.seen >= FIRST else LADDER[:1]
         )  # the first rows are too few for the others, and learned often
         exact = start_exact(state.d + 1, [*slow, 1.0][: len(slow) + memories - 1], memories, lanes)
-    rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
+    rungs = rungs_of(form, exact)
     if form != "diagonal":
         (exact if form == "exact" else low).weights[:] = _first_weights(state, rungs)
     # Of the rows so far, a new exact Hessian has only the diagonal, and what a sketch knows.

@@ -18,8 +18,8 @@ from robustfd.learners.experts import (
     changed_arrays,
     experts_of,
     learn_first,
-    memories_of,
     robust_cut,
+    rungs_of,
     slow_rungs,
     start_experts,
     start_features,
@@ -278,7 +278,7 @@ class UntunedState:
             share = share.reshape(1, -1, 2).sum(axis=2)
             calm = calm.reshape(1, 2, -1).sum(axis=2)[:, : mine.shape[1]]  # bettors, and those with a flat prior
         self.outputs = outputs
-        rungs = memories_of(old.exact) if self.form == "exact" else [0] * (self.form == "sketch")
+        rungs = rungs_of(self.form, old.exact)
         new, count = self._fresh_experts(old), weights.shape[2] // (2 + len(rungs))
         new = new._replace(bets=bets, mix=new.mix if len(bets) else line.without(new.mix, slice(2 * count, None)))
         share, n = np.hstack([share[:, : 2 * count], mine, share[:, 2 * count :]]), new.mix.plain.shape[1]

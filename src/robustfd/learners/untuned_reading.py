@@ -18,6 +18,7 @@ from robustfd.learners.experts import (
     LowRank,
     Mixture,
     memories_of,
+    rungs_of,
     spread,
     start_exact,
     with_better,
@@ -169,14 +170,13 @@ def unpack(make: Callable[[int, int], "UntunedState"], parts: Any, check: Callab
     e, lanes, exact = state.experts, state.outputs * state.count, state.experts.exact
     if form == "exact":
         exact = _start_exact(parts, d, lanes)
-    rungs = memories_of(exact) if form == "exact" else [0] * (form == "sketch")
     e.weights[which] = parts.array("weights", n, e.weights.shape[1], dtype=np.float32)
     if line.count(state):
         e.bets[which] = parts.array("bets", n, *e.bets.shape[1:], dtype=np.float32)
         if np.any(e.bets[:, 1] < 0):
             raise ValueError("the sums of the bets are inconsistent")
     features = _unpack_features(parts, e.features, which)
-    mix = _unpack_mixture(parts, with_better(e.mix, rungs), int(features.totals["rows"][0]))
+    mix = _unpack_mixture(parts, with_better(e.mix, rungs_of(form, exact)), int(features.totals["rows"][0]))
     low = e.low_rank
     if form == "exact":
         for name, array in without_padding(exact)._asdict().items():
