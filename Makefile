@@ -132,9 +132,10 @@ $(VENV)/.stamp-%: pyproject.toml CMakeLists.txt | $(VENV)/.stamp-compiler
 	@$(PIP) --no-build-isolation -Cbuild-dir=$(BUILD) -e ".[$*]"
 	@touch $@
 
-# The build tools come from PyPI. Without a C++ compiler on PATH, so does the compiler (ziglang).
+# The build tools come from PyPI; setuptools builds PySpark, which is published as source only. Without a C++ compiler on PATH,
+# the compiler comes from PyPI, too (ziglang).
 $(VENV)/.stamp-compiler: | $(VENV)/pyvenv.cfg
-	@$(PIP) "scikit-build-core>=1.0" "nanobind>=2.10" "cmake>=3.26" ninja
+	@$(PIP) "scikit-build-core>=1.0" "nanobind>=2.10" "cmake>=3.26" ninja "setuptools>=70.1"
 ifeq ($(COMPILER),)
 	@echo "no C++ compiler found: using ziglang from PyPI ..."
 	@$(PIP) ziglang || { echo "robustfd needs a C++20 compiler: install g++ or clang++ (Debian: apt install g++)."; exit 1; }

@@ -173,7 +173,8 @@ void Kept::restore(Experts& e) const {
 // Divide memory among the arrays of a row, or only return how many numbers they need if there is none yet. Every array
 // has whole vectors.
 Index Scratch::divide(const Experts& e, double* memory) {
-    const Index n = experts_, many = outputs_ * n, better = outputs_ * (n - e.plain_experts()), lanes = outputs_ * bettors_;
+    const Index n = experts_, many = outputs_ * n, lanes = outputs_ * bettors_;
+    const Index better = outputs_ * (n - e.plain_experts());
     Index size = 0;
     const auto take = [&](auto*& array, Index numbers) {
         array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;

@@ -5,7 +5,7 @@
 // - learning rate,
 // - memory: the Hessian sums the curvature of all rows (slow) or of recent rows (fast),
 // - scaling: each row is divided by its own length, or all rows are multiplied by the same number (linear),
-// - form of the Hessian: diagonal, exact, or diagonal plus sketch; some diagonal ones have the same prior for all features.
+// - form of the Hessian: diagonal, exact, or diagonal plus sketch. Some diagonal ones have one prior for all features.
 //
 // Bettors have no Hessian and no learning rate: each bets on the sign of the gradient of every feature (hot/line.hpp).
 //
@@ -81,8 +81,8 @@ struct Experts {
     Array<Totals> totals;     // (1,)
     Array<Index> centred;     // the centred features
     // (CENTRE_ROWS, centred): the centre of each, its mean over recent rows, which is the next centre, and what
-    // `unit_shrank` needs: the last value, the mean square of differences between values, and the number, sum of squares
-    // and sum of values of a run of small differences.
+    // `unit_shrank` needs: the last value, the mean square of differences between values, and the number, sum of
+    // squares and sum of values of a run of small differences.
     Array<double> centre;
     // The mixture. Experts in this order: slow diagonal ones, as many fast diagonal ones, then any bettors and as many
     // with a flat prior, then any with a better Hessian. All but the last count as plain.
@@ -98,7 +98,8 @@ struct Experts {
     Array<Targets> targets;   // (1,)
     Array<double> level;      // (outputs,): the levels of the quantiles to predict, ascending; 0 for another loss
     Array<float> weights;     // (D, 2 half): of the diagonal experts; half is outputs L, rounded up to whole vectors
-    Array<float> bets;        // (D, 4, outputs bettors): z, g and wealth of bettors, weights of experts with a flat prior
+    // (D, 4, outputs bettors): z, g and wealth of bettors, and the weights of experts with a flat prior
+    Array<float> bets;
     // The exact Hessian, with one or two memories, slow and fast, and several rungs. A rung is an inverse with its
     // experts. The fast memory has the last rung, and the slow memory all others, with smaller and smaller priors.
     Array<double> ladder;         // (rungs,): the factor of the prior

@@ -41,14 +41,17 @@ inline double flat_prior(const Experts& e) {
 }
 
 // 1 / sqrt(N).
-inline double bet_norm(const Totals& totals) { return sqrt(larger(totals.bet_rows, 1.0) / larger(totals.bet_squares, 1.0)); }
+inline double bet_norm(const Totals& totals) {
+    return sqrt(larger(totals.bet_rows, 1.0) / larger(totals.bet_squares, 1.0));
+}
 
 // Add zeta times bets and flat weights of a feature to two sums. FIXED is their number if it is known, else 0.
 template <Index FIXED>
 RFD_INLINE void add_line(float* __restrict bet, float* __restrict flat, const float* __restrict alpha, const Line& line,
                          float zeta, float prior, Index many) {
     const Index lanes = FIXED > 0 ? FIXED : many;
-    const float *__restrict z = line.z, *__restrict g = line.g, *__restrict wealth = line.wealth, *__restrict w = line.flat;
+    const float *__restrict z = line.z, *__restrict g = line.g, *__restrict wealth = line.wealth;
+    const float* __restrict w = line.flat;
     for (Index k = 0; k < lanes; ++k) bet[k] += zeta * ((alpha[k] + wealth[k]) * z[k] / (prior + g[k]));
     for (Index k = 0; k < lanes; ++k) flat[k] += zeta * w[k];
 }
@@ -118,7 +121,9 @@ template <Use use> void line_margins(const Experts& e, const Row& row, const Wor
     const Index first = 2 * e.count(), lanes = e.bets.shape(2);
     const auto prior = static_cast<float>(flat_prior(e));
     const double norm = bet_norm(e.totals[0]), factor = 0.5 * norm * row.length / e.totals[0].length;
-    for_line(e, first, [&](Index i, Index, bool) { work.alpha[i] = static_cast<float>(e.rate[first + i % e.bettors()]); });
+    for_line(e, first, [&](Index i, Index, bool) {
+        work.alpha[i] = static_cast<float>(e.rate[first + i % e.bettors()]);
+    });
     lanes == 4 ? sum_line<4>(e, row, work) : sum_line<0>(e, row, work);
     if constexpr (use != Use::read) line_kappa(e, row, work, first);
     const Line own = line_of(e, 0);
@@ -137,7 +142,8 @@ inline void line_steps(Experts& e, const Row& row, const Work& work) {
     const Index first = 2 * e.count(), lanes = e.bets.shape(2);
     const double prior = flat_prior(e), own = INTERCEPT / (prior + e.table[0].slow);
     for_line(e, first, [&](Index i, Index at, bool) { work.bet[i] = static_cast<float>(work.step[at]); });
-    for_line(e, first + e.bettors(), [&](Index i, Index at, bool) { work.flat[i] = static_cast<float>(work.step[at]); });
+    for_line(e, first + e.bettors(),
+             [&](Index i, Index at, bool) { work.flat[i] = static_cast<float>(work.step[at]); });
     step_line(line_of(e, 0), work, 1.0f, static_cast<float>(own), static_cast<float>(prior), lanes);
     for_line(e, first + e.bettors(), [&](Index i, Index at, bool linear) {
         work.flat[i] = static_cast<float>(row.factor(linear) * work.step[at]);

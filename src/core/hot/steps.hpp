@@ -336,13 +336,15 @@ inline void count_steps(const Experts& e, const Work& work, const NumberRow& row
     }
 }
 
-// Fill the steps of bettors, between -1 and 1, after the others: the slope in units of the spread, or of the loss itself.
+// Fill the steps of bettors after those of the others: the slope in units of the spread, between -1 and 1. The slopes of
+// counts and quantiles have no unit.
 inline void bet_on_number(const Experts& e, const Work& work, const NumberRow& row, Index c) {
     const Index n = e.experts(), first = c * n + 2 * e.count();
     const double unit = row.spread > 0.0 ? 1.0 / sqrt(row.spread) : 0.0, level = e.level[c];
     for (Index k = first; k < first + e.bettors(); ++k) {
         const double p = work.margin[k];
-        double slope = e.targets[0].counts ? number_slope(e.targets[0], row.y, p, 1.0) : clipped(unit * (row.y - p), -1.0, 1.0);
+        double slope = clipped(unit * (row.y - p), -1.0, 1.0);
+        if (e.targets[0].counts) slope = number_slope(e.targets[0], row.y, p, 1.0);
         if (level > 0.0) slope = row.y > p ? level : level - 1.0;
         work.step[k] = smaller(row.power, 1.0) * slope;
     }
