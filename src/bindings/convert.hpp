@@ -142,5 +142,6 @@ void bind_text(nb::module_& m);
 void bind_untuned(nb::module_& m);
 void bind_bandit(nb::module_& m);
 void bind_tracker(nb::module_& m);
+void bind_forest(nb::module_& m);
 
 }  // namespace robustfd

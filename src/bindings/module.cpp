@@ -85,4 +85,5 @@ NB_MODULE(_core, m) {
     bind_untuned(m);
     bind_bandit(m);
     bind_tracker(m);
+    bind_forest(m);
 }

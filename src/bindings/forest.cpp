@@ -1,0 +1,148 @@
+// Bindings of boosted trees, and of blends of predictions.
+#include "forest.hpp"
+
+#include "blend.hpp"
+#include "learning.hpp"
+
+namespace robustfd {
+
+using namespace nb::literals;
+
+namespace {
+
+Trees trees_of(Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> value, Matrix<float> gain) {
+    const Index n = place.rows;
+    require(cut.rows == n && value.rows == n && gain.rows == n, "the numbers of trees differ");
+    require(place.cols == INNER && cut.cols == INNER && value.cols == NODES && gain.cols == INNER,
+            "the trees have another depth");
+    return {place, cut, value, gain};
+}
+
+// Trees that are read: their arrays may be read-only.
+struct Forest {
+    Trees trees;
+    Span<const std::int32_t> column;
+};
+
+Forest forest_of(Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> value,
+                 Span<const std::int32_t> column, Index columns, Index sums) {
+    require(cut.rows == place.rows && value.rows == place.rows && length(column) == place.rows,
+            "the numbers of trees differ");
+    require(place.cols == INNER && cut.cols == INNER && value.cols == NODES, "the trees have another depth");
+    for (Index t = 0; t < place.rows; ++t) {
+        require(0 <= column[static_cast<std::size_t>(t)] && column[static_cast<std::size_t>(t)] < sums,
+                "a tree belongs to no sum");
+        for (Index k = 0; k < INNER; ++k)
+            require(0 <= place(t, k) && place(t, k) < std::max<Index>(2 * columns, 1), "a node has no column");
+    }
+    return {{place, cut, value, {}}, column};
+}
+
+void bind_growing(nb::module_& m) {
+    m.def(
+        "bin_column",
+        [](Matrix<const double> cells, Index column, Span<std::uint8_t> bins, Span<double> cuts) {
+            require(0 <= column && column < cells.cols && length(bins) == cells.rows && length(cuts) == BINS,
+                    "the sizes differ");
+            bin_column(cells.data + column, cells.stride, bins, cuts);
+        },
+        "cells"_a, "column"_a, "bins"_a, "cuts"_a, Unlocked(), "Fill the cuts of a column and the bins of its values.");
+    m.def(
+        "grow_trees",
+        [](Matrix<const std::uint8_t> bins, Matrix<const double> cuts, Span<const std::int32_t> owner,
+           Span<const double> y, Span<const double> weight, Matrix<double> margin, Matrix<double> gradient,
+           Matrix<double> curvature, std::uint64_t seed, Objective objective, double level, Matrix<std::int32_t> place,
+           Matrix<double> cut, Matrix<double> value, Matrix<float> gain, Index first, Index last) {
+            const Index n = bins.cols, outputs = margin.cols;
+            require(bins.rows >= 1 && cuts.rows == bins.rows && cuts.cols == BINS && length(owner) == bins.rows,
+                    "the numbers of columns differ");
+            require(n >= 1 && length(y) == n && length(weight) == n && margin.rows == n, "the numbers of rows differ");
+            require(outputs >= 1 && gradient.rows == n && gradient.cols == outputs && curvature.rows == n &&
+                        curvature.cols == outputs,
+                    "the gradients have another shape");
+            for (Index i = 0; i < bins.rows * n; ++i) require(bins.data[i] <= BINS, "a bin is out of range");
+            if (objective == Objective::softmax)
+                for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
+            const Trees trees = trees_of(place, cut, value, gain);
+            require(0 <= first && first <= last && last <= place.rows, "there are fewer trees");
+            grow({bins, cuts, owner, y, weight, margin, gradient, curvature, seed}, objective, level, trees, first,
+                 last);
+        },
+        "bins"_a, "cuts"_a, "owner"_a, "y"_a, "weight"_a, "margin"_a, "gradient"_a, "curvature"_a, "seed"_a,
+        "objective"_a, "level"_a, "place"_a, "cut"_a, "value"_a, "gain"_a, "first"_a, "last"_a, Unlocked(),
+        "Grow trees first to last - 1, which reduce the losses of rows.");
+}
+
+void bind_reading(nb::module_& m) {
+    m.def(
+        "add_values",
+        [](Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> value, Span<const std::int32_t> column,
+           Matrix<const double> cells, Matrix<double> sums, Matrix<std::int32_t> leaves) {
+            require(cells.rows == sums.rows && cells.rows == leaves.rows && leaves.cols == place.rows,
+                    "the shapes differ");
+            const Forest forest = forest_of(place, cut, value, column, cells.cols, sums.cols);
+            add_values(forest.trees, forest.column, cells, sums, leaves);
+        },
+        "place"_a, "cut"_a, "value"_a, "column"_a, "cells"_a, "sums"_a, "leaves"_a, Unlocked(),
+        "Add the leaf values of trees to sums, for rows of cells, and fill in their leaves.");
+    m.def(
+        "add_paths",
+        [](Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> value, Span<const std::int32_t> column,
+           Matrix<const double> cells, Matrix<const double> factor, Matrix<double> parts) {
+            require(cells.rows == factor.rows && cells.rows == parts.rows && cells.cols == parts.cols,
+                    "the shapes differ");
+            const Forest forest = forest_of(place, cut, value, column, cells.cols, factor.cols);
+            add_paths(forest.trees, forest.column, cells, factor, parts);
+        },
+        "place"_a, "cut"_a, "value"_a, "column"_a, "cells"_a, "factor"_a, "parts"_a, Unlocked(),
+        "Add what the columns of rows change along the paths of trees.");
+}
+
+void bind_blend(nb::module_& m) {
+    m.def(
+        "blend",
+        [](Objective objective, double level, Matrix<const double> margins, Span<const double> y,
+           Span<const double> weight, Span<double> share, Span<double> steady, Span<double> totals,
+           Matrix<double> out) {
+            const Index n = length(y), outputs = out.cols;
+            require(out.rows == n && length(weight) == n && margins.cols == outputs &&
+                        margins.rows == n * length(share) && share.size() >= 1 && steady.size() == share.size(),
+                    "the shapes differ");
+            require(totals.size_bytes() == sizeof(Blended), "totals has another length");
+            if (objective == Objective::softmax)
+                for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
+            auto& all = *reinterpret_cast<Blended*>(totals.data());
+            std::vector<double> losses(share.size());
+            for (Index i = 0; i < n; ++i)
+                blend_row(objective, level, margins[i], n * outputs, outputs, y[static_cast<std::size_t>(i)],
+                          weight[static_cast<std::size_t>(i)], share, steady, losses, all, out[i]);
+        },
+        "objective"_a, "level"_a, "margins"_a, "y"_a, "weight"_a, "share"_a, "steady"_a, "totals"_a, "out"_a,
+        Unlocked(), "Blend the margins (learners n, outputs) of rows, and let the shares follow their targets.");
+    m.def(
+        "blended",
+        [](Objective objective, Matrix<const double> margins, Span<const double> share, Matrix<double> out) {
+            require(margins.cols == out.cols && margins.rows == out.rows * length(share), "the shapes differ");
+            for (Index i = 0; i < out.rows; ++i)
+                mean_of(objective, share, margins[i], out.rows * out.cols, out.cols, out[i]);
+        },
+        "objective"_a, "margins"_a, "share"_a, "out"_a, Unlocked(), "Blend the margins (learners n, outputs) of rows.");
+}
+
+}  // namespace
+
+void bind_forest(nb::module_& m) {
+    m.attr("INNER") = INNER, m.attr("NODES") = NODES, m.attr("BINS") = BINS;
+    m.attr("BLENDED") = sizeof(Blended) / sizeof(double);
+    nb::enum_<Objective>(m, "Objective", "The loss that trees reduce.")
+        .value("logistic", Objective::logistic)
+        .value("softmax", Objective::softmax)
+        .value("squared", Objective::squared)
+        .value("pinball", Objective::pinball)
+        .value("counts", Objective::counts);
+    bind_growing(m);
+    bind_reading(m);
+    bind_blend(m);
+}
+
+}  // namespace robustfd

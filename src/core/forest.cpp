@@ -1,0 +1,374 @@
+#include "forest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace robustfd {
+
+namespace {
+
+struct Sum {
+    double g = 0.0, h = 0.0;
+};
+
+constexpr Index CELLS = BINS + 1;  // of a histogram, with that of missing values
+
+// A pseudo-random number of a counter (Steele, Lea and Flood 2014), so that trees depend on nothing but the seed.
+std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
+    std::uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+// The best cut of a node: of a column, below a bin, with missing values on one side.
+struct Cut {
+    double gain = 0.0;
+    Index column = -1, bin = 0;
+    bool missing_right = false;
+    Sum left, right;
+};
+
+// Grows one tree after the other; the memory is shared by all.
+class Grower {
+  public:
+    explicit Grower(const Boosting& data) : data_(data), n_(data.bins.cols) {
+        for (auto* some : {&rows_, &spare_, &others_}) some->resize(static_cast<std::size_t>(n_));
+        pairs_.resize(static_cast<std::size_t>(n_));
+    }
+
+    void grow(Index output, Index t, const Trees& trees) {
+        place_ = trees.place[t], cut_ = trees.cut[t], value_ = trees.value[t], gain_ = trees.gain[t];
+        output_ = output;
+        std::fill_n(place_, INNER, 0), std::fill_n(cut_, INNER, NOWHERE), std::fill_n(gain_, INNER, 0.0F);
+        std::fill_n(value_, NODES, 0.0);
+        choose_rows(t);
+        choose_columns(t);
+        const Sum all = start_root();
+        least_ = LEAST * std::min(1.0, 2.0 * all.h / std::max(total_weight_, 1e-300));
+        for (Index level = 0; level < DEPTH; ++level) grow_level(level);
+        update_margins();
+    }
+
+  private:
+    const Boosting& data_;
+    Index n_, output_ = 0;
+    std::vector<std::int32_t> rows_, spare_;   // of the nodes, one after the other
+    std::vector<std::int32_t> others_;         // those on the right of a cut
+    std::vector<Sum> pairs_;                   // gradients of the rows of a node
+    std::vector<Index> columns_;               // of this tree
+    std::vector<Sum> histograms_, parents_;    // of the nodes of a level, and of the level above; they only grow
+    std::vector<Index> begin_;                 // where the rows of each node of a level begin
+    std::vector<Sum> sums_;                    // of each node of a level
+    std::vector<char> alive_;                  // whether a node of the level exists and may be split
+    double least_ = LEAST, total_weight_ = 0.0;
+    std::int32_t* place_ = nullptr;
+    double *cut_ = nullptr, *value_ = nullptr;
+    float* gain_ = nullptr;
+
+    static void reserve(std::vector<Sum>& some, Index size) {
+        if (static_cast<Index>(some.size()) < size) some.resize(static_cast<std::size_t>(size));
+    }
+    Index histogram_size() const { return static_cast<Index>(columns_.size()) * CELLS; }
+
+    // A random half of the rows.
+    void choose_rows(Index t) {
+        rows_.resize(static_cast<std::size_t>(n_));
+        const std::uint64_t seed = random_bits(data_.seed, static_cast<std::uint64_t>(t));
+        std::size_t m = 0;
+        for (Index i = 0; i < n_; i += 64) {
+            std::uint64_t bits = random_bits(seed, static_cast<std::uint64_t>(i));
+            for (Index j = i; j < std::min(i + 64, n_); ++j, bits >>= 1) {
+                rows_[m] = static_cast<std::int32_t>(j);
+                m += bits & 1;
+            }
+        }
+        rows_.resize(m);
+    }
+
+    void choose_columns(Index t) {
+        columns_.clear();
+        for (Index j = 0; j < data_.bins.rows; ++j) {
+            const auto owner = data_.owner[static_cast<std::size_t>(j)];
+            if (data_.cuts(j, 0) < NOWHERE && (owner < 0 || owner == output_)) columns_.push_back(j);
+        }
+        const std::uint64_t seed = random_bits(~data_.seed, static_cast<std::uint64_t>(t));
+        const auto all = columns_.size();
+        if (all <= static_cast<std::size_t>(MOST_COLUMNS)) return;
+        for (std::size_t k = 0; k < static_cast<std::size_t>(MOST_COLUMNS); ++k)
+            std::swap(columns_[k], columns_[k + random_bits(seed, k) % (all - k)]);
+        columns_.resize(static_cast<std::size_t>(MOST_COLUMNS));
+        std::sort(columns_.begin(), columns_.end());
+    }
+
+    Sum start_root() {
+        Sum all;
+        total_weight_ = 0.0;
+        for (const std::int32_t i : rows_) {
+            all.g += data_.gradient(i, output_), all.h += data_.curvature(i, output_);
+            total_weight_ += data_.weight[static_cast<std::size_t>(i)];
+        }
+        sums_.assign(1, all), alive_.assign(1, 1);
+        begin_ = {0, static_cast<Index>(rows_.size())};
+        reserve(histograms_, histogram_size());
+        std::fill_n(histograms_.data(), histogram_size(), Sum{});
+        fill_histogram(0, begin_[1], histograms_.data());
+        value_[0] = value_of(all);
+        return all;
+    }
+
+    static double value_of(const Sum& sum) { return -RATE * sum.g / (sum.h + LAMBDA); }
+
+    // Sum the gradients of rows begin to end - 1 by bin.
+    void fill_histogram(Index begin, Index end, Sum* histogram) {
+        for (Index i = begin; i < end; ++i) {
+            const std::int32_t row = rows_[static_cast<std::size_t>(i)];
+            pairs_[static_cast<std::size_t>(i)] = {data_.gradient(row, output_), data_.curvature(row, output_)};
+        }
+        for (const Index column : columns_) {
+            const std::uint8_t* bins = data_.bins[column];
+            for (Index i = begin; i < end; ++i) {
+                Sum& cell = histogram[bins[rows_[static_cast<std::size_t>(i)]]];
+                cell.g += pairs_[static_cast<std::size_t>(i)].g, cell.h += pairs_[static_cast<std::size_t>(i)].h;
+            }
+            histogram += CELLS;
+        }
+    }
+
+    // Split the nodes of a level, and prepare those of the next.
+    void grow_level(Index level) {
+        const Index nodes = Index{1} << level, first = nodes - 1, size = histogram_size();
+        const bool last = level + 1 == DEPTH;
+        std::swap(histograms_, parents_);
+        if (!last) reserve(histograms_, 2 * nodes * size);
+        std::vector<Index> begin{0};
+        std::vector<Sum> sums;
+        std::vector<char> alive;
+        spare_.resize(rows_.size());
+        for (Index k = 0; k < nodes; ++k) {
+            const auto at = static_cast<std::size_t>(k);
+            const Sum* histogram = parents_.data() + k * size;
+            const Cut cut = alive_[at] ? best_cut(histogram, sums_[at]) : Cut{};
+            Index middle = begin_[at + 1];
+            if (cut.column >= 0) {
+                write_split(first + k, cut);
+                middle = partition(begin_[at], begin_[at + 1], cut);
+                sums.push_back(cut.left), sums.push_back(cut.right);
+            } else {
+                std::copy(rows_.begin() + begin_[at], rows_.begin() + middle, spare_.begin() + begin_[at]);
+                value_[2 * (first + k) + 1] = value_[2 * (first + k) + 2] = value_[first + k];
+                sums.push_back(sums_[at]), sums.push_back({});
+            }
+            for (const Sum& sum : {sums[2 * at], sums[2 * at + 1]})
+                alive.push_back(cut.column >= 0 && sum.h >= 2.0 * least_ ? 1 : 0);
+            begin.push_back(middle), begin.push_back(begin_[at + 1]);
+        }
+        std::swap(rows_, spare_);
+        begin_ = begin, sums_ = sums, alive_ = alive;
+        for (Index k = 0; k < nodes && !last; ++k) share_histogram(k, size);
+    }
+
+    // The histograms of the children of node k of the level above.
+    void share_histogram(Index k, Index size) {
+        const auto left = static_cast<std::size_t>(2 * k);
+        if (!alive_[left] && !alive_[left + 1]) return;
+        const Sum* parent = parents_.data() + k * size;
+        const bool right_is_smaller = begin_[left + 2] - begin_[left + 1] < begin_[left + 1] - begin_[left];
+        const std::size_t small = left + (right_is_smaller ? 1 : 0), large = left + (right_is_smaller ? 0 : 1);
+        Sum* some = histograms_.data() + static_cast<Index>(small) * size;
+        Sum* rest = histograms_.data() + static_cast<Index>(large) * size;
+        std::fill_n(some, size, Sum{});
+        fill_histogram(begin_[small], begin_[small + 1], some);
+        if (!alive_[large]) return;
+        for (Index i = 0; i < size; ++i) rest[i] = {parent[i].g - some[i].g, parent[i].h - some[i].h};
+    }
+
+    Cut best_cut(const Sum* histogram, const Sum& all) const {
+        Cut best;
+        best.gain = all.g * all.g / (all.h + LAMBDA) * (1.0 + LEAST_GAIN) + LEAST_GAIN;
+        for (const Index column : columns_) {
+            const Sum missing = histogram[BINS];
+            scan(histogram, all, missing, column, false, best);
+            if (missing.h > 0.0) scan(histogram, all, missing, column, true, best);
+            histogram += CELLS;
+        }
+        return best;
+    }
+
+    // Improve the best cut by one of this column. `best.gain` is the sum of the scores of both children.
+    void scan(const Sum* histogram, const Sum& all, const Sum& missing, Index column, bool missing_right,
+              Cut& best) const {
+        const Sum none, start = missing_right ? none : missing;
+        const Index at = forest_loops().best_cut(&histogram->g, &start.g, &all.g, least_, &best.gain);
+        if (at < 0) return;
+        Sum left = start;
+        for (Index b = 0; b <= at; ++b) left.g += histogram[b].g, left.h += histogram[b].h;
+        const Sum right{all.g - left.g, all.h - left.h};
+        const bool side = missing.h > 0.0 ? missing_right : right.h > left.h;  // without any, the larger child
+        best = {best.gain, column, at, side, left, right};
+    }
+
+    void write_split(Index node, const Cut& cut) {
+        place_[node] = static_cast<std::int32_t>(2 * cut.column + (cut.missing_right ? 1 : 0));
+        cut_[node] = data_.cuts(cut.column, cut.bin);
+        const Sum all{cut.left.g + cut.right.g, cut.left.h + cut.right.h};
+        gain_[node] = static_cast<float>(cut.gain - all.g * all.g / (all.h + LAMBDA));
+        value_[2 * node + 1] = value_of(cut.left), value_[2 * node + 2] = value_of(cut.right);
+    }
+
+    // For each bin, 1 if its rows go right.
+    using Sides = std::array<std::uint8_t, CELLS>;
+    static Sides sides_of(Index last_left, bool missing_right) {
+        Sides sides{};
+        for (Index b = last_left + 1; b < BINS; ++b) sides[static_cast<std::size_t>(b)] = 1;
+        sides[BINS] = missing_right ? 1 : 0;
+        return sides;
+    }
+
+    // Copy rows begin to end - 1 to the spare list, those on the left first, and return where the others begin.
+    Index partition(Index begin, Index end, const Cut& cut) {
+        const std::uint8_t* bins = data_.bins[cut.column];
+        const Sides sides = sides_of(cut.bin, cut.missing_right);
+        std::int32_t *left = spare_.data() + begin, *right = others_.data();
+        for (Index i = begin; i < end; ++i) {
+            const std::int32_t row = rows_[static_cast<std::size_t>(i)];
+            const Index side = sides[bins[row]];
+            *left = *right = row;
+            left += 1 - side, right += side;
+        }
+        std::copy(others_.data(), right, left);
+        return left - spare_.data();
+    }
+
+    // Add the values of the leaves to the margins of all rows, also of those that the tree has not seen.
+    void update_margins() {
+        const std::uint8_t* bins[INNER];
+        std::array<Sides, INNER> sides;
+        for (std::size_t k = 0; k < sides.size(); ++k) {
+            const Index column = place_[k] / 2;
+            const double* cuts = data_.cuts[column];
+            const bool split = cut_[k] < NOWHERE;
+            bins[k] = data_.bins[column];
+            sides[k] = split ? sides_of(std::lower_bound(cuts, cuts + BINS, cut_[k]) - cuts, place_[k] % 2 == 1) : Sides{};
+        }
+        for (Index i = 0; i < n_; ++i) {
+            std::size_t node = 0;
+            for (Index level = 0; level < DEPTH; ++level) node = 2 * node + 1 + sides[node][bins[node][i]];
+            data_.margin(i, output_) += value_[node];
+        }
+    }
+};
+
+// Gradients and curvatures of all outputs of a row, for its weight.
+void differentiate(const Boosting& data, Objective objective, double level, Index i) {
+    const Index outputs = data.margin.cols;
+    const double *margin = data.margin[i], y = data.y[static_cast<std::size_t>(i)];
+    const double weight = data.weight[static_cast<std::size_t>(i)];
+    double *g = data.gradient[i], *h = data.curvature[i];
+    if (objective == Objective::softmax) {
+        const double top = *std::max_element(margin, margin + outputs);
+        double total = 0.0;
+        for (Index k = 0; k < outputs; ++k) total += h[k] = std::exp(margin[k] - top);
+        for (Index k = 0; k < outputs; ++k) {
+            const double p = h[k] / total;
+            g[k] = weight * (p - (static_cast<Index>(y) == k ? 1.0 : 0.0)), h[k] = weight * p * (1.0 - p);
+        }
+        return;
+    }
+    for (Index k = 0; k < outputs; ++k) {
+        const double off = margin[k] - y;
+        if (objective == Objective::logistic) {
+            const double p = 1.0 / (1.0 + std::exp(-margin[k]));
+            g[k] = p - y, h[k] = p * (1.0 - p);
+        } else if (objective == Objective::counts) {
+            h[k] = std::exp(std::min(margin[k], 30.0)), g[k] = h[k] - y;
+        } else {
+            g[k] = objective == Objective::squared ? std::clamp(off, -level, level) : (off > 0.0 ? 1.0 : 0.0) - level;
+            h[k] = 1.0;
+        }
+        g[k] *= weight, h[k] *= weight;
+    }
+}
+
+// Write a row twice: with missing values below and above all others.
+void expand_row(const double* cells, Index columns, double* out) {
+    for (Index j = 0; j < columns; ++j) {
+        const bool missing = std::isnan(cells[j]);
+        out[2 * j] = missing ? -NOWHERE : cells[j], out[2 * j + 1] = missing ? NOWHERE : cells[j];
+    }
+}
+
+constexpr Index BLOCK = 64;  // rows that go through all trees together
+
+}  // namespace
+
+void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Span<double> cuts) {
+    const auto n = static_cast<Index>(bins.size()), step = (n + SAMPLE - 1) / SAMPLE;
+    std::vector<double> sorted;
+    for (Index i = 0; i < n; i += step)
+        if (!std::isnan(values[i * stride])) sorted.push_back(values[i * stride]);
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<double> different(sorted);
+    different.erase(std::unique(different.begin(), different.end()), different.end());
+    if (static_cast<Index>(different.size()) <= BINS) sorted = different;
+    std::ranges::fill(cuts, NOWHERE);
+    const auto many = static_cast<Index>(sorted.size()), parts = std::min(many, BINS);
+    Index used = 0;
+    for (Index k = 1; k < parts; ++k) {
+        const Index at = k * many / parts;
+        const double below = sorted[static_cast<std::size_t>(at - 1)], above = sorted[static_cast<std::size_t>(at)];
+        if (below == above) continue;
+        const double middle = below + (above - below) / 2.0, cut = middle < above ? middle : below;
+        if (used == 0 || cut > cuts[static_cast<std::size_t>(used - 1)]) cuts[static_cast<std::size_t>(used++)] = cut;
+    }
+    for (Index i = 0; i < n; ++i) {
+        const double x = values[i * stride];
+        Index bin = 0;
+        for (Index step = BINS / 2; step > 0; step /= 2) bin += x > cuts[static_cast<std::size_t>(bin + step - 1)] ? step : 0;
+        bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? BINS : bin);
+    }
+}
+
+void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last) {
+    const Index outputs = data.margin.cols, n = data.bins.cols;
+    Grower grower(data);
+    for (Index t = first; t < last; ++t) {
+        if (t % outputs == 0)
+            for (Index i = 0; i < n; ++i) differentiate(data, objective, level, i);
+        grower.grow(t % outputs, t, trees);
+    }
+}
+
+void add_values(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells, Matrix<double> sums,
+                Matrix<std::int32_t> leaves) {
+    const Index d = cells.cols, width = 2 * d;
+    std::vector<double> both(static_cast<std::size_t>(std::min(BLOCK, cells.rows) * width));
+    for (Index start = 0; start < cells.rows; start += BLOCK) {
+        const Index many = std::min(BLOCK, cells.rows - start);
+        for (Index i = 0; i < many; ++i) expand_row(cells[start + i], d, both.data() + i * width);
+        forest_loops().add_values(trees, column.data(), both.data(), width, {sums[start], many, sums.cols, sums.stride},
+                                  {leaves[start], many, leaves.cols, leaves.stride});
+    }
+}
+
+void add_paths(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells,
+               Matrix<const double> factor, Matrix<double> parts) {
+    std::vector<double> x(static_cast<std::size_t>(2 * cells.cols));
+    for (Index i = 0; i < cells.rows; ++i) {
+        expand_row(cells[i], cells.cols, x.data());
+        for (Index t = 0; t < trees.place.rows; ++t) {
+            const double times = factor(i, column[static_cast<std::size_t>(t)]), *value = trees.value[t];
+            Index node = 0;
+            for (Index level = 0; level < DEPTH; ++level) {
+                const std::int32_t place = trees.place(t, node);
+                const Index child = 2 * node + 1 + (x[static_cast<std::size_t>(place)] > trees.cut(t, node) ? 1 : 0);
+                parts(i, place / 2) += times * (value[child] - value[node]);
+                node = child;
+            }
+        }
+    }
+}
+
+}  // namespace robustfd

@@ -1,0 +1,54 @@
+#include "forest.hpp"
+
+#include "lanes.hpp"
+
+namespace robustfd::RFD_LEVEL {
+
+namespace {
+
+Index best_cut(const double* histogram, const double* start, const double* all, double least, double* best) {
+    double g[BINS], h[BINS], score[BINS];
+    double sum_g = start[0], sum_h = start[1];
+    for (Index b = 0; b + 1 < BINS; ++b) {
+        g[b] = sum_g += histogram[2 * b], h[b] = sum_h += histogram[2 * b + 1];
+    }
+    g[BINS - 1] = all[0], h[BINS - 1] = all[1];  // no row on the right: never the best
+    const Lanes<double> total_g(all[0]), total_h(all[1]), lambda(LAMBDA), low(least * (1.0 - 1e-12) + LAMBDA), none(0.0);
+    Lanes<double> top(0.0);
+    for (Index b = 0; b < BINS; b += LANES) {
+        const Lanes<double> gl = load(g + b), gr = total_g - gl, hl = load(h + b) + lambda;
+        const Lanes<double> hr = total_h - load(h + b) + lambda;
+        const Lanes<double> both = (gl * gl * hr + gr * gr * hl) / (hl * hr);
+        const Lanes<double> allowed = choose(hl > low, choose(hr > low, both, none), none);
+        store<double>(allowed, score + b);
+        top = larger(allowed, top);
+    }
+    double found = 0.0;
+    for (int k = 0; k < LANES; ++k) found = larger(found, top[k]);
+    if (!(found > *best)) return -1;
+    *best = found;
+    Index at = 0;
+    while (score[at] != found) ++at;
+    return at;
+}
+
+void add_values(const Trees& trees, const std::int32_t* column, const double* rows, Index width, Matrix<double> sums,
+                Matrix<std::int32_t> leaves) {
+    for (Index t = 0; t < trees.place.rows; ++t) {
+        const std::int32_t* place = trees.place[t];
+        const double *cut = trees.cut[t], *value = trees.value[t];
+        for (Index i = 0; i < sums.rows; ++i) {
+            const double* x = rows + i * width;
+            Index node = 0;
+            for (Index level = 0; level < DEPTH; ++level) node = 2 * node + 1 + (x[place[node]] > cut[node] ? 1 : 0);
+            sums(i, column[t]) += value[node];
+            leaves(i, t) = static_cast<std::int32_t>(node - INNER);
+        }
+    }
+}
+
+}  // namespace
+
+extern const ForestLoops forest_loops{best_cut, add_values};
+
+}  // namespace robustfd::RFD_LEVEL

@@ -1,0 +1,277 @@
+"""Curves and interactions: a second linear learner whose rows have sums of boosted trees as additional columns.
+
+The trees are grown from stored rows, starting from the margins of the first learner. Whenever they are grown anew, they
+replace those behind the same columns, and the second learner keeps its weights: they decide how much of the trees to
+use. A blend of both learners predicts.
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._core import BLENDED, INNER, Objective, blend, blended
+from robustfd.learners import forest, hessian, untuned_merging
+from robustfd.learners.experts import NumberLoss
+from robustfd.learners.forest import Build, Forest
+from robustfd.learners.rows import CsrRows, Floats, plain_rows
+from robustfd.learners.untuned import UntunedState
+
+FIRST_TREES = 128  # rows after which trees are grown for the first time, then each time their number has doubled
+MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so many rows again
+MOST_CELLS = 2**22  # numbers that are stored
+WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
+FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
+LEAVES = INNER + 1  # of a tree
+MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
+ALL = 1e18  # more work than all trees
+CLIP = 8.0  # residuals beyond so many mean ones are clipped
+
+
+class Store(NamedTuple):
+    """The last rows, as a ring: cells (capacity, columns), targets, weights, margins of the first learner."""
+
+    cells: Floats
+    y: Floats
+    weight: Floats
+    margin: Floats
+
+
+class Expansion:
+    """The stored rows, the trees, the second learner and the blend."""
+
+    def __init__(self, columns: int, outputs: int, loss: NumberLoss | None, *, seed: int, always: bool):
+        """Start with this number of columns; `always` keeps the trees even if they do not help."""
+        self.outputs, self.loss, self.seed, self.always = outputs, loss, seed, always
+        self.category = np.zeros(columns, bool)
+        self.seen = 0  # rows so far
+        self.count = 0  # rows in the store
+        self.store = Store(np.empty((0, columns)), np.empty(0), np.empty(0), np.empty((0, outputs)))
+        self.grow_at, self.look_at, self.generation = FIRST_TREES, FIRST_LOOK, 0
+        self.build: Build | None = None
+        self.forests: list[Forest] = []  # those behind the sums of the two learners; none before the first trees
+        self.states: list[UntunedState] = []  # learners of rows with sums, and of rows with sums and leaves
+        self.share = np.full(MEMBERS, 1.0 / MEMBERS)
+        self.steady = self.share.copy()
+        self.totals = np.zeros(BLENDED)
+
+    @property
+    def objective(self) -> Objective:
+        """The loss of the trees."""
+        if self.loss is None:
+            return Objective.logistic if self.outputs == 1 else Objective.softmax
+        if self.loss.counts:
+            return Objective.counts
+        return Objective.pinball if self.loss.levels else Objective.squared
+
+    @property
+    def level(self) -> float:
+        """The level of a quantile, or where residuals are clipped."""
+        if self.loss is None or self.loss.counts:
+            return 0.0
+        return self.loss.levels[0] if self.loss.levels else self.loss.huber or CLIP
+
+    @property
+    def sums(self) -> int:
+        """The number of columns that trees fill."""
+        return forest.groups(self.outputs)[0]
+
+    @property
+    def capacity(self) -> int:
+        """The number of rows to store."""
+        return int(min(MOST_ROWS, max(MOST_CELLS // max(len(self.category), 1), FIRST_TREES)))
+
+    # -- learning
+
+    def learn(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, margins: Floats) -> None:
+        """Let the linear learner, `base`, and the others learn rows; fill the margins before each step."""
+        y, weight, done, n = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight), 0, len(y)
+        x = plain_rows(x)
+        while done < n:
+            until = min(self.grow_at, self.look_at) if self.states else self.grow_at
+            stop = done + 1 if self.build is not None else min(n, done + max(until - self.seen, 1))
+            part = slice(done, stop)
+            self._learn_part(base, some_rows(x, part), cells[part], y[part], weight[part], margins[part])
+            self._handle_events(base)
+            done = stop
+
+    def _learn_part(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, out: Floats) -> None:
+        base.learn(x, y, weight, out)
+        first = out.copy()
+        if self.states:
+            each = np.empty((MEMBERS, *out.shape))
+            each[0] = first
+            for state, rows, margins in zip(self.states, self._rows(x, cells), each[1:]):
+                state.learn(rows, y, weight, margins)
+            flat = self._with_mean(each)
+            blend(self.objective, self.level, flat, y, weight, self.share, self.steady, self.totals, out)
+        self._remember(cells, y, weight, first)
+        self.seen += len(y)
+
+    def _with_mean(self, each: Floats) -> Floats:
+        """Fill in the margins of the last member, the mean of the two before it; return them as a matrix."""
+        _, one, two, mean = each
+        mean[:] = np.sqrt(one * two) if self.objective == Objective.counts else (one + two) / 2.0
+        return each.reshape(-1, each.shape[2])
+
+    def learn_again(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats) -> None:
+        """Let all learners learn rows that they have learned before."""
+        x, margins = plain_rows(x), np.empty((len(y), self.outputs))
+        rows = [x, *(self._rows(x, cells) if self.states else [])]
+        for state, some in zip([base, *self.states], rows, strict=True):
+            shares = state.shares
+            state.learn(some, y, weight, margins)
+            state.shares = shares
+
+    def _rows(self, x: Any, cells: Floats) -> list[Any]:
+        """Return rows with the sums of trees in front, and sparse ones with sums and leaves in front."""
+        (sums, leaves), (others, there) = (
+            each.read(cells, self.category) if each is not self.forests[0] or k == 0 else (None, None)
+            for k, each in enumerate(self.forests)
+        )
+        if others is None or there is None:
+            others, there = sums, leaves
+        place = there + (others.shape[1] + LEAVES * np.arange(there.shape[1], dtype=np.int32))
+        wide = others.shape[1] + LEAVES * there.shape[1]
+        return [with_sums(sums, x), with_leaves(others, place, wide, x)]
+
+    def _remember(self, cells: Floats, y: Floats, weight: Floats, margin: Floats) -> None:
+        """Put rows into the store, in place of the oldest."""
+        self._enlarge(min(self.count + len(y), self.capacity))
+        size, n = len(self.store.y), min(len(y), len(self.store.y))
+        at = (self.seen + np.arange(len(y) - n, len(y))) % size
+        for mine, new in zip(self.store, (cells, y, weight, margin), strict=True):
+            mine[at] = new[len(y) - n :]
+        self.count = min(self.count + len(y), size)
+
+    def _enlarge(self, rows: int) -> None:
+        """Allocate space for so many rows. Before the store is full, row i is at place i."""
+        if rows <= len(self.store.y):
+            return
+        size = min(1 << (rows - 1).bit_length(), self.capacity)
+        self.store = Store(*(np.concatenate([old, np.zeros((size - len(old), *old.shape[1:]))]) for old in self.store))
+
+    # -- trees
+
+    def _handle_events(self, base: UntunedState) -> None:
+        """Begin to grow trees, go on with it, or drop them if it is time."""
+        if self.build is not None:
+            forest.advance(self.build, self.objective, self.level, self._seed(), WORK)
+            if self.build.finished:
+                self._use_trees(base)
+        if self.seen >= self.grow_at:
+            self._begin_build()
+            self.grow_at = self.seen + min(self.seen, self.capacity)
+        if self.states and self.seen >= self.look_at:
+            self._look()
+
+    def _seed(self) -> int:
+        return (self.seed + 0x9E3779B97F4A7C15 * self.generation) % 2**64
+
+    def _begin_build(self) -> None:
+        """Start to grow trees from the stored rows; the oldest come first."""
+        order = np.arange(self.seen - self.count, self.seen) % max(len(self.store.y), 1)
+        cells, y, weight, margin = (each[order] for each in self.store)
+        self.generation += 1
+        self.build = forest.start_build(cells, self.category, y, weight, margin, self.objective)
+
+    def _use_trees(self, base: UntunedState) -> None:
+        """Put the trees that were grown behind the columns of both learners. Leaves are new features."""
+        assert self.build is not None
+        trees, self.build = forest.result(self.build), None
+        self.forests, (sums, column) = [trees, trees], forest.groups(self.outputs)
+        leaves = np.arange(sums, sums + LEAVES * len(column))
+        if self.states:
+            self.states[1] = without_features(self.states[1], leaves)
+            return
+        diagonal = copy.deepcopy(base)
+        diagonal.sketch = 0
+        hessian.set_form(diagonal, "diagonal")
+        for start, before in ((base, sums), (diagonal, sums + len(leaves))):
+            places = np.arange(base.d, dtype=np.int64) + before
+            self.states.append(untuned_merging.with_features_at(start, places, base.d + before))
+        self.share[:] = self.steady[:] = 1.0 / MEMBERS
+        self.totals[2:] = 0.0
+
+    def _look(self) -> None:
+        """Drop the trees if the blend is hardly better than the linear learner alone."""
+        first, both = self.totals[-2:]
+        self.look_at = 2 * self.seen
+        self.totals[-2:] = 0.0
+        if not self.always and both > (1.0 - LEAST_GAIN) * first:
+            self.states, self.forests, self.build = [], [], None
+            self.grow_at = PAUSE * self.seen
+            self.look_at = 2 * self.grow_at
+
+    def complete(self, base: UntunedState) -> None:
+        """Grow the trees behind the sums once more, from all stored rows, if there are any trees."""
+        if not self.forests and self.build is None:
+            return
+        self._begin_build()
+        assert self.build is not None
+        forest.advance(self.build, self.objective, self.level, self._seed(), ALL)
+        if not self.states:
+            self._use_trees(base)
+        else:
+            self.forests, self.build = [forest.result(self.build), self.forests[1]], None
+
+    # -- reading
+
+    def margins(self, x: Any, cells: Floats, first: Floats) -> Floats:
+        """Return the margins of rows, given those of the linear learner."""
+        if not self.states:
+            return first
+        out, each = np.empty_like(first), np.empty((MEMBERS, *first.shape))
+        each[0] = first
+        for state, rows, margins in zip(self.states, self._rows(plain_rows(x), cells), each[1:]):
+            margins[:] = state.margins(rows, len(first))
+        blended(self.objective, self._with_mean(each), self.steady, out)
+        return out
+
+
+def without_features(state: UntunedState, which: NDArray[np.int64]) -> UntunedState:
+    """Return a copy of a state with a diagonal Hessian to which some features are new."""
+    new = copy.deepcopy(state)
+    e = new.experts
+    for array in (e.features.table, e.weights, e.bets)[: 3 if len(e.bets) else 2]:
+        array[which + 1] = 0
+    return new
+
+
+def some_rows(x: Any, part: slice) -> Any:
+    """Return a slice of dense or sparse rows."""
+    if not isinstance(x, CsrRows):
+        return x[part]
+    return x._replace(indptr=x.indptr[part.start : part.stop + 1])
+
+
+def with_sums(sums: Floats, x: Any) -> Any:
+    """Return rows with dense columns in front, sparse if they are."""
+    if not isinstance(x, CsrRows):
+        return np.hstack([sums, x])
+    return prepended(sums, np.tile(np.arange(sums.shape[1], dtype=np.int32), (len(sums), 1)), sums.shape[1], x)
+
+
+def with_leaves(sums: Floats, leaves: NDArray[np.int32], width: int, x: Any) -> CsrRows:
+    """Return rows with dense columns and indicators of leaves in front."""
+    front = np.broadcast_to(np.arange(sums.shape[1], dtype=np.int32), sums.shape)
+    values, places = np.hstack([sums, np.ones(leaves.shape)]), np.hstack([front, leaves])
+    if isinstance(x, CsrRows):
+        return prepended(values, places, width, x)
+    n, d = x.shape
+    own = np.broadcast_to(np.arange(width, width + d, dtype=np.int32), (n, d))
+    data, indices = np.hstack([values, x]), np.hstack([places, own])
+    return CsrRows(data.reshape(-1), indices.reshape(-1), np.arange(n + 1) * data.shape[1], width + d)
+
+
+def prepended(values: Floats, places: NDArray[np.int32], width: int, x: CsrRows) -> CsrRows:
+    """Return sparse rows with values at places below `width` in front of each."""
+    k, entries = values.shape[1], slice(int(x.indptr[0]), int(x.indptr[-1]))
+    indptr = np.append(0, np.cumsum(np.diff(x.indptr) + k))
+    front = (indptr[:-1, None] + np.arange(k)).reshape(-1)
+    data, indices, back = np.empty(indptr[-1]), np.empty(indptr[-1], np.int32), np.ones(indptr[-1], bool)
+    back[front] = False
+    data[front], indices[front] = values.reshape(-1), places.reshape(-1)
+    data[back], indices[back] = x.data[entries], x.indices[entries] + width
+    return CsrRows(data, indices, indptr, x.width + width if x.width else 0)
