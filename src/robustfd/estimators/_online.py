@@ -43,7 +43,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     _readers: ClassVar[frozenset[str]] = frozenset({
         "predict", "predict_proba", "predict_log_proba", "decision_function", "predict_one", "predict_proba_one",
         "score", "contributions", "contributions_one", "coef_", "intercept_", "effects_", "hessian_", "sketch_size_",
-        "experts_", "singular_values_", "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_",
+        "experts_", "expansion_", "singular_values_", "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_",
         "progressive_", "progressive_loss_", "progressive_error_", "get_params", "__getstate__",
     })
     # fmt: on
@@ -118,6 +118,9 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
 
     def _check_learned(self) -> None:
         """Raise if the rows that were just learned made the state useless."""
+
+    def _complete_fit(self) -> None:
+        """Do what is due after the last row of `fit`."""
 
     def _forget_kept(self) -> None:
         """Drop what `_keep` stored in the state."""
@@ -215,6 +218,8 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
                     after = learn_in_parts(after, (x, y, weight), order, jobs, judged=judged)
                 else:
                     learn_in_order(after, (x, y, weight), order, judged=judged)
+            if whole:
+                after._complete_fit()
             after._check_learned()
             self.__dict__ = after.__dict__
         except BaseException:  # also an interrupt

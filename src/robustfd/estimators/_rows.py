@@ -1,6 +1,7 @@
 """Rows of online estimators: blocks, dicts, (indices, values) pairs, single arrays, tables and missing values."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import isfinite
 from typing import Any, Literal
 
@@ -231,6 +232,32 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     return _encoded_rows(model, x, learn=learn)
 
 
+@cache
+def coded_rows() -> Any:
+    """Return the class of sparse rows of a table that carry the codes of its columns of text."""
+
+    class CodedRows(sp.csr_array):  # type: ignore[misc]
+        codes: Floats
+
+        def __getitem__(self, key: Any) -> Any:
+            some = super().__getitem__(key)
+            if isinstance(some, CodedRows):
+                some.codes = self.codes[key]
+            return some
+
+    return CodedRows
+
+
+def with_codes(block: Any) -> Any:
+    """Return the rows of a block with the codes of its columns of text: the sum of the features of a cell."""
+    x = coded_rows()(block.X)
+    codes = [np.asarray(sp.csr_array((part.indices + 1.0, part.indices, part.indptr), part.shape).sum(axis=1)).reshape(-1)
+             for part in block.parts]  # fmt: skip
+    x.codes = np.column_stack(codes) if codes else np.empty((x.shape[0], 0))
+    x.codes[x.codes == 0.0] = np.nan
+    return x
+
+
 def width_of(model: Any) -> int:
     """Return the number of features that the learner sees. A table with text or dates has more of them than columns."""
     return int(model._encoder.n_features if hasattr(model, "_encoder") else model.n_features_in_)
@@ -238,10 +265,13 @@ def width_of(model: Any) -> int:
 
 def _encoded_rows(model: Any, x: Any, *, learn: bool) -> Any:
     """Return a table, or a list with a dict, as rows of numbers."""
-    if not learn:
+    coded = getattr(model, "expand", None) is not None
+    if not learn and not coded:
         return model._encoder.encode(x)[0]
-    block, model._encoder = model._encoder.encode_named(x)
-    return block.X
+    block, encoder = model._encoder.encode_named(x, parts=coded)
+    if learn:
+        model._encoder = encoder
+    return with_codes(block) if coded and sp.issparse(block.X) else block.X
 
 
 def _has_only_numbers(encoder: Any) -> bool:

@@ -12,8 +12,8 @@ from robustfd._container import Document, Tensors
 from robustfd._jobs import side_by_side
 from robustfd._validation import check_choice, check_same_features, check_same_params
 from robustfd.estimators._rows import Order, in_order, width_of
-from robustfd.learners import progress
-from robustfd.learners.snapshot import pack_common, unpack_common
+from robustfd.learners import expansion_transfer, progress
+from robustfd.learners.snapshot import Parts, pack_common, unpack_common
 from robustfd.sketch.merging import merge
 from robustfd.streams.layout import without_names
 
@@ -127,6 +127,9 @@ def pack(model: Any) -> tuple[Document, Tensors]:
     document |= {"rows": model._kind, "open": getattr(model, "_classes_open", False)}
     if hasattr(model, "_encoder"):
         document["table"] = model._encoder.layout
+    if hasattr(model, "_expansion"):
+        document["expansion"], more = expansion_transfer.pack(model._expansion)
+        tensors |= {f"expansion.{name}": array for name, array in more.items()}
     if model._has_classes:
         _pack_classes(model.classes_, document, tensors)
     if hasattr(model, "_vocabulary"):
@@ -155,12 +158,15 @@ def unpack(model: Any, document: Document, tensors: Tensors) -> None:
             raise ValueError("there are too few classes")
     if model._kind == "dicts":
         model._vocabulary = _unpack_names(tensors.pop("vocabulary"))
+    expansion = document.pop("expansion", None)
     states = unpack_common(model, document, tensors)
     if len(getattr(model, "_vocabulary", ())) > model.n_features_in_:
         raise ValueError("there are more names than features")
     if hasattr(model, "_encoder") and model._encoder.column_names != list(getattr(model, "feature_names_in_", ())):
         raise ValueError("the table has other columns than the model")
     model._unpack_states(states)
+    if getattr(model, "expand", None) is not None:
+        model._unpack_expansion(Parts(expansion, tensors, "expansion."))
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
 

@@ -13,10 +13,12 @@ from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
+from robustfd.estimators._cells import Owners, cells_of, owners_of
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
-from robustfd.learners import progress, untuned_merging, untuned_reading
+from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
+from robustfd.learners.expansion import Expansion
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows
@@ -31,7 +33,7 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(OnlineEstimator):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_tracker")
+    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_tracker", "_expansion", "_owners")
     _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
     _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was
@@ -39,8 +41,11 @@ class UntunedEstimator(OnlineEstimator):
     shuffle: bool
     epochs: int
     intervals: bool
+    expand: Literal["trees", "auto"] | None
     random_state: Any
     _model: UntunedState
+    _expansion: Expansion  # only with `expand`
+    _owners: Owners  # only of dicts, with `expand`
     _common_names: set[Any]  # names of numeric features that most dicts have
     _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
@@ -50,6 +55,7 @@ class UntunedEstimator(OnlineEstimator):
         check_choice("shuffle", self.shuffle, (True, False))
         check_integer("epochs", self.epochs, 1)
         check_choice("intervals", self.intervals, (True, False))
+        check_choice("expand", self.expand, (None, "trees", "auto"))
         random_generator(self.random_state)
         if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
             return
@@ -65,6 +71,13 @@ class UntunedEstimator(OnlineEstimator):
     def _begin(self, x: Any) -> None:
         self._model = UntunedState(x.shape[1], self._outputs, share=getattr(self, "_share", 1.0), **self._settings)
         self._missing, self._common_names = [], set()
+        if self.expand is not None:
+            self._expansion = self._new_expansion(np.array(owners_of(self).category, bool))
+
+    def _new_expansion(self, category: NDArray[np.bool_]) -> Expansion:
+        """Return an expansion by trees with these columns, which are numbers or categories."""
+        seed = int(self.random_state) if isinstance(self.random_state, numbers.Integral) else 0
+        return Expansion(category, self._outputs, self._number_loss(), seed=seed, always=self.expand == "trees")
 
     def _number_loss(self) -> NumberLoss | None:
         """Return the loss of a regressor, or None for a classifier."""
@@ -94,7 +107,7 @@ class UntunedEstimator(OnlineEstimator):
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
         model, states = self._model, self._all_states().values()
-        if self._kind != "dicts" or model.outputs > 1 or not is_whole(model.share):
+        if self._kind != "dicts" or model.outputs > 1 or not is_whole(model.share) or self.expand is not None:
             return None
         if any(state.seen < state.first for state in states):
             return None
@@ -119,20 +132,28 @@ class UntunedEstimator(OnlineEstimator):
 
         Known rows do not change the shares of the experts: they would favour experts that remember them.
         """
-        margins, shares = np.empty((x.shape[0], self._model.outputs)), None if new else self._model.shares
-        if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
-            self._model.learn(x, y, weight, margins)
+        margins, codes = np.empty((x.shape[0], self._model.outputs)), getattr(x, "codes", None)
+        every = slice(0, x.shape[0])
+        # A dict has no missing values to indicate.
+        parts = [(every, x)] if isinstance(x, CsrRows) else rows_to_learn(self, x, self._widen)
+        for here, rows in parts:
+            self._learn_some(rows, None if codes is None else codes[here], y[here], weight[here], margins[here], new)
             if new:
-                self._watch(x, y, weight, margins)
-            self._update_common_names()
-        else:
-            for here, rows in rows_to_learn(self, x, self._widen):
-                self._model.learn(rows, y[here], weight[here], margins[here])
-                if new:
-                    self._watch(rows, y[here], weight[here], margins[here])
+                self._watch(rows, y[here], weight[here], margins[here])
+        self._update_common_names()
+        return margins
+
+    def _learn_some(self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, new: bool) -> None:
+        """Learn rows with their indicators, and fill in their margins if they are new."""
+        if self.expand is not None:
+            owners = owners_of(self)
+            self._expansion.widen(self._model.d, np.array(owners.category, bool), growing=True)
+            cells, learn = cells_of(x, owners, codes), self._expansion.learn if new else self._expansion.learn_again
+            return learn(self._model, x, cells, y, weight, margins)
+        shares = None if new else self._model.shares
+        self._model.learn(x, y, weight, margins)
         if shares is not None:
             self._model.shares = shares
-        return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
         self._learn_margins(x, y, weight, new=False)  # the errors on known rows say nothing about new ones
@@ -147,8 +168,11 @@ class UntunedEstimator(OnlineEstimator):
     def _keep(self, x: Any) -> Callable[[], object]:
         if self._model.seen == 0 or not self._undoes:  # after an error, nobody uses a new model
             return nothing
-        states = list(self._all_states().values())
+        states: list[Any] = list(self._all_states().values())
         kept = [each.keep(x.shape[0], features_of(x, self._kind, each.d)) for each in states]
+        if self.expand is not None:
+            cells = cells_of(x, owners_of(self), getattr(x, "codes", None))
+            states, kept = [*states, self._expansion], [*kept, self._expansion.keep(x, cells)]
 
         def undo() -> None:
             for each, before in zip(states, kept, strict=True):
@@ -157,7 +181,19 @@ class UntunedEstimator(OnlineEstimator):
         return undo
 
     def _margins(self, x: Any) -> Floats:
-        return self._margins_of(self._model, x)
+        first = self._margins_of(self._model, x)
+        if self.expand is None or not self._expansion.states:
+            return first
+        owners, codes = owners_of(self), getattr(x, "codes", None)
+        parts = [(slice(0, len(first)), x)] if isinstance(x, CsrRows) else rows_to_read(x, self._missing)
+        for here, rows in parts:
+            cells = cells_of(rows, owners, None if codes is None else codes[here])
+            first[here] = self._expansion.margins(rows, cells, first[here])
+        return first
+
+    def _complete_fit(self) -> None:
+        if self.expand is not None:
+            self._expansion.complete(self._model)
 
     def _margins_of(self, state: UntunedState, x: Any) -> Floats:
         if isinstance(x, CsrRows):
@@ -234,6 +270,8 @@ class UntunedEstimator(OnlineEstimator):
     def _widen(self, d: int, *, growing: bool = True) -> None:
         for state in self._all_states().values():
             state.widen(d, growing=growing)
+        if self.expand is not None:
+            self._expansion.widen(d, self._expansion.category, growing=growing)
 
     # -- merging
 
@@ -246,12 +284,18 @@ class UntunedEstimator(OnlineEstimator):
         if self.__sklearn_is_fitted__() and share > 0:
             for name, state in self._all_states().items():
                 setattr(self, name, untuned_merging.with_more_prior(state, share))
+            if self.expand is not None:
+                self._expansion = expansion_transfer.with_more_prior(self._expansion, share)
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
         parts = {name: untuned_merging.split(state, k, which) for name, state in self._all_states().items()}
+        if self.expand is not None:
+            parts = parts | {"_expansion": expansion_transfer.split(self._expansion, k, which)}  # type: ignore[dict-item]
         return [dict(zip(parts, states, strict=True)) for states in zip(*parts.values(), strict=True)]
 
     def _merge_states(self, other: Any) -> None:
+        columns = [owners_of(model) for model in (self, other)] if self.expand is not None else []
+        self.__dict__.pop("_owners", None)
         here, there, width = join_features(self, other)
         theirs = other._all_states()
         for name, mine in self._all_states().items():
@@ -261,6 +305,12 @@ class UntunedEstimator(OnlineEstimator):
                 for state, places in ((mine, here), (theirs[name], there))
             )
             setattr(self, name, untuned_merging.merge(one, two, capacity))
+        if self.expand is not None:
+            owners = owners_of(self)
+            self._expansion = expansion_transfer.merge(
+                self._expansion, other._expansion, (here, there), [owners.places_of(each) for each in columns],
+                np.array(owners.category, bool), self._model,
+            )  # fmt: skip
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""
@@ -277,6 +327,14 @@ class UntunedEstimator(OnlineEstimator):
         check = unpack_columns(self, states[0])
         self._model = UntunedState.unpack(states[0], check, **self._settings)
 
+    def _unpack_expansion(self, parts: Parts) -> None:
+        def unpack_state(own: Parts, front: int) -> UntunedState:
+            return UntunedState.unpack(own, size_check(self, front), **self._settings)
+
+        self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
+        if len(self._expansion.category) != len(owners_of(self).category):
+            raise ValueError("the number of columns of trees does not fit the model")
+
     @property
     def hessian_(self) -> str:
         """The form of the Hessian in use: "diagonal", "exact", or "sketch" for a diagonal plus a sketch."""
@@ -286,6 +344,14 @@ class UntunedEstimator(OnlineEstimator):
     def experts_(self) -> dict[str, float]:
         """The share of each kind of expert in predictions; kinds that were dropped are missing."""
         return untuned_reading.shares_of_kinds(self._require_rows()._model)
+
+    @property
+    def expansion_(self) -> dict[str, float]:
+        """The share of each learner in predictions: "linear", and "sums" and "leaves" of trees if they are in use."""
+        if self.expand is None or not self._require_rows()._expansion.states:
+            return {"linear": 1.0}
+        linear, sums, leaves, both = self._expansion.steady.tolist()
+        return {"linear": linear, "sums": sums + both / 2.0, "leaves": leaves + both / 2.0}
 
     @property
     def sketch_size_(self) -> int:
@@ -360,13 +426,17 @@ def unpack_columns(model: Any, parts: Parts) -> Callable[[int, int], None]:
     return size_check(model)
 
 
-def size_check(model: Any) -> Callable[[int, int], None]:
-    """Return a function that raises if numbers of features and outputs of a state do not fit the model."""
+def size_check(model: Any, front: int = 0) -> Callable[[int, int], None]:
+    """Return a function that raises if numbers of features and outputs of a state do not fit the model.
+
+    The rows of the state have `front` more columns.
+    """
 
     def check(d: int, outputs: int) -> None:
+        d -= front
         inputs = model._width + len(model._missing)
         check_sizes(model, d if not model._missing or d < inputs else model._width, outputs, sparse=True)
-        if d > 2 * inputs + SPARE:
+        if d > 2 * (inputs + front) + SPARE:
             raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 
     return check

@@ -67,8 +67,12 @@ class SketchedNewtonClassifier(SetClassifier):
         weights classes inversely to their frequency and works with `fit` only.
     intervals : bool, default=False
         Whether to track what `predict_set` needs.
+    expand : {None, "trees", "auto"}, default=None
+        Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
+        trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
+        at least half a percent. Learning takes about ten times as long.
     random_state : int, RandomState or None, default=None
-        Seed or generator for shuffling.
+        Seed or generator for shuffling; an integer is also the seed of trees.
 
     Attributes
     ----------
@@ -129,10 +133,12 @@ class SketchedNewtonClassifier(SetClassifier):
         epochs: int = 1,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         intervals: bool = False,
+        expand: Literal["trees", "auto"] | None = None,
         random_state: Any = None,
     ):
         self.sketch_size = sketch_size
         self.intervals = intervals
+        self.expand = expand
         self.shuffle = shuffle
         self.epochs = epochs
         self.class_weight = class_weight
@@ -181,6 +187,8 @@ class SketchedNewtonClassifier(SetClassifier):
     def _learn_rows(self, x: Any, y: Any, weight: Floats) -> tuple[Floats, Floats]:
         if self._outputs > self._model.outputs:  # a new class appeared
             self._model.add_outputs(self._outputs)
+            if self.expand is not None:
+                self._expansion.add_outputs(self._outputs)
             if len(self._calibration) != len(SHARPNESS):
                 self._calibration = self._first_calibration()
         margins = self._learn_margins(x, y, weight)
@@ -288,13 +296,17 @@ class SketchedNewtonRegressor(IntervalRegressor):
         predicts them all, in less than twice the time of one. Predicted quantiles never cross.
     intervals : bool, default=False
         Whether to learn what `predict_interval` needs. Learning then takes about twice as long.
+    expand : {None, "trees", "auto"}, default=None
+        Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
+        trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
+        at least half a percent. Learning takes about ten times as long.
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
         Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
         counts for the progressive losses, and decides how much each expert of the mixture counts.
     random_state : int, RandomState or None, default=None
-        Seed or generator for shuffling.
+        Seed or generator for shuffling; an integer is also the seed of trees.
 
     Attributes
     ----------
@@ -347,12 +359,14 @@ class SketchedNewtonRegressor(IntervalRegressor):
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
         quantile: float | Sequence[float] = 0.5,
         intervals: bool = False,
+        expand: Literal["trees", "auto"] | None = None,
         shuffle: bool = True,
         epochs: int = 1,
         random_state: Any = None,
     ):
         self.sketch_size = sketch_size
         self.intervals = intervals
+        self.expand = expand
         self.loss = loss
         self.quantile = quantile
         self.shuffle = shuffle
@@ -368,6 +382,10 @@ class SketchedNewtonRegressor(IntervalRegressor):
             raise ValueError(f"quantile must be a level or a list of increasing levels, got {self.quantile}.")
         if self.intervals and self._levels is not None:
             raise ValueError(f"intervals must be False for several quantiles, got True and quantile={self.quantile}.")
+        if self.expand is not None and self._levels is not None:
+            raise ValueError(
+                f"expand must be None for several quantiles, got {self.expand!r} and quantile={self.quantile}."
+            )
         super()._check_parameters()
 
     @property

@@ -23,8 +23,10 @@ MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so m
 MOST_CELLS = 2**22  # numbers that are stored
 WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
 FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
+WIDEST, DENSE = 1024, 0.25  # trees are tried by themselves on at most so many columns, with as few zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
+FEW_ROWS = 64  # a call of so few rows keeps only what they change
 ALL = 1e18  # more work than all trees
 CLIP = 8.0  # residuals beyond so many mean ones are clipped
 
@@ -41,13 +43,15 @@ class Store(NamedTuple):
 class Expansion:
     """The stored rows, the trees, the second learner and the blend."""
 
-    def __init__(self, columns: int, outputs: int, loss: NumberLoss | None, *, seed: int, always: bool):
-        """Start with this number of columns; `always` keeps the trees even if they do not help."""
+    def __init__(
+        self, category: NDArray[np.bool_], outputs: int, loss: NumberLoss | None, *, seed: int, always: bool
+    ):
+        """Start with these columns, numbers or categories; `always` keeps the trees even if they do not help."""
         self.outputs, self.loss, self.seed, self.always = outputs, loss, seed, always
-        self.category = np.zeros(columns, bool)
+        self.category = category
         self.seen = 0  # rows so far
         self.count = 0  # rows in the store
-        self.store = Store(np.empty((0, columns)), np.empty(0), np.empty(0), np.empty((0, outputs)))
+        self.store = Store(np.empty((0, len(category))), np.empty(0), np.empty(0), np.empty((0, outputs)))
         self.grow_at, self.look_at, self.generation = FIRST_TREES, FIRST_LOOK, 0
         self.build: Build | None = None
         self.forests: list[Forest] = []  # those behind the sums of the two learners; none before the first trees
@@ -80,7 +84,7 @@ class Expansion:
     @property
     def capacity(self) -> int:
         """The number of rows to store."""
-        return int(min(MOST_ROWS, max(MOST_CELLS // max(len(self.category), 1), FIRST_TREES)))
+        return int(min(MOST_ROWS, max(MOST_CELLS // columns, FIRST_TREES))) if (columns := len(self.category)) else 0
 
     # -- learning
 
@@ -138,6 +142,8 @@ class Expansion:
 
     def _remember(self, cells: Floats, y: Floats, weight: Floats, margin: Floats) -> None:
         """Put rows into the store, in place of the oldest."""
+        if not self.capacity:
+            return
         self._enlarge(min(self.count + len(y), self.capacity))
         size, n = len(self.store.y), min(len(y), len(self.store.y))
         at = (self.seen + np.arange(len(y) - n, len(y))) % size
@@ -159,30 +165,43 @@ class Expansion:
         if self.build is not None:
             forest.advance(self.build, self.objective, self.level, self._seed(), WORK)
             if self.build.finished:
-                self._use_trees(base)
+                trees, self.build = forest.result(self.build), None
+                self.use_trees(base, trees)
         if self.seen >= self.grow_at:
-            self._begin_build()
-            self.grow_at = self.seen + min(self.seen, self.capacity)
+            self.grow_at = self.seen + min(self.seen, max(self.capacity, FIRST_TREES))
+            if self.always or self._is_dense():
+                self._begin_build()
         if self.states and self.seen >= self.look_at:
             self._look()
+
+    def _is_dense(self) -> bool:
+        """Return whether the stored rows have few columns, and at least a quarter of their numbers are not 0."""
+        return 0 < len(self.category) <= WIDEST and bool(
+            np.count_nonzero(self.store.cells[: self.count]) >= DENSE * self.store.cells[: self.count].size
+        )
 
     def _seed(self) -> int:
         return (self.seed + 0x9E3779B97F4A7C15 * self.generation) % 2**64
 
     def _begin_build(self) -> None:
         """Start to grow trees from the stored rows; the oldest come first."""
-        order = np.arange(self.seen - self.count, self.seen) % max(len(self.store.y), 1)
-        cells, y, weight, margin = (each[order] for each in self.store)
+        if not self.count:
+            return
+        cells, y, weight, margin = self.stored()
         self.generation += 1
         self.build = forest.start_build(cells, self.category, y, weight, margin, self.objective)
 
-    def _use_trees(self, base: UntunedState) -> None:
-        """Put the trees that were grown behind the columns of both learners. Leaves are new features."""
-        assert self.build is not None
-        trees, self.build = forest.result(self.build), None
+    def stored(self) -> Store:
+        """Return the stored rows, the oldest first."""
+        order = np.arange(self.seen - self.count, self.seen) % max(len(self.store.y), 1)
+        return Store(*(each[order] for each in self.store))
+
+    def use_trees(self, base: UntunedState, trees: Forest) -> None:
+        """Put these trees behind the columns of both learners. Leaves are new features."""
         self.forests, (sums, column) = [trees, trees], forest.groups(self.outputs)
         leaves = np.arange(sums, sums + LEAVES * len(column))
         if self.states:
+            self.states = list(self.states)
             self.states[1] = without_features(self.states[1], leaves)
             return
         diagonal = copy.deepcopy(base)
@@ -208,13 +227,91 @@ class Expansion:
         """Grow the trees behind the sums once more, from all stored rows, if there are any trees."""
         if not self.forests and self.build is None:
             return
+        trees = self.grown()
+        if not self.states:
+            self.use_trees(base, trees)
+        else:
+            self.forests = [trees, self.forests[1]]
+
+    def grown(self) -> Forest:
+        """Return trees that are grown from the stored rows at once."""
         self._begin_build()
         assert self.build is not None
         forest.advance(self.build, self.objective, self.level, self._seed(), ALL)
-        if not self.states:
-            self._use_trees(base)
-        else:
-            self.forests, self.build = [forest.result(self.build), self.forests[1]], None
+        build, self.build = self.build, None
+        return forest.result(build)
+
+    # -- more columns, classes and features
+
+    def widen(self, d: int, category: NDArray[np.bool_], *, growing: bool) -> None:
+        """Make room for d features of the linear learner, and for these columns."""
+        for state, before in zip(self.states, self.fronts, strict=False):
+            state.widen(d + before, growing=growing)
+        if (more := len(category) - len(self.category)) > 0:
+            self.category = category
+            new = np.where(category[-more:], np.nan, 0.0)
+            cells = np.hstack([self.store.cells, np.broadcast_to(new, (len(self.store.y), more))])
+            self.store = self.store._replace(cells=cells)
+            if self.count > self.capacity:
+                self._shorten()
+
+    def _shorten(self) -> None:
+        """Forget the oldest rows: there is less space for rows with more columns."""
+        kept, self.count = [each[-self.capacity :] for each in self.stored()], self.capacity
+        order = np.arange(self.seen - self.count, self.seen) % self.capacity
+        self.store = Store(*(each[np.argsort(order)] for each in kept))
+
+    def forget_trees(self) -> None:
+        """Start over with trees, such as after a new class appeared."""
+        self.states, self.forests, self.build = [], [], None
+        self.look_at = max(self.look_at, 2 * self.seen)
+        self.grow_at = max(self.seen + 1, FIRST_TREES)
+
+    def add_outputs(self, outputs: int) -> None:
+        """Add new classes. Trees start over."""
+        margin = np.zeros((len(self.store.y), outputs))
+        old = self.store.margin
+        margin[:, : max(old.shape[1], 2)] = np.hstack([-old, old]) / 2.0 if old.shape[1] == 1 else old
+        self.outputs, self.store = outputs, self.store._replace(margin=margin)
+        self.forget_trees()
+
+    @property
+    def fronts(self) -> tuple[int, int]:
+        """The numbers of columns that are in front of the rows of both learners."""
+        sums, column = forest.groups(self.outputs)
+        return sums, sums + LEAVES * len(column)
+
+    # -- all rows of a call, or none
+
+    def keep(self, x: Any, cells: Floats) -> Any:
+        """Return what `undo` needs to forget the next rows."""
+        at = (self.seen + np.arange(min(len(cells), len(self.store.y)))) % max(len(self.store.y), 1)
+        rows = [(array, array[at]) for array in self.store]
+        arrays = [(array, array.copy()) for array in (self.share, self.steady, self.totals)]
+        few = len(cells) <= FEW_ROWS
+        touched = [self._touched(k, x, cells) if few else None for k in range(len(self.states))]
+        states = [(state, state.keep(len(cells), some)) for state, some in zip(self.states, touched, strict=True)]
+        numbers = vars(self) | {"states": list(self.states), "build": self.build and self.build.copy()}
+        return numbers, at, rows, arrays, states
+
+    def _touched(self, k: int, x: Any, cells: Floats) -> NDArray[np.int32] | None:
+        """Return the features of the rows of learner k, with all that may be new; None for all."""
+        rows = self._rows(plain_rows(x), cells)[k]
+        if not isinstance(rows, CsrRows):
+            return None
+        new = np.arange(self.fronts[k] + x.shape[1], self.states[k].d, dtype=np.int32)
+        return np.concatenate([np.unique(rows.indices), new])
+
+    def undo(self, kept: Any) -> None:
+        """Restore the state at the time of `keep`."""
+        numbers, at, rows, arrays, states = kept
+        self.__dict__.update(numbers)
+        for array, before in rows:
+            array[at] = before
+        for array, before in arrays:
+            array[:] = before
+        for state, before in states:
+            state.undo(before)
 
     # -- reading
 

@@ -87,22 +87,24 @@ def groups(outputs: int) -> tuple[int, NDArray[np.int32]]:
     return int(column.max()) + 1, column.reshape(-1).astype(np.int32)
 
 
+def offsets(category: NDArray[np.bool_], outputs: int) -> NDArray[np.int64]:
+    """Return where the encoded columns of each column begin, and their number: a category has one for each output."""
+    return np.append(0, np.cumsum(np.where(category, outputs, 1)))
+
+
 def encode(cells: Floats, category: NDArray[np.bool_], codes: Codes) -> Floats:
     """Return rows whose categories are replaced by the means of their targets, one column for each output."""
     if not category.any():
         return np.ascontiguousarray(cells)
-    outputs = codes.mean.shape[1]
-    out = np.empty((len(cells), int((~category).sum()) + outputs * int(category.sum())))
-    numbers = int((~category).sum())
-    out[:, :numbers] = cells[:, ~category]
-    for c, column in enumerate(cells[:, category].T):
-        known = slice(int(codes.start[c]), int(codes.start[c + 1])) if c + 1 < len(codes.start) else slice(0, 0)
-        code, mean = codes.code[known], codes.mean[known]
-        at = np.minimum(np.searchsorted(code, column), max(len(code) - 1, 0))
-        found = (code[at] == column) if len(code) else np.zeros(len(column), bool)
-        means = np.where(found[:, None], mean[at] if len(code) else codes.rest, codes.rest)
-        means[np.isnan(column)] = np.nan
-        out[:, numbers + c * outputs : numbers + (c + 1) * outputs] = means
+    at = offsets(category, outputs := len(codes.rest))
+    out = np.empty((len(cells), at[-1]))
+    out[:, at[:-1][~category]] = cells[:, ~category]
+    for c, j in enumerate(np.flatnonzero(category)):
+        known = slice(*codes.start[c : c + 2]) if c + 1 < len(codes.start) else slice(0, 0)
+        code, mean = np.append(codes.code[known], np.inf), np.vstack([codes.mean[known], codes.rest])
+        place = np.searchsorted(code, cells[:, j])
+        place[(place == len(code)) | (code[np.minimum(place, len(code) - 1)] != cells[:, j])] = len(code) - 1
+        out[:, at[j] : at[j] + outputs] = np.where(np.isnan(cells[:, j, None]), np.nan, mean[place])
     return out
 
 
@@ -150,8 +152,7 @@ def start_build(
         margin = np.log(np.maximum(margin, 1e-300))
     codes = learn_codes(cells, category, targets, weight)
     encoded = encode(cells, category, codes)
-    numbers, outputs_of = int((~category).sum()), np.arange(outputs, dtype=np.int32)
-    owner = np.concatenate([np.full(numbers, -1, np.int32), np.tile(outputs_of, int(category.sum()))])
+    owner = np.concatenate([np.empty(0), *(np.arange(outputs) if c else [-1] for c in category)])
     width, (_, column) = encoded.shape[1], groups(outputs)
     trees = len(column)
     forest = Forest(

@@ -75,6 +75,10 @@ class Parts:
         """Remove and return a value without checking it."""
         return self._numbers.pop(name)
 
+    def inside(self, prefix: str, numbers: Document) -> "Parts":
+        """Return the parts of a state inside this one."""
+        return Parts(numbers, self._tensors, self._prefix + prefix)
+
     def close(self) -> None:
         """Raise an error if any part has not been removed."""
         left = [*self._numbers, *(name for name in self._tensors if name.startswith(self._prefix))]

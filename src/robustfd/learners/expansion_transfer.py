@@ -1,0 +1,235 @@
+"""Merging, splitting and snapshots of trees and of what goes with them."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustfd._container import Document, Tensors
+from robustfd._core import BINS, BLENDED, INNER, NODES
+from robustfd.learners import forest, untuned_merging
+from robustfd.learners.expansion import MEMBERS, Expansion, Store
+from robustfd.learners.forest import Build, Codes, Forest
+from robustfd.learners.rows import LARGEST, sort_keys
+from robustfd.learners.snapshot import Parts
+from robustfd.learners.untuned import UntunedState
+
+COUNTS = ("seen", "count", "grow_at", "look_at", "generation")
+
+
+def split(whole: Expansion, k: int, which: Sequence[int]) -> list[Expansion]:
+    """Return some of k parts, each with a k-th of the stored rows, and with the same trees."""
+    states = [untuned_merging.split(state, k, which) for state in whole.states]
+    parts = []
+    for place, i in enumerate(which):
+        part = copy.copy(whole)
+        part.states = [each[place] for each in states]
+        part.share, part.steady, part.totals = whole.share.copy(), whole.steady.copy(), whole.totals / k
+        part.build = None
+        _set_rows(part, Store(*(each[i::k] for each in whole.stored())), (whole.seen + k - 1 - i) // k)
+        part.grow_at = max(part.seen + 1, -(-whole.grow_at // k)) if whole.build is None else part.seen + 1
+        part.look_at = max(part.seen + 1, -(-whole.look_at // k))
+        parts.append(part)
+    return parts
+
+
+def _set_rows(e: Expansion, rows: Store, seen: int) -> None:
+    """Replace the stored rows by the last of these, so that they are the last of `seen` rows."""
+    most = min(e.capacity, seen)
+    rows = Store(*(each[len(each) - min(len(each), most) :] for each in rows))
+    e.count = len(rows.y)
+    e.seen = max(seen, e.count)
+    size = e.capacity if e.seen > e.count else e.count
+    e.store = Store(*(np.zeros((size, *each.shape[1:])) for each in rows))
+    at = np.arange(e.seen - e.count, e.seen) % max(size, 1)
+    for mine, new in zip(e.store, rows, strict=True):
+        mine[at] = new
+
+
+def merge(
+    one: Expansion, two: Expansion, places: Sequence[NDArray[np.int64]], columns: Sequence[NDArray[np.int64]],
+    category: NDArray[np.bool_], base: UntunedState,
+) -> Expansion:  # fmt: skip
+    """Return the merged expansion. Features and columns of each part move to `places` and `columns`.
+
+    The trees of the parts differ, so trees are grown from the rows of both. The weights of their sums are merged; those
+    of leaves start anew, and predictions do not use them until they have earned it.
+    """
+    new = copy.copy(one)
+    new.category = category
+    parts = [one, two]
+    rows = [_moved(part.stored(), there, category) for part, there in zip(parts, columns, strict=True)]
+    joined = Store(*(np.concatenate(each) for each in zip(*rows, strict=True)))
+    keys = sort_keys(np.nan_to_num(joined.cells), joined.y, joined.weight)
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    new.build, grown = None, [part for part in parts if part.states]
+    _set_rows(new, Store(*(each[order] for each in joined)), one.seen + two.seen)
+    new.generation = max(one.generation, two.generation)
+    new.totals = one.totals + two.totals
+    new.grow_at = new.seen + min(new.seen, new.capacity) if grown else max(one.grow_at, new.seen + 1)
+    new.look_at = max(one.look_at, two.look_at, new.seen + 1)
+    new.states, new.forests = [], []
+    new.share, new.steady = one.share.copy(), one.steady.copy()
+    if grown:
+        _merge_learners(new, grown, [places[parts.index(part)] for part in grown], base)
+    return new
+
+
+def with_more_prior(e: Expansion, share: float) -> Expansion:
+    """Return the expansion merged with an empty one that has this share of the prior."""
+    new = copy.copy(e)
+    new.states = [untuned_merging.with_more_prior(state, share) for state in e.states]
+    return new
+
+
+def _moved(rows: Store, there: NDArray[np.int64], category: NDArray[np.bool_]) -> Store:
+    """Return rows whose columns are at other places."""
+    cells = np.tile(np.where(category, np.nan, 0.0), (len(rows.y), 1))
+    cells[:, there[there >= 0]] = rows.cells[:, np.flatnonzero(there >= 0)]
+    return rows._replace(cells=cells)
+
+
+def _merge_learners(
+    new: Expansion, grown: list[Expansion], places: list[NDArray[np.int64]], base: UntunedState
+) -> None:
+    for k, front in enumerate(new.fronts):
+        states = []
+        for part, there in zip(grown, places, strict=True):
+            at = np.concatenate([np.arange(front), there + front])
+            moved = not np.array_equal(at, np.arange(len(at))) or part.states[k].d < base.d + front
+            state = part.states[k]
+            states.append(untuned_merging.with_features_at(state, at, base.d + front) if moved else state)
+        merged = states[0] if len(states) == 1 else untuned_merging.merge(*states)
+        new.states.append(merged)
+    weight = np.array([part.seen for part in grown], np.float64)
+    for name in ("share", "steady"):
+        mean = np.average([getattr(part, name) for part in grown], axis=0, weights=weight)
+        mean[1], mean[2:] = mean[1:].sum(), 0.0  # the leaves are new
+        setattr(new, name, mean)
+    trees = new.grown()
+    new.use_trees(base, trees)
+
+
+# -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
+
+
+def pack(e: Expansion) -> tuple[Document, Tensors]:
+    """Return the numbers and arrays from which `unpack` restores an expansion."""
+    numbers: Document = {name: getattr(e, name) for name in COUNTS}
+    rows = e.stored()
+    arrays = {"category": e.category.astype(np.uint8), "share": e.share, "steady": e.steady, "totals": e.totals}
+    arrays |= {f"rows.{name}": array for name, array in rows._asdict().items()}
+    same = len(e.forests) == 2 and e.forests[0] is e.forests[1]
+    for k, trees in enumerate(e.forests[:1] if same else e.forests):
+        arrays |= _packed(trees, f"trees.{k}.")
+    numbers["states"] = []
+    for k, state in enumerate(e.states):
+        own, more = state.pack()
+        numbers["states"].append(own)
+        arrays |= {f"states.{k}.{name}": array for name, array in more.items()}
+    if e.build is not None:
+        arrays |= _packed(e.build, "build.")
+    return numbers, arrays
+
+
+def _packed(some: Any, prefix: str) -> dict[str, Any]:
+    """Return the arrays of a named tuple, and of those inside it, by name. NaN stands for infinity."""
+    found: dict[str, Any] = {}
+    for name, value in some._asdict().items():
+        if isinstance(value, tuple):
+            found |= _packed(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = np.where(np.isinf(value), np.nan, value) if name in ("cut", "cuts") else value
+    return found
+
+
+def unpack(
+    parts: Parts, make: Callable[[NDArray[np.bool_]], Expansion], unpack_state: Callable[[Parts, int], UntunedState]
+) -> Expansion:
+    """Return the expansion in a file; raise an error if its parts are inconsistent.
+
+    `make` returns a new one for columns, and `unpack_state` a learner with so many columns in front.
+    """
+    columns = parts.shape("category", 1)[0]
+    e = make(parts.array("category", columns, dtype=np.uint8, most=1).astype(bool))
+    counts = {name: parts.count(name) for name in COUNTS}
+    n = parts.shape("rows.y", 1)[0]
+    if counts["count"] != n or n > min(e.capacity, counts["seen"]):
+        raise ValueError(f"{n} stored rows of {counts['seen']}")
+    for name, size in (("share", MEMBERS), ("steady", MEMBERS), ("totals", BLENDED)):
+        setattr(e, name, parts.array(name, size, least=0.0))
+    cells = parts.array("rows.cells", n, columns, missing=True, least=-LARGEST, most=LARGEST)
+    y, weight = parts.array("rows.y", n), parts.array("rows.weight", n, least=0.0)
+    if e.loss is None and not np.isin(y, np.arange(max(e.outputs, 2))).all():
+        raise ValueError("a stored row has an unknown class")
+    _set_rows(e, Store(cells, y, weight, parts.array("rows.margin", n, e.outputs)), counts["seen"])
+    vars(e).update(counts)
+    width = int(forest.offsets(e.category, e.outputs)[-1])
+    e.forests = [_unpack_trees(parts, f"trees.{k}.", e, width) for k in (0, 1) if parts.has(f"trees.{k}.place")]
+    states = parts.text("states")
+    if not isinstance(states, list) or len(states) != 2 * bool(e.forests):
+        raise ValueError("the number of learners does not fit the trees")
+    e.forests = (2 * e.forests)[:2] if len(e.forests) < 2 else e.forests
+    e.states = [unpack_state(parts.inside(f"states.{k}.", own), e.fronts[k]) for k, own in enumerate(states)]
+    if parts.has("build.y"):
+        e.build = _unpack_build(parts, e, width)
+    parts.close()
+    return e
+
+
+def _unpack_trees(parts: Parts, prefix: str, e: Expansion, width: int) -> Forest:
+    """Return the trees in a file."""
+    _, column = forest.groups(e.outputs)
+    trees, own = len(column), parts.array(f"{prefix}column", len(column), dtype=np.int32)
+    if not np.array_equal(own, column):
+        raise ValueError("the trees belong to other sums")
+    cut = parts.array(f"{prefix}cut", trees, INNER, missing=True)
+    return Forest(
+        place=parts.array(f"{prefix}place", trees, INNER, dtype=np.int32, least=0, most=max(2 * width - 1, 0)),
+        cut=np.where(np.isnan(cut), np.inf, cut),
+        value=parts.array(f"{prefix}value", trees, NODES),
+        gain=parts.array(f"{prefix}gain", trees, INNER, dtype=np.float32, least=0.0),
+        column=column,
+        codes=_unpack_codes(parts, f"{prefix}codes.", e),
+    )
+
+
+def _unpack_codes(parts: Parts, prefix: str, e: Expansion) -> Codes:
+    """Return the means of categories in a file."""
+    n, known = parts.shape(f"{prefix}code", 1)[0], parts.shape(f"{prefix}start", 1)[0]
+    start = parts.array(f"{prefix}start", known, dtype=np.int64, least=0, most=n)
+    if not 1 <= known <= 1 + int(e.category.sum()) or start[0] != 0 or start[-1] != n or np.any(np.diff(start) < 0):
+        raise ValueError("the categories are inconsistent")
+    code, mean = parts.array(f"{prefix}code", n), parts.array(f"{prefix}mean", n, e.outputs)
+    return Codes(start, code, mean, parts.array(f"{prefix}rest", e.outputs))
+
+
+def _unpack_build(parts: Parts, e: Expansion, most: int) -> Build:
+    """Return the trees that were being grown when the file was written."""
+    n, width = parts.shape("build.y", 1)[0], parts.shape("build.owner", 1)[0]
+    if width > most:
+        raise ValueError(f"trees of {width} columns, of {most}")
+    cuts = parts.array("build.cuts", width, BINS, missing=True)
+    done = parts.array("build.done", 2, dtype=np.int64, least=0)
+    y = parts.array("build.y", n)
+    trees = _unpack_trees(parts, "build.forest.", e, width)
+    if done[0] > width or done[1] > len(trees.place) or n < 1:
+        raise ValueError("the trees are inconsistent")
+    if e.loss is None and not np.isin(y, np.arange(max(e.outputs, 2))).all():
+        raise ValueError("a stored row has an unknown class")
+    return Build(
+        cells=parts.array("build.cells", n, width, missing=True, least=-LARGEST, most=LARGEST),
+        bins=parts.array("build.bins", width, n, dtype=np.uint8, least=0, most=BINS),
+        cuts=np.where(np.isnan(cuts), np.inf, cuts),
+        owner=parts.array("build.owner", width, dtype=np.int32, least=-1, most=e.outputs - 1),
+        y=y,
+        weight=parts.array("build.weight", n, least=0.0),
+        margin=parts.array("build.margin", n, e.outputs),
+        gradient=parts.array("build.gradient", n, e.outputs),
+        curvature=parts.array("build.curvature", n, e.outputs),
+        forest=trees,
+        done=done,
+        unit=parts.array("build.unit", 1, least=0.0),
+    )
