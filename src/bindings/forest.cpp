@@ -96,6 +96,17 @@ void bind_reading(nb::module_& m) {
         },
         "place"_a, "cut"_a, "value"_a, "column"_a, "cells"_a, "factor"_a, "parts"_a, Unlocked(),
         "Add what the columns of rows change along the paths of trees.");
+    m.def(
+        "divide_amounts",
+        [](Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> value, Span<const std::int32_t> column,
+           Matrix<const double> cells, Matrix<const double> amounts, Matrix<double> parts) {
+            require(cells.rows == amounts.rows && cells.rows == parts.rows && cells.cols == parts.cols &&
+                        amounts.cols == place.rows,
+                    "the shapes differ");
+            divide_amounts(forest_of(place, cut, value, column, cells.cols, INT32_MAX).trees, cells, amounts, parts);
+        },
+        "place"_a, "cut"_a, "value"_a, "column"_a, "cells"_a, "amounts"_a, "parts"_a, Unlocked(),
+        "Divide an amount of each tree among the columns of the path of a row.");
 }
 
 void bind_blend(nb::module_& m) {

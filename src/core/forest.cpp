@@ -353,6 +353,21 @@ void add_values(const Trees& trees, Span<const std::int32_t> column, Matrix<cons
     }
 }
 
+namespace {
+
+// Call visit(node, child) for the nodes on the path of a row through tree t.
+template <class Visit> void walk(const Trees& trees, Index t, const std::vector<double>& x, Visit visit) {
+    Index node = 0;
+    for (Index level = 0; level < DEPTH; ++level) {
+        const auto place = static_cast<std::size_t>(trees.place(t, node));
+        const Index child = 2 * node + 1 + (x[place] > trees.cut(t, node) ? 1 : 0);
+        visit(node, child);
+        node = child;
+    }
+}
+
+}  // namespace
+
 void add_paths(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells,
                Matrix<const double> factor, Matrix<double> parts) {
     std::vector<double> x(static_cast<std::size_t>(2 * cells.cols));
@@ -360,13 +375,24 @@ void add_paths(const Trees& trees, Span<const std::int32_t> column, Matrix<const
         expand_row(cells[i], cells.cols, x.data());
         for (Index t = 0; t < trees.place.rows; ++t) {
             const double times = factor(i, column[static_cast<std::size_t>(t)]), *value = trees.value[t];
-            Index node = 0;
-            for (Index level = 0; level < DEPTH; ++level) {
-                const std::int32_t place = trees.place(t, node);
-                const Index child = 2 * node + 1 + (x[static_cast<std::size_t>(place)] > trees.cut(t, node) ? 1 : 0);
-                parts(i, place / 2) += times * (value[child] - value[node]);
-                node = child;
-            }
+            walk(trees, t, x, [&](Index node, Index child) {
+                parts(i, trees.place(t, node) / 2) += times * (value[child] - value[node]);
+            });
+        }
+    }
+}
+
+void divide_amounts(const Trees& trees, Matrix<const double> cells, Matrix<const double> amounts,
+                    Matrix<double> parts) {
+    std::vector<double> x(static_cast<std::size_t>(2 * cells.cols));
+    for (Index i = 0; i < cells.rows; ++i) {
+        expand_row(cells[i], cells.cols, x.data());
+        for (Index t = 0; t < trees.place.rows; ++t) {
+            double splits = 0.0;
+            walk(trees, t, x, [&](Index node, Index) { splits += trees.cut(t, node) < NOWHERE ? 1.0 : 0.0; });
+            walk(trees, t, x, [&](Index node, Index) {
+                if (trees.cut(t, node) < NOWHERE) parts(i, trees.place(t, node) / 2) += amounts(i, t) / splits;
+            });
         }
     }
 }

@@ -81,4 +81,7 @@ void add_values(const Trees& trees, Span<const std::int32_t> column, Matrix<cons
 void add_paths(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells,
                Matrix<const double> factor, Matrix<double> parts);
 
+// For each row, divide amount(row, t) evenly among the columns of the splits on the path of tree t.
+void divide_amounts(const Trees& trees, Matrix<const double> cells, Matrix<const double> amounts, Matrix<double> parts);
+
 }  // namespace robustfd

@@ -1,6 +1,6 @@
 """Rows of online estimators: blocks, dicts, (indices, values) pairs, single arrays, tables and missing values."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from math import isfinite
 from typing import Any, Literal
@@ -248,13 +248,17 @@ def coded_rows() -> Any:
     return CodedRows
 
 
+def codes_of(texts: Iterable[Any]) -> Floats:
+    """Return the codes of columns of text, given their entries: the sum of the features of a cell, NaN without any."""
+    codes = [sp.csr_array((1.0 + text.indices, text.indices, text.indptr), text.shape).sum(axis=1) for text in texts]
+    found = np.column_stack([np.asarray(each).reshape(-1) for each in codes])
+    return np.where(found == 0.0, np.nan, found)
+
+
 def with_codes(block: Any) -> Any:
-    """Return the rows of a block with the codes of its columns of text: the sum of the features of a cell."""
+    """Return the rows of a block, which is a table with text, and the codes of its columns of text."""
     x = coded_rows()(block.X)
-    codes = [np.asarray(sp.csr_array((part.indices + 1.0, part.indices, part.indptr), part.shape).sum(axis=1)).reshape(-1)
-             for part in block.parts]  # fmt: skip
-    x.codes = np.column_stack(codes) if codes else np.empty((x.shape[0], 0))
-    x.codes[x.codes == 0.0] = np.nan
+    x.codes = codes_of(block.parts)
     return x
 
 

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
-from robustfd.estimators._rows import IS_MISSING, kind_of, rows_to_read, single_row
-from robustfd.learners import untuned_reading
-from robustfd.learners.rows import Floats, check_numbers
+from robustfd.estimators._cells import Owners, cells_of, owners_of
+from robustfd.estimators._rows import IS_MISSING, codes_of, kind_of, rows_to_read, single_row, with_codes
+from robustfd.learners.expansion import by_feature as by_feature_of
+from robustfd.learners.rows import Floats, check_numbers, plain_rows, sparse_rows
 from robustfd.streams import is_table
 from robustfd.streams.layout import Layout, SeenName
 
@@ -47,8 +48,9 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
         found, names = by_feature(model, row), list(getattr(model, "feature_names_in_", range(model._width)))
     else:
         row = single_row(model, x, kind, known_only=True)[0]
-        _, which, parts = _parts(model, row)
-        found, names = list(parts.T[:, None]), which.tolist()
+        parts = _parts(model, row)
+        which = np.unique(np.concatenate([each.indices for each in parts]))
+        found, names = [each[:, which].toarray() for each in parts], which.tolist()
         if kind == "dicts":
             every = list(model._vocabulary)
             names = [_key_of(every[j], x) if by == "column" else every[j] for j in which.tolist()]
@@ -66,22 +68,56 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     return totals
 
 
-def _parts(model: Any, rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return contributions in CSR format. The arm of a bandit has its own way of explaining rows."""
-    own = getattr(model, "_explain", None)
-    return own(rows) if own is not None else untuned_reading.contributions(model._model, rows)
+def _parts(model: Any, rows: Any, texts: Sequence[Any] = ()) -> list[Any]:
+    """Return for each output a sparse matrix (n, features) of contributions; `texts` are entries of columns of text."""
+    if (own := getattr(model, "_explain", None)) is not None:  # the arm of a bandit
+        indptr, which, values = own(rows)
+        return [sp.csr_array((each, which, indptr)) for each in values.T]
+    if getattr(model, "expand", None) is None or not model._expansion.states:
+        return by_feature_of(model._model, rows, rows.shape[0])
+    owners = owners_of(model)
+    codes = codes_of(texts) if texts else None
+    of_features, of_columns = model._expansion.contributions(model._model, rows, cells_of(rows, owners, codes))
+    return [
+        each + _of_columns(columns, owners, rows, texts, each.shape[1])
+        for each, columns in zip(of_features, of_columns, strict=True)
+    ]
 
 
-def by_feature(model: Any, x: Any) -> list[Any]:
-    """Return for each output the contributions of features (n, d), sparse if x is."""
+def _of_columns(values: Floats, owners: Owners, rows: Any, texts: Sequence[Any], d: int) -> Any:
+    """Return contributions of the columns of trees (n, columns) as contributions of features (n, d).
+
+    Those of a category go to the features of its value in the row.
+    """
+    n, column, category = len(values), np.array(owners.column, np.int64), np.array(owners.category, bool)
+    numbers = np.flatnonzero((column >= 0) & ~category[column])
+    total = sp.csr_array(sp.csr_array(values[:, column[numbers]]) @ _selection(numbers, d))
+    for k, place in enumerate(np.flatnonzero(category)):
+        if texts:
+            some = sp.csr_array(texts[k])
+        else:
+            x = sp.csr_array(sparse_rows(plain_rows(rows))[:3], shape=(n, d))
+            some = x[:, np.flatnonzero(column == place)] @ _selection(np.flatnonzero(column == place), d)
+        some = sp.csr_array((np.ones(len(some.indices)), some.indices, some.indptr), shape=(n, some.shape[1]))
+        some.resize((n, d))
+        count = np.maximum(np.diff(some.indptr), 1)
+        total = total + sp.csr_array(some.multiply((values[:, place] / count)[:, None]))
+    return total
+
+
+def _selection(which: NDArray[np.int64], d: int) -> Any:
+    """Return the matrix that puts columns 0, 1, ... at the places `which` of d."""
+    return sp.csr_array((np.ones(len(which)), (np.arange(len(which)), which)), shape=(len(which), d))
+
+
+def by_feature(model: Any, x: Any, texts: Sequence[Any] = ()) -> list[Any]:
+    """Return for each output the contributions of features (n, d), sparse if x is; `texts` as in `_parts`."""
     d, sparse, outputs = model._width, sp.issparse(x), 1 if hasattr(model, "_explain") else model._model.outputs
     found: list[list[Any]] = [[sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(outputs)]
-    for _, rows in rows_to_read(x, model._missing):
-        indptr, which, parts = _parts(model, rows)
-        columns = np.append(np.arange(d), model._missing)[which].astype(np.int64)
-        for c, each in enumerate(found):
-            entries = parts[:, c], columns.copy(), indptr.copy()  # sum_duplicates changes them in place
-            sums = sp.csr_array(entries, shape=(rows.shape[0], d))
+    for here, rows in rows_to_read(x, model._missing):
+        for each, parts in zip(found, _parts(model, rows, [text[here] for text in texts]), strict=True):
+            columns = np.append(np.arange(d), model._missing)[parts.indices].astype(np.int64)
+            sums = sp.csr_array((parts.data.copy(), columns, parts.indptr.copy()), shape=(rows.shape[0], d))
             sums.sum_duplicates()
             each.append(sums if sparse else sums.toarray())
     return [sp.vstack(each, "csr") if sparse else np.vstack(each) for each in found]
@@ -114,22 +150,23 @@ def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str
     """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
     block, encoder = model._encoder.encode_named(table, parts=True)
     check_numbers(block.X, missing=True)
-    found = by_feature(model, block.X)
+    texts = block.parts if getattr(model, "expand", None) is not None else ()
+    found, x = by_feature(model, block.X, texts), with_codes(block) if texts else block.X
     if by == "column":
         columns = by_column(encoder._layout, encoder._names, found, block.parts)
-        return block.X, columns, encoder.column_names
-    if not sp.issparse(block.X):
-        return block.X, found, [encoder.feature_name(j) for j in range(encoder.n_features)]
+        return x, columns, encoder.column_names
+    if not sp.issparse(x):
+        return x, found, [encoder.feature_name(j) for j in range(encoder.n_features)]
     first = len(encoder._layout.numbers)
     used = np.unique(np.concatenate([each.indices for each in found]))
     names = {j: encoder.feature_name(j) for j in [*range(first), *used[used >= first].tolist()]}
     order = [*range(first), *sorted(list(names)[first:], key=lambda j: (names[j], j))]
-    if block.X.shape[0] * len(order) > MOST_CELLS:
+    if x.shape[0] * len(order) > MOST_CELLS:
         raise ValueError(
-            f"X must have fewer rows for by='value', got {block.X.shape[0]} rows, which have {len(order)} values. "
+            f"X must have fewer rows for by='value', got {x.shape[0]} rows, which have {len(order)} values. "
             "Explain some rows at a time, or use by='column'."
         )
-    return block.X, [each[:, order].toarray() for each in found], [names[j] for j in order]
+    return x, [each[:, order].toarray() for each in found], [names[j] for j in order]
 
 
 def by_column(layout: Layout, names: Mapping[int, SeenName], found: list[Any], parts: Sequence[Any]) -> list[Floats]:

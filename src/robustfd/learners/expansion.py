@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import BLENDED, INNER, Objective, blend, blended
-from robustfd.learners import forest, hessian, untuned_merging
+from robustfd._scipy import scipy_sparse as sp
+from robustfd.learners import forest, hessian, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.forest import Build, Forest
 from robustfd.learners.rows import CsrRows, Floats, plain_rows
@@ -325,6 +326,33 @@ class Expansion:
             margins[:] = state.margins(rows, len(first))
         blended(self.objective, self._with_mean(each), self.steady, out)
         return out
+
+
+    def contributions(self, base: UntunedState, x: Any, cells: Floats) -> tuple[list[Any], list[Floats]]:
+        """Return for each output what features (n, d), sparse, and columns (n, columns) add to the margins of rows."""
+        x = plain_rows(x)
+        n, (linear, sums, leaves, both) = len(cells), self.steady
+        of_features = [linear * each for each in by_feature(base, x, n)]
+        of_columns = [np.zeros(cells.shape) for _ in of_features]
+        rows, shares = self._rows(x, cells), (sums + both / 2.0, leaves + both / 2.0)
+        for state, trees, some, front, share in zip(self.states, self.forests, rows, self.fronts, shares, strict=True):
+            filled, leaf = trees.read(cells, self.category)
+            for k, each in enumerate(by_feature(state, some, n)):
+                of_features[k] = of_features[k] + share * each[:, front : front + base.d]
+                own = each[:, : filled.shape[1]].toarray()
+                factor = share * np.divide(own, filled, out=np.zeros_like(own), where=filled != 0.0)
+                amounts = None
+                if front > filled.shape[1]:
+                    place = filled.shape[1] + LEAVES * np.arange(leaf.shape[1]) + leaf
+                    amounts = share * np.asarray(each[np.arange(n)[:, None], place].todense())
+                of_columns[k] += trees.paths(cells, self.category, factor, amounts)
+        return of_features, of_columns
+
+
+def by_feature(state: UntunedState, x: Any, n: int) -> list[Any]:
+    """Return for each output a sparse matrix (n, d) of the contributions of features to the margins of rows."""
+    indptr, which, parts = untuned_reading.contributions(state, x)
+    return [sp.csr_array((part, which, indptr), shape=(n, state.d)) for part in parts.T]
 
 
 def without_features(state: UntunedState, which: NDArray[np.int64]) -> UntunedState:

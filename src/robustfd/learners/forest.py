@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import BINS, INNER, NODES, Objective, add_paths, add_values, bin_column, grow_trees
+from robustfd._core import BINS, INNER, NODES, Objective, add_paths, add_values, bin_column, divide_amounts, grow_trees
 from robustfd.learners.rows import Floats
 
 TREES, MOST_TREES = 128, 256  # of one output, and of all outputs together if there are several
@@ -40,12 +40,18 @@ class Forest(NamedTuple):
         add_values(self.place, self.cut, self.value, self.column, encoded, sums, leaves)
         return sums, leaves
 
-    def paths(self, cells: Floats, category: NDArray[np.bool_], factor: Floats) -> Floats:
-        """Return what each column adds to the sums of rows, which count factor (n, width) times."""
+    def paths(self, cells: Floats, category: NDArray[np.bool_], factor: Floats, amounts: Floats | None) -> Floats:
+        """Return what each column adds to the sums of rows, which count factor (n, width) times.
+
+        The amounts (n, trees), if any, are divided among the columns on the path of each tree.
+        """
         encoded = encode(cells, category, self.codes)
-        out = np.zeros(encoded.shape)
-        add_paths(self.place, self.cut, self.value, self.column, encoded, factor, out)
-        return out
+        out, trees = np.zeros(encoded.shape), (self.place, self.cut, self.value, self.column)
+        add_paths(*trees, encoded, factor, out)
+        if amounts is not None:
+            divide_amounts(*trees, encoded, amounts, out)
+        at = offsets(category, len(self.codes.rest))
+        return np.add.reduceat(out, at[:-1], axis=1) if len(at) > 1 else out
 
 
 class Build(NamedTuple):
@@ -217,12 +223,3 @@ def importances(forest: Forest, columns: int) -> tuple[Floats, dict[tuple[int, i
                 pair = (min(a, b), max(a, b))
                 pairs[pair] = pairs.get(pair, 0.0) + g
     return alone, pairs
-
-
-def arrays_of(some: Any, prefix: str) -> dict[str, Any]:
-    """Return the arrays of a named tuple by name, those of named tuples inside it too."""
-    found: dict[str, Any] = {}
-    for name, value in some._asdict().items():
-        inner = isinstance(value, tuple)
-        found |= arrays_of(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-    return found
