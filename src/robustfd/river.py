@@ -199,6 +199,8 @@ class SketchedNewtonClassifier(_Explained, _Covering, _Classifier):
         Weights of the classes. Classes that are not in the dict have weight 1.
     intervals
         Whether to track what `predict_set_one` needs.
+    expand
+        "trees" or "auto" to add curves and interactions by boosted trees.
 
     See Also
     --------
@@ -219,9 +221,14 @@ class SketchedNewtonClassifier(_Explained, _Covering, _Classifier):
         sketch_size: Literal["auto"] | int = "auto",
         class_weight: dict[Any, float] | None = None,
         intervals: bool = False,
+        expand: Literal["trees", "auto"] | None = None,
     ):
         self._start(
-            newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight, intervals=intervals
+            newton.SketchedNewtonClassifier,
+            sketch_size=sketch_size,
+            class_weight=class_weight,
+            intervals=intervals,
+            expand=expand,
         )
 
     def predict_set_one(self, x: dict[Any, Any], level: float = 0.9) -> list[Any]:
@@ -252,6 +259,8 @@ class SketchedNewtonRegressor(_Explained, _Covering, _Regressor):
         The quantile that `loss="quantile"` predicts, between 0 and 1, or a list of increasing ones.
     intervals
         Whether to learn what `with_interval=True` needs.
+    expand
+        "trees" or "auto" to add curves and interactions by boosted trees.
 
     See Also
     --------
@@ -273,9 +282,15 @@ class SketchedNewtonRegressor(_Explained, _Covering, _Regressor):
         loss: Literal["squared", "huber", "absolute", "quantile", "poisson"] = "squared",
         quantile: float | list[float] = 0.5,
         intervals: bool = False,
+        expand: Literal["trees", "auto"] | None = None,
     ):
         self._start(
-            newton.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile, intervals=intervals
+            newton.SketchedNewtonRegressor,
+            sketch_size=sketch_size,
+            loss=loss,
+            quantile=quantile,
+            intervals=intervals,
+            expand=expand,
         )
 
     def predict_one(self, x: dict[Any, Any], with_interval: bool = False, level: float = 0.9) -> Any:

@@ -80,7 +80,9 @@ def open_for_model(
     """Return a stream with the columns of a model. Features that the model does not have are dropped."""
     if layout is None:
         inputs = replace(inputs, n_features=model.n_features_in_)
-    return open_files(files, inputs, layout=layout, accepts_nan=accepts_nan(model), unseen="drop", **more)
+    stream = open_files(files, inputs, layout=layout, accepts_nan=accepts_nan(model), unseen="drop", **more)
+    stream.wants_codes = getattr(model, "expand", None) is not None
+    return stream
 
 
 def accepts_nan(model: Any) -> bool:
@@ -219,6 +221,8 @@ def summary(model: Any) -> dict[str, Any]:
         for name in ("coverage", "width"):
             found = getattr(model, f"progressive_{name}_")
             result[f"progressive_{name}"] = {f"{level:g}": value for level, value in found.items()}
+    if getattr(model, "expand", None) is not None:
+        result["expansion"] = model.expansion_
     if hasattr(model, "hessian_"):
         result |= {"hessian": model.hessian_, "sketch_size": model.sketch_size_, "experts": model.experts_}
     return result

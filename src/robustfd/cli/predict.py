@@ -126,7 +126,7 @@ def _explainer(
     of = ["" if label is None else f", {label}" for label in labels]
 
     def explain(block: Block) -> dict[str, Any]:
-        found = by_feature(learner, block.X)
+        found = by_feature(learner, block.X, block.parts)
         rest = rests(learner, block.X, found)
         if table is not None:
             found = by_column(table, names_in(layout or {}), found, block.parts)

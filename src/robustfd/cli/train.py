@@ -45,6 +45,7 @@ from robustfd.cli._passes import held_out, learn_in_passes
 from robustfd.streams import Block, Position, Stream, StreamError
 
 Learner = Literal["newton", "rfdson"]
+Expand = Literal["trees", "auto"]
 Loss = Literal["squared", "huber", "absolute", "quantile", "poisson"]
 FIGURES = ("loss", "error")
 
@@ -56,6 +57,7 @@ _LOSS = (
 _QUANTILE = "Quantile for --loss quantile, from 0 to 1, or several, such as 0.1,0.5,0.9."
 _SKETCH_SIZE = "Rows of the sketch, 0 for none. Default: chosen during training."
 _INTERVALS = "Also learn intervals of numbers, or sets of classes, for predict --interval."
+_EXPAND = "Add curves and interactions by boosted trees: trees, or auto to do so only where it helps."
 _HOLDOUT = "Hold out this share of the rows, and test the model on them."
 _PASSES = (
     "Learn the files N times, hold out every tenth row, and write the model of the pass with the lowest loss on them."
@@ -74,6 +76,7 @@ def train(
     loss: Annotated[Loss, option(_LOSS, metavar="LOSS")] = "squared",
     quantile: Annotated[str | None, option(_QUANTILE, metavar="LEVELS")] = None,
     intervals: Annotated[bool, option(_INTERVALS)] = False,
+    expand: Annotated[Expand | None, option(_EXPAND, metavar="HOW")] = None,
     classes: Classes = None,
     start: Annotated[Path | None, option("Continue to train this model.", "--from", metavar="MODEL", use=READ)] = None,
     holdout: Annotated[float | None, option(_HOLDOUT, metavar="SHARE", min=0.01, max=0.99)] = None,
@@ -98,7 +101,7 @@ def train(
         raise ValueError(
             "--intervals and --passes cannot be combined: intervals need rows that the model has not seen."
         )
-    options = LearnerOptions(task, learner, sketch_size, loss, _levels(quantile), intervals, classes)
+    options = LearnerOptions(task, learner, sketch_size, loss, _levels(quantile), intervals, expand, classes)
     training = Training(files, options, inputs, start, holdout, count_jobs("--jobs", jobs), passes)
     progress = Progress(console, plot)
     model = training.run(output, checkpoints, console, progress)
@@ -120,6 +123,7 @@ class LearnerOptions(NamedTuple):
     loss: str
     quantile: float | list[float] | None
     intervals: bool
+    expand: str | None
     classes: str | None
 
 
@@ -136,7 +140,7 @@ def _levels(text: str | None) -> float | list[float] | None:
 
 def make_learner(task: str, options: LearnerOptions) -> Any:
     """Return a new learner for "classification" or "regression"."""
-    _, learner, sketch_size, loss, quantile, intervals, _ = options
+    _, learner, sketch_size, loss, quantile, intervals, expand, _ = options
     kind = "Classifier" if task == "classification" else "Regressor"
     if loss != "squared" and task == "classification":
         raise ValueError(f"--loss {loss} is for regression, and the labels are classes. Add --task regression.")
@@ -145,6 +149,8 @@ def make_learner(task: str, options: LearnerOptions) -> Any:
     if learner == "rfdson":
         if intervals:
             raise ValueError("--intervals is for the learner newton; rfdson has no intervals.")
+        if expand is not None:
+            raise ValueError(f"--expand {expand} is for the learner newton; rfdson has no trees.")
         if loss != "squared":
             raise ValueError(f"--loss {loss} is for the learner newton; rfdson supports only the squared loss.")
         return getattr(robustfd, f"RFDSON{kind}")(**({} if sketch_size is None else {"sketch_size": sketch_size}))
@@ -153,6 +159,8 @@ def make_learner(task: str, options: LearnerOptions) -> Any:
         more["quantile"] = quantile
     if intervals:
         more["intervals"] = True
+    if expand is not None:
+        more["expand"] = expand
     return getattr(robustfd, f"SketchedNewton{kind}")("auto" if sketch_size is None else sketch_size, **more)
 
 
@@ -198,6 +206,7 @@ class Training:
                 )  # fmt: skip
                 stream.parse_threads = self.jobs
                 stream.plain_rows = nan and self._holdout is None and self.jobs == self.passes == 1
+                stream.wants_codes = bool(self.options.expand or getattr(run.model, "expand", None))
                 return stream
 
             def learn(stream: Stream) -> None:
@@ -277,6 +286,7 @@ def _require_same_options(path: Path, model: Any, options: LearnerOptions, input
         f"--loss {options.loss}": options.loss not in ("squared", loss),
         f"--quantile {options.quantile}": options.quantile not in (None, getattr(model, "quantile", None)),
         "--intervals": options.intervals and not getattr(model, "intervals", False),
+        f"--expand {options.expand}": options.expand not in (None, getattr(model, "expand", None)),
         f"--classes {options.classes}": options.classes is not None
         and options.classes.replace(" ", "").split(",") != list(map(str, getattr(model, "classes_", np.empty(0)))),
     }

@@ -56,10 +56,17 @@ def owners_of(model: Any) -> Owners:
             owners = model.__dict__["_owners"] = Owners()
         owners.add_names(list(names)[len(owners.column) :] if len(owners.column) < len(names) else (), model._outputs)
         return owners
-    if hasattr(model, "_encoder"):
-        layout = model._encoder._layout
-        return Owners(len(layout.numbers), len(layout.texts))
-    return Owners(model._width if model._width <= MOST_COLUMNS else 0)
+    category = model._expansion.category
+    return Owners(int((~category).sum()), int(category.sum()))
+
+
+def first_columns(model: Any, x: Any) -> NDArray[np.bool_]:
+    """Return which columns of trees are categories, before the first rows x of a model."""
+    if model._kind == "dicts":
+        return np.zeros(0, bool)
+    if (codes := getattr(x, "codes", None)) is not None:
+        return np.arange(x.numbers + codes.shape[1]) >= x.numbers
+    return np.zeros(x.shape[1] if x.shape[1] <= MOST_COLUMNS else 0, bool)
 
 
 def cells_of(x: Any, owners: Owners, codes: Floats | None = None) -> Floats:

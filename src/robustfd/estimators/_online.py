@@ -434,7 +434,12 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     def _checked(self, X: Any, *, reset: bool = False, learn: bool = False) -> Any:
         """Return checked rows."""
         x = encoded(self, X, reset=reset, learn=learn) if self._takes_missing else None
-        x = check_rows(self, X, reset=reset) if x is None else x
+        if x is None:
+            x = check_rows(self, X, reset=reset)
+            if hasattr(X, "codes"):
+                from robustfd.streams.coded import coded
+
+                x = coded(x, X.codes, X.numbers)
         check_numbers(x, missing=self._takes_missing)
         return x
 

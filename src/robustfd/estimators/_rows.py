@@ -1,7 +1,6 @@
 """Rows of online estimators: blocks, dicts, (indices, values) pairs, single arrays, tables and missing values."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal
 
@@ -232,36 +231,6 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     return _encoded_rows(model, x, learn=learn)
 
 
-@cache
-def coded_rows() -> Any:
-    """Return the class of sparse rows of a table that carry the codes of its columns of text."""
-
-    class CodedRows(sp.csr_array):  # type: ignore[misc]
-        codes: Floats
-
-        def __getitem__(self, key: Any) -> Any:
-            some = super().__getitem__(key)
-            if isinstance(some, CodedRows):
-                some.codes = self.codes[key]
-            return some
-
-    return CodedRows
-
-
-def codes_of(texts: Iterable[Any]) -> Floats:
-    """Return the codes of columns of text, given their entries: the sum of the features of a cell, NaN without any."""
-    codes = [sp.csr_array((1.0 + text.indices, text.indices, text.indptr), text.shape).sum(axis=1) for text in texts]
-    found = np.column_stack([np.asarray(each).reshape(-1) for each in codes])
-    return np.where(found == 0.0, np.nan, found)
-
-
-def with_codes(block: Any) -> Any:
-    """Return the rows of a block, which is a table with text, and the codes of its columns of text."""
-    x = coded_rows()(block.X)
-    x.codes = codes_of(block.parts)
-    return x
-
-
 def width_of(model: Any) -> int:
     """Return the number of features that the learner sees. A table with text or dates has more of them than columns."""
     return int(model._encoder.n_features if hasattr(model, "_encoder") else model.n_features_in_)
@@ -269,13 +238,13 @@ def width_of(model: Any) -> int:
 
 def _encoded_rows(model: Any, x: Any, *, learn: bool) -> Any:
     """Return a table, or a list with a dict, as rows of numbers."""
-    coded = getattr(model, "expand", None) is not None
-    if not learn and not coded:
+    expanded = getattr(model, "expand", None) is not None
+    if not learn and not expanded:
         return model._encoder.encode(x)[0]
-    block, encoder = model._encoder.encode_named(x, parts=coded)
+    block, encoder = model._encoder.encode_named(x, codes=expanded)
     if learn:
         model._encoder = encoder
-    return with_codes(block) if coded and sp.issparse(block.X) else block.X
+    return block.X
 
 
 def _has_only_numbers(encoder: Any) -> bool:

@@ -13,7 +13,7 @@ from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
-from robustfd.estimators._cells import Owners, cells_of, owners_of
+from robustfd.estimators._cells import Owners, cells_of, first_columns, owners_of
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
@@ -72,7 +72,7 @@ class UntunedEstimator(OnlineEstimator):
         self._model = UntunedState(x.shape[1], self._outputs, share=getattr(self, "_share", 1.0), **self._settings)
         self._missing, self._common_names = [], set()
         if self.expand is not None:
-            self._expansion = self._new_expansion(np.array(owners_of(self).category, bool))
+            self._expansion = self._new_expansion(first_columns(self, x))
 
     def _new_expansion(self, category: NDArray[np.bool_]) -> Expansion:
         """Return an expansion by trees with these columns, which are numbers or categories."""
@@ -332,8 +332,14 @@ class UntunedEstimator(OnlineEstimator):
             return UntunedState.unpack(own, size_check(self, front), **self._settings)
 
         self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
-        if len(self._expansion.category) != len(owners_of(self).category):
-            raise ValueError("the number of columns of trees does not fit the model")
+        if self._kind == "dicts":
+            owners = owners_of(self)
+            fits = len(self._expansion.category) <= len(owners.category)
+            fits = fits and self._expansion.category.tolist() == owners.category[: len(self._expansion.category)]
+        else:
+            fits = int((~self._expansion.category).sum()) <= self._width
+        if not fits:
+            raise ValueError("the columns of trees do not fit the model")
 
     @property
     def hessian_(self) -> str:

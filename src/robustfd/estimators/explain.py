@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice
 from robustfd.estimators._cells import Owners, cells_of, owners_of
-from robustfd.estimators._rows import IS_MISSING, codes_of, kind_of, rows_to_read, single_row, with_codes
+from robustfd.estimators._rows import IS_MISSING, kind_of, rows_to_read, single_row
 from robustfd.learners.expansion import by_feature as by_feature_of
 from robustfd.learners.rows import Floats, check_numbers, plain_rows, sparse_rows
 from robustfd.streams import is_table
@@ -68,15 +68,17 @@ def contributions_of_one(model: Any, x: Any, *, by: str, intercept: bool) -> lis
     return totals
 
 
-def _parts(model: Any, rows: Any, texts: Sequence[Any] = ()) -> list[Any]:
-    """Return for each output a sparse matrix (n, features) of contributions; `texts` are entries of columns of text."""
+def _parts(model: Any, rows: Any, codes: Any = None, texts: Sequence[Any] = ()) -> list[Any]:
+    """Return for each output a sparse matrix (n, features) of contributions.
+
+    `codes` are those of columns of text, and `texts` their entries.
+    """
     if (own := getattr(model, "_explain", None)) is not None:  # the arm of a bandit
         indptr, which, values = own(rows)
         return [sp.csr_array((each, which, indptr)) for each in values.T]
     if getattr(model, "expand", None) is None or not model._expansion.states:
         return by_feature_of(model._model, rows, rows.shape[0])
     owners = owners_of(model)
-    codes = codes_of(texts) if texts else None
     of_features, of_columns = model._expansion.contributions(model._model, rows, cells_of(rows, owners, codes))
     return [
         each + _of_columns(columns, owners, rows, texts, each.shape[1])
@@ -114,8 +116,10 @@ def by_feature(model: Any, x: Any, texts: Sequence[Any] = ()) -> list[Any]:
     """Return for each output the contributions of features (n, d), sparse if x is; `texts` as in `_parts`."""
     d, sparse, outputs = model._width, sp.issparse(x), 1 if hasattr(model, "_explain") else model._model.outputs
     found: list[list[Any]] = [[sp.csr_array((0, d)) if sparse else np.empty((0, d))] for _ in range(outputs)]
+    codes = getattr(x, "codes", None)
     for here, rows in rows_to_read(x, model._missing):
-        for each, parts in zip(found, _parts(model, rows, [text[here] for text in texts]), strict=True):
+        more = None if codes is None else codes[here], [text[here] for text in texts]
+        for each, parts in zip(found, _parts(model, rows, *more), strict=True):
             columns = np.append(np.arange(d), model._missing)[parts.indices].astype(np.int64)
             sums = sp.csr_array((parts.data.copy(), columns, parts.indptr.copy()), shape=(rows.shape[0], d))
             sums.sum_duplicates()
@@ -148,10 +152,11 @@ def _key_of(name: Any, x: Mapping[Any, Any]) -> Any:
 
 def _of_table(model: Any, table: Any, by: str) -> tuple[Any, list[Any], list[str]]:
     """Return the encoded rows of a table, their contributions by column or by value, and the names of these."""
-    block, encoder = model._encoder.encode_named(table, parts=True)
-    check_numbers(block.X, missing=True)
-    texts = block.parts if getattr(model, "expand", None) is not None else ()
-    found, x = by_feature(model, block.X, texts), with_codes(block) if texts else block.X
+    expanded = getattr(model, "expand", None) is not None
+    block, encoder = model._encoder.encode_named(table, parts=True, codes=expanded)
+    x = block.X
+    check_numbers(x, missing=True)
+    found = by_feature(model, x, block.parts)
     if by == "column":
         columns = by_column(encoder._layout, encoder._names, found, block.parts)
         return x, columns, encoder.column_names

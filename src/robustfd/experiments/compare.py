@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from robustfd.experiments.contenders import Contender, Problem, Rows, Runner, Scaling, contenders
 from robustfd.streams import StreamError
+from robustfd.streams.coded import stacked
 
 MOST_ROWS, MOST_BYTES = 20_000, 50_000_000  # limits of the held-out sample
 WARM_UP = 64  # rows for a warm-up model of each learner, so that timings do not include imports
@@ -65,8 +66,7 @@ class Holdout:
     def all(self) -> tuple[Any, Any]:
         """Return the held-out rows and their labels."""
         parts = [part for part in self._parts if len(part[1])]
-        stack = sp.vstack if any(sp.issparse(x) for x, _, _ in parts) else np.vstack
-        return stack([x for x, _, _ in parts]), np.concatenate([y for _, y, _ in parts])
+        return stacked([x for x, _, _ in parts]), np.concatenate([y for _, y, _ in parts])
 
 
 class Comparison:

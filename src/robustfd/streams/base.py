@@ -258,6 +258,7 @@ class Stream(ABC):
     groups: tuple[str, ...] = ()  # groups of features whose entries become the parts of blocks
     wants_ids: bool = False  # whether blocks have ids
     plain_rows: bool = False  # whether blocks of text have CsrRows, for learners that need no scipy
+    wants_codes: bool = False  # whether sparse rows of tables are CodedRows
     seen_names: SeenNames | None = None  # set it to collect the names of hashed features
     parse_threads: int = 1  # threads that parse, in formats where lines can be parsed independently
 

@@ -135,12 +135,16 @@ class TableEncoder:
         """
         return self._encode(table, self._converter)
 
-    def encode_named(self, table: Any, *, parts: bool = False) -> tuple[Block, "TableEncoder"]:
+    def encode_named(
+        self, table: Any, *, parts: bool = False, codes: bool = False
+    ) -> tuple[Block, "TableEncoder"]:
         """Return the rows of a table, and an encoder that also has the names of their hashed features.
 
-        With `parts`, the attribute `parts` of the rows has the entries of each column of text.
+        With `parts`, the attribute `parts` of the rows has the entries of each column of text. With `codes`, sparse
+        rows carry the codes of their text.
         """
         converter, after = copy.copy(self._converter), copy.copy(self)
+        converter.wants_codes = codes
         converter.groups = tuple(column.name for column in self._layout.texts if parts)
         if self._layout.hash_bits is not None:
             converter.seen_names = SeenNames(self._names)

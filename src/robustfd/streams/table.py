@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from robustfd._core import table_rows
 from robustfd.streams.base import Block, Options, Stream, without
+from robustfd.streams.coded import coded, codes_of
 from robustfd.streams.columns import (
     as_codes,
     as_floats,
@@ -55,6 +56,7 @@ class Converter:
         self._layout, self._missing, self._drop = layout, missing, drop
         self.groups: tuple[str, ...] = ()  # text columns whose entries become the parts of blocks
         self.seen_names: SeenNames | None = None
+        self.wants_codes = False
 
     def block(self, piece: Piece) -> tuple[Block, list[tuple[int, str]], int]:
         """Return the block, messages about bad rows, and the number of values without a column."""
@@ -67,6 +69,9 @@ class Converter:
             x = _sparse(x, codes, values, width := self._layout.n_features)
             texts, none = [column.name for column in self._layout.texts], np.empty((n, 0))
             entries = tuple(_sparse(none, codes[[texts.index(each)]], values, width) for each in self.groups)
+            if self.wants_codes:
+                each = [_sparse(none, codes[[k]], values, width) for k in range(len(texts))]
+                x = coded(x, codes_of(each), len(self._layout.numbers))
         block = Block(x, others.get("target"), others.get("weight"), others.get("id"), entries)
         if "arm" in others:
             block.decisions = Decisions(others["arm"], others.get("probability", np.full(n, np.nan)))
@@ -292,7 +297,8 @@ class TableStream(Stream):
         return [sorted(values) for values in found]
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
-        self._converter.groups, self._converter.seen_names = self.groups, self.seen_names
+        for name in ("groups", "seen_names", "wants_codes"):
+            setattr(self._converter, name, getattr(self, name))
         for piece in self._pieces():
             with named_errors(self.inputs[piece.end.file].name):
                 block, bad, unseen = self._converter.block(piece)
