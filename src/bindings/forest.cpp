@@ -29,12 +29,12 @@ Forest forest_of(Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> 
     require(cut.rows == place.rows && value.rows == place.rows && length(column) == place.rows,
             "the numbers of trees differ");
     require(place.cols == INNER && cut.cols == INNER && value.cols == NODES, "the trees have another depth");
-    for (Index t = 0; t < place.rows; ++t) {
-        require(0 <= column[static_cast<std::size_t>(t)] && column[static_cast<std::size_t>(t)] < sums,
-                "a tree belongs to no sum");
-        for (Index k = 0; k < INNER; ++k)
-            require(0 <= place(t, k) && place(t, k) < std::max<Index>(2 * columns, 1), "a node has no column");
-    }
+    std::int32_t least = 0, most = 0, last = 0;  // of places and of sums; a loop without branches
+    for (Index i = 0; i < place.rows * INNER; ++i)
+        least = std::min(least, place.data[i]), most = std::max(most, place.data[i]);
+    for (const std::int32_t sum : column) least = std::min(least, sum), last = std::max(last, sum);
+    require(least >= 0 && most < std::max<Index>(2 * columns, 1) && last < std::max<Index>(sums, 1),
+            "a node has no column, or a tree belongs to no sum");
     return {{place, cut, value, {}}, column};
 }
 

@@ -13,7 +13,7 @@ struct Sum {
     double g = 0.0, h = 0.0;
 };
 
-constexpr Index CELLS = BINS + 1;  // of a histogram, with that of missing values
+constexpr Index CELLS = BINS + 1;  // of the histogram of a column at most
 
 // A pseudo-random number of a counter (Steele, Lea and Flood 2014), so that trees depend on nothing but the seed.
 std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
@@ -23,10 +23,10 @@ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
     return z ^ (z >> 31);
 }
 
-// The best cut of a node: of a column, below a bin, with missing values on one side.
+// The best cut of a node: of a column, by its number, with missing values on one side.
 struct Cut {
     double gain = 0.0;
-    Index column = -1, bin = 0;
+    Index column = -1, number = 0;
     bool missing_right = false;
     Sum left, right;
 };
@@ -37,6 +37,8 @@ class Grower {
     explicit Grower(const Boosting& data) : data_(data), n_(data.bins.cols) {
         for (auto* some : {&rows_, &spare_, &others_}) some->resize(static_cast<std::size_t>(n_));
         pairs_.resize(static_cast<std::size_t>(n_));
+        for (Index j = 0; j < data.cuts.rows; ++j)
+            cuts_.push_back(std::lower_bound(data.cuts[j], data.cuts[j] + BINS, NOWHERE) - data.cuts[j]);
     }
 
     void grow(Index output, Index t, const Trees& trees) {
@@ -58,6 +60,7 @@ class Grower {
     std::vector<std::int32_t> rows_, spare_;   // of the nodes, one after the other
     std::vector<std::int32_t> others_;         // those on the right of a cut
     std::vector<Sum> pairs_;                   // gradients of the rows of a node
+    std::vector<Index> cuts_;                  // number of cuts of each column
     std::vector<Index> columns_;               // of this tree
     std::vector<Sum> histograms_, parents_;    // of the nodes of a level, and of the level above; they only grow
     std::vector<Index> begin_;                 // where the rows of each node of a level begin
@@ -71,7 +74,12 @@ class Grower {
     static void reserve(std::vector<Sum>& some, Index size) {
         if (static_cast<Index>(some.size()) < size) some.resize(static_cast<std::size_t>(size));
     }
-    Index histogram_size() const { return static_cast<Index>(columns_.size()) * CELLS; }
+    Index cells(Index column) const { return cuts_[static_cast<std::size_t>(column)] + 2; }
+    Index histogram_size() const {
+        Index size = 0;
+        for (const Index column : columns_) size += cells(column);
+        return size;
+    }
 
     // A random half of the rows.
     void choose_rows(Index t) {
@@ -92,7 +100,7 @@ class Grower {
         columns_.clear();
         for (Index j = 0; j < data_.bins.rows; ++j) {
             const auto owner = data_.owner[static_cast<std::size_t>(j)];
-            if (data_.cuts(j, 0) < NOWHERE && (owner < 0 || owner == output_)) columns_.push_back(j);
+            if (cuts_[static_cast<std::size_t>(j)] > 0 && (owner < 0 || owner == output_)) columns_.push_back(j);
         }
         const std::uint64_t seed = random_bits(~data_.seed, static_cast<std::uint64_t>(t));
         const auto all = columns_.size();
@@ -133,7 +141,7 @@ class Grower {
                 Sum& cell = histogram[bins[rows_[static_cast<std::size_t>(i)]]];
                 cell.g += pairs_[static_cast<std::size_t>(i)].g, cell.h += pairs_[static_cast<std::size_t>(i)].h;
             }
-            histogram += CELLS;
+            histogram += cells(column);
         }
     }
 
@@ -162,7 +170,7 @@ class Grower {
                 sums.push_back(sums_[at]), sums.push_back({});
             }
             for (const Sum& sum : {sums[2 * at], sums[2 * at + 1]})
-                alive.push_back(cut.column >= 0 && sum.h >= 2.0 * least_ ? 1 : 0);
+                alive.push_back(cut.column >= 0 && sum.h >= 2.0 * least_ * (1.0 - TIE) ? 1 : 0);
             begin.push_back(middle), begin.push_back(begin_[at + 1]);
         }
         std::swap(rows_, spare_);
@@ -189,30 +197,35 @@ class Grower {
         Cut best;
         best.gain = all.g * all.g / (all.h + LAMBDA) * (1.0 + LEAST_GAIN) + LEAST_GAIN;
         for (const Index column : columns_) {
-            const Sum missing = histogram[BINS];
+            const Sum missing = histogram[0];
             scan(histogram, all, missing, column, false, best);
-            if (missing.h > 0.0) scan(histogram, all, missing, column, true, best);
-            histogram += CELLS;
+            if (is_there(missing, all)) scan(histogram, all, missing, column, true, best);
+            histogram += cells(column);
         }
         return best;
     }
+
+    // Whether a sum has rows: a difference of histograms may leave rounding errors.
+    static bool is_there(const Sum& some, const Sum& all) { return some.h > TIE * all.h; }
 
     // Improve the best cut by one of this column. `best.gain` is the sum of the scores of both children.
     void scan(const Sum* histogram, const Sum& all, const Sum& missing, Index column, bool missing_right,
               Cut& best) const {
         const Sum none, start = missing_right ? none : missing;
-        const Index at = forest_loops().best_cut(&histogram->g, &start.g, &all.g, least_, &best.gain);
+        const Index cuts = cuts_[static_cast<std::size_t>(column)];
+        const Index at = forest_loops().best_cut(&histogram[1].g, cuts, &start.g, &all.g, least_, &best.gain);
         if (at < 0) return;
         Sum left = start;
-        for (Index b = 0; b <= at; ++b) left.g += histogram[b].g, left.h += histogram[b].h;
+        for (Index b = 1; b <= at + 1; ++b) left.g += histogram[b].g, left.h += histogram[b].h;
         const Sum right{all.g - left.g, all.h - left.h};
-        const bool side = missing.h > 0.0 ? missing_right : right.h > left.h;  // without any, the larger child
+        // Without missing values, they would go to the larger child.
+        const bool side = is_there(missing, all) ? missing_right : right.h > left.h * (1.0 + TIE);
         best = {best.gain, column, at, side, left, right};
     }
 
     void write_split(Index node, const Cut& cut) {
         place_[node] = static_cast<std::int32_t>(2 * cut.column + (cut.missing_right ? 1 : 0));
-        cut_[node] = data_.cuts(cut.column, cut.bin);
+        cut_[node] = data_.cuts(cut.column, cut.number);
         const Sum all{cut.left.g + cut.right.g, cut.left.h + cut.right.h};
         gain_[node] = static_cast<float>(cut.gain - all.g * all.g / (all.h + LAMBDA));
         value_[2 * node + 1] = value_of(cut.left), value_[2 * node + 2] = value_of(cut.right);
@@ -220,17 +233,17 @@ class Grower {
 
     // For each bin, 1 if its rows go right.
     using Sides = std::array<std::uint8_t, CELLS>;
-    static Sides sides_of(Index last_left, bool missing_right) {
+    static Sides sides_of(Index cut, bool missing_right) {
         Sides sides{};
-        for (Index b = last_left + 1; b < BINS; ++b) sides[static_cast<std::size_t>(b)] = 1;
-        sides[BINS] = missing_right ? 1 : 0;
+        for (Index b = cut + 2; b <= BINS; ++b) sides[static_cast<std::size_t>(b)] = 1;
+        sides[0] = missing_right ? 1 : 0;
         return sides;
     }
 
     // Copy rows begin to end - 1 to the spare list, those on the left first, and return where the others begin.
     Index partition(Index begin, Index end, const Cut& cut) {
         const std::uint8_t* bins = data_.bins[cut.column];
-        const Sides sides = sides_of(cut.bin, cut.missing_right);
+        const Sides sides = sides_of(cut.number, cut.missing_right);
         std::int32_t *left = spare_.data() + begin, *right = others_.data();
         for (Index i = begin; i < end; ++i) {
             const std::int32_t row = rows_[static_cast<std::size_t>(i)];
@@ -314,7 +327,8 @@ void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Spa
     different.erase(std::unique(different.begin(), different.end()), different.end());
     if (static_cast<Index>(different.size()) <= BINS) sorted = different;
     std::ranges::fill(cuts, NOWHERE);
-    const auto many = static_cast<Index>(sorted.size()), parts = std::min(many, BINS);
+    const auto many = static_cast<Index>(sorted.size());
+    const Index parts = std::min({many, BINS, std::max<Index>(n / ROWS_PER_BIN, 2)});
     Index used = 0;
     for (Index k = 1; k < parts; ++k) {
         const Index at = k * many / parts;
@@ -327,7 +341,7 @@ void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Spa
         const double x = values[i * stride];
         Index bin = 0;
         for (Index step = BINS / 2; step > 0; step /= 2) bin += x > cuts[static_cast<std::size_t>(bin + step - 1)] ? step : 0;
-        bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? BINS : bin);
+        bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? 0 : bin + 1);
     }
 }
 

@@ -8,7 +8,7 @@
 // A row has two places for column j: place 2 j has -infinity where the value is missing, and place 2 j + 1 has infinity.
 // A node chooses one of them, and with it the side of missing values.
 //
-// Trees are grown from bins: column j of the stored rows in at most BINS values, bin(x) = number of cuts below x. The sums
+// Trees are grown from bins: column j of the stored rows in at most BINS values, 1 + the number of cuts below x. The sums
 // of gradients g and curvatures h of a node, for each column and bin, are its histogram. The gain of a cut is
 //     G_l^2 / (H_l + LAMBDA) + G_r^2 / (H_r + LAMBDA) - G^2 / (H + LAMBDA)
 // and the value of a node is -RATE G / (H + LAMBDA): Newton boosting (Friedman 2001; Chen and Guestrin 2016). Only the
@@ -23,12 +23,14 @@
 namespace robustfd {
 
 constexpr Index DEPTH = 7, INNER = (Index{1} << DEPTH) - 1, NODES = 2 * INNER + 1;
-constexpr Index BINS = 64;               // values of a column; BINS itself stands for missing values
+constexpr Index BINS = 64;               // at most so many bins of a column: 1, 2, ...; bin 0 has the missing values
+constexpr Index ROWS_PER_BIN = 16;       // at least, so that few rows have few bins
 constexpr Index MOST_COLUMNS = 32;       // columns that one tree uses, chosen at random
 constexpr double LAMBDA = 1.0, RATE = 0.1;
 constexpr double LEAST = 4.0;            // the least sum of curvatures of a child, in rows of average curvature
 constexpr Index SAMPLE = 4096;            // values of a column that decide its cuts
 constexpr double LEAST_GAIN = 1e-10;     // relative to the squared gradients of the node
+constexpr double TIE = 1e-9;             // scores that differ by less are equal, and the first cut is the best
 constexpr double NOWHERE = std::numeric_limits<double>::infinity();
 
 // The arrays of T trees: (T, INNER), (T, INNER), (T, NODES), (T, INNER).
@@ -54,10 +56,11 @@ struct Boosting {
 enum class Objective { logistic, softmax, squared, pinball, counts };
 
 struct ForestLoops {
-    // Return the last bin on the left of the best cut of a column, and its score in *best, or -1 if none is better than
-    // *best. The histogram has pairs of sums (g, h); `start` is the sum of missing values on the left, and `all` that of
-    // the node. The score is the gain plus that of the node.
-    Index (*best_cut)(const double* histogram, const double* start, const double* all, double least, double* best);
+    // Return the number of the best of `cuts` cuts of a column, and its score in *best, or -1 if none is better than
+    // *best. The histogram has pairs of sums (g, h) from bin 1 on; `start` is the sum of missing values on the left, and
+    // `all` that of the node. The score is the gain plus that of the node.
+    Index (*best_cut)(const double* histogram, Index cuts, const double* start, const double* all, double least,
+                      double* best);
     // Add the leaf values of trees to the sums of rows that have both places of each column, and fill in the leaves.
     void (*add_values)(const Trees& trees, const std::int32_t* column, const double* rows, Index width,
                        Matrix<double> sums, Matrix<std::int32_t> leaves);

@@ -6,16 +6,18 @@ namespace robustfd::RFD_LEVEL {
 
 namespace {
 
-Index best_cut(const double* histogram, const double* start, const double* all, double least, double* best) {
+Index best_cut(const double* histogram, Index cuts, const double* start, const double* all, double least,
+               double* best) {
     double g[BINS], h[BINS], score[BINS];
     double sum_g = start[0], sum_h = start[1];
-    for (Index b = 0; b + 1 < BINS; ++b) {
+    for (Index b = 0; b < cuts; ++b) {
         g[b] = sum_g += histogram[2 * b], h[b] = sum_h += histogram[2 * b + 1];
     }
-    g[BINS - 1] = all[0], h[BINS - 1] = all[1];  // no row on the right: never the best
-    const Lanes<double> total_g(all[0]), total_h(all[1]), lambda(LAMBDA), low(least * (1.0 - 1e-12) + LAMBDA), none(0.0);
+    const Index end = padded(cuts);
+    for (Index b = cuts; b < end; ++b) g[b] = all[0], h[b] = all[1];  // no row on the right: never the best
+    const Lanes<double> total_g(all[0]), total_h(all[1]), lambda(LAMBDA), low(least * (1.0 - TIE) + LAMBDA), none(0.0);
     Lanes<double> top(0.0);
-    for (Index b = 0; b < BINS; b += LANES) {
+    for (Index b = 0; b < end; b += LANES) {
         const Lanes<double> gl = load(g + b), gr = total_g - gl, hl = load(h + b) + lambda;
         const Lanes<double> hr = total_h - load(h + b) + lambda;
         const Lanes<double> both = (gl * gl * hr + gr * gr * hl) / (hl * hr);
@@ -25,10 +27,10 @@ Index best_cut(const double* histogram, const double* start, const double* all, 
     }
     double found = 0.0;
     for (int k = 0; k < LANES; ++k) found = larger(found, top[k]);
-    if (!(found > *best)) return -1;
+    if (!(found > *best * (1.0 + TIE))) return -1;
     *best = found;
     Index at = 0;
-    while (score[at] != found) ++at;
+    while (score[at] < found * (1.0 - TIE)) ++at;
     return at;
 }
 

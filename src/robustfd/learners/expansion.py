@@ -287,27 +287,27 @@ class Expansion:
     def keep(self, x: Any, cells: Floats) -> Any:
         """Return what `undo` needs to forget the next rows."""
         at = (self.seen + np.arange(min(len(cells), len(self.store.y)))) % max(len(self.store.y), 1)
-        rows = [(array, array[at]) for array in self.store]
+        stored = [(array, array[at]) for array in self.store]
         arrays = [(array, array.copy()) for array in (self.share, self.steady, self.totals)]
-        few = len(cells) <= FEW_ROWS
-        touched = [self._touched(k, x, cells) if few else None for k in range(len(self.states))]
+        few = self.states and len(cells) <= FEW_ROWS
+        rows = self._rows(plain_rows(x), cells) if few else self.states
+        touched = [self._touched(k, each, x.shape[1]) for k, each in enumerate(rows)]
         states = [(state, state.keep(len(cells), some)) for state, some in zip(self.states, touched, strict=True)]
         numbers = vars(self) | {"states": list(self.states), "build": self.build and self.build.copy()}
-        return numbers, at, rows, arrays, states
+        return numbers, at, stored, arrays, states
 
-    def _touched(self, k: int, x: Any, cells: Floats) -> NDArray[np.int32] | None:
-        """Return the features of the rows of learner k, with all that may be new; None for all."""
-        rows = self._rows(plain_rows(x), cells)[k]
+    def _touched(self, k: int, rows: Any, d: int) -> NDArray[np.int32] | None:
+        """Return the features of sparse rows of learner k, with all that may be new; None for all features."""
         if not isinstance(rows, CsrRows):
             return None
-        new = np.arange(self.fronts[k] + x.shape[1], self.states[k].d, dtype=np.int32)
-        return np.concatenate([np.unique(rows.indices), new])
+        new = np.arange(self.fronts[k] + d, self.states[k].d, dtype=np.int32)
+        return np.concatenate([rows.indices, new])
 
     def undo(self, kept: Any) -> None:
         """Restore the state at the time of `keep`."""
-        numbers, at, rows, arrays, states = kept
+        numbers, at, stored, arrays, states = kept
         self.__dict__.update(numbers)
-        for array, before in rows:
+        for array, before in stored:
             array[at] = before
         for array, before in arrays:
             array[:] = before

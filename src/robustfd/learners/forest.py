@@ -1,5 +1,6 @@
 """Boosted trees over stored rows, grown step by step: what they start from, how far they are, what they return."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,7 @@ def _copies(some: Any) -> dict[str, Any]:
     return {name: array.copy() for name, array in some._asdict().items() if isinstance(array, np.ndarray)}
 
 
+@cache
 def groups(outputs: int) -> tuple[int, NDArray[np.int32]]:
     """Return the number of sums, and the sum to which each tree adds: rounds 1-4, 5-12, 13-28, ... of each output."""
     rounds = TREES if outputs == 1 else max(min(ROUNDS, MOST_TREES // outputs), 1)

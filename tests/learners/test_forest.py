@@ -1,0 +1,164 @@
+"""Boosted trees and blends of the core against their transcription, and what must hold for any rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robustfd._core import BINS, BLENDED, INNER, Objective, bin_column, blend, blended, level, levels, use_level
+from robustfd.learners import forest
+from tests import reference_trees as reference
+
+OBJECTIVES = ("logistic", "softmax", "squared", "pinball", "counts")
+
+
+def rows_of(kind, n=160, d=4, seed=0):
+    """Return rows, targets, weights and margins."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, d)).round(2)
+    x[:, 1] = random.integers(0, 3, n)
+    x[random.random((n, d)) < 0.1] = np.nan
+    signal = np.nan_to_num(x[:, 0] * x[:, 1] + np.sin(3 * x[:, 2]))
+    outputs = 3 if kind == "softmax" else 1
+    y = {
+        "logistic": (signal > 0).astype(float),
+        "softmax": np.digitize(signal, [-0.5, 0.5]).astype(float),
+        "counts": random.poisson(np.exp(signal / 2)).astype(float),
+    }.get(kind, signal)
+    return x, y, random.uniform(0.5, 1.5, n), 0.1 * random.normal(size=(n, outputs))
+
+
+def grown(kind, x, y, weight, margin, *, steps=(10**9,), seed=3):
+    """Return trees that are grown in steps of this much work, in units of the margin."""
+    objective, level_of = Objective[kind], {"pinball": 0.3, "squared": 1.5}.get(kind, 0.0)
+    start = np.exp(margin) if kind == "counts" else margin
+    build = forest.start_build(x, np.zeros(x.shape[1], bool), y, weight, start, objective)
+    for k in range(10**6):
+        forest.advance(build, objective, level_of, seed, steps[k % len(steps)])
+        if build.finished:
+            return build
+    raise AssertionError("the trees are never finished")
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_trees_are_those_of_the_transcription(kind):
+    x, y, weight, margin = rows_of(kind)
+    build = grown(kind, x, y, weight, margin)
+    weight = weight / weight.mean()
+    if kind in ("squared", "pinball"):
+        unit = build.unit[0]
+        y, margin = (y - margin[:, 0]) / unit, np.zeros_like(margin)
+    level_of = {"pinball": 0.3, "squared": 1.5}.get(kind, 0.0)
+    count = 12
+    trees = reference.boost(x.tolist(), y.tolist(), weight.tolist(), margin.tolist(), kind, level_of, 3, count)
+    some = build.forest._replace(column=np.arange(len(build.forest.column), dtype=np.int32))
+    found = some.read(x, np.zeros(x.shape[1], bool))[0][:, :count]
+    expected = [[reference.value_of(tree, row) for tree in trees] for row in x.tolist()]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_steps_of_any_size_give_the_same_trees(kind):
+    rows = rows_of(kind)
+    at_once, slowly = grown(kind, *rows), grown(kind, *rows, steps=(1.0, 5e4, 1e5))
+    for one, two in zip(at_once.forest[:4], slowly.forest[:4], strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_all_levels_give_the_same_bits():
+    before, found = level(), []
+    try:
+        for each in levels():
+            use_level(each)
+            build = grown("logistic", *rows_of("logistic"))
+            found.append((*build.forest[:4], forest.result(build).read(rows_of("logistic")[0], np.zeros(4, bool))[0]))
+    finally:
+        use_level(before)
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@given(st.lists(st.one_of(st.floats(-1e150, 1e150), st.just(float("nan"))), min_size=1, max_size=300))
+def test_a_bin_is_the_number_of_cuts_below(values):
+    values = np.array(values)[:, None]
+    bins, cuts = np.empty(len(values), np.uint8), np.empty(BINS)
+    bin_column(values, 0, bins, cuts)
+    finite = cuts[np.isfinite(cuts)]
+    assert np.all(np.diff(finite) > 0)
+    assert np.all(np.isinf(cuts[len(finite) :]))
+    np.testing.assert_array_equal(finite, reference.cuts_of(values[:, 0].tolist()))
+    expected = np.where(np.isnan(values[:, 0]), 0, 1 + (values > finite).sum(axis=1))
+    np.testing.assert_array_equal(bins, expected)
+
+
+@pytest.mark.parametrize("x", [np.zeros((200, 2)), np.full((200, 2), np.nan), np.ones((1, 1)), np.ones((200, 0))])
+def test_rows_without_information_have_trees_without_splits(x):
+    n = len(x)
+    y, weight, margin = np.arange(n) % 2.0, np.ones(n), np.zeros((n, 1))
+    if not x.shape[1]:
+        with pytest.raises(ValueError, match="columns"):
+            grown("logistic", x, y, weight, margin)
+        return
+    build = grown("logistic", x, y, weight, margin)
+    assert np.isinf(build.forest.cut).all()
+
+
+def test_categories_become_means_of_targets():
+    codes = np.array([5.0, 5.0, 9.0, np.nan, 9.0, 7.0])
+    cells, y = np.column_stack([np.arange(6.0), codes]), np.array([1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+    category = np.array([False, True])
+    learned = forest.learn_codes(cells, category, y[:, None], np.ones(6))
+    encoded = forest.encode(np.array([[0.0, 5.0], [1.0, 9.0], [2.0, np.nan], [3.0, 8.0]]), category, learned)
+    mean, prior = y.mean(), forest.PRIOR
+    expected = [(1 + prior * mean) / (2 + prior), (2 + prior * mean) / (2 + prior), np.nan, mean]
+    np.testing.assert_allclose(encoded[:, 1], expected)
+    np.testing.assert_array_equal(encoded[:, 0], np.arange(4.0))
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_blends_are_those_of_the_transcription(kind):
+    _, y, _, _ = rows_of(kind, n=400)
+    random, outputs = np.random.default_rng(1), 3 if kind == "softmax" else 1
+    margins = random.normal(size=(3, len(y), outputs)) + np.arange(3)[:, None, None] / 4
+    margins = np.exp(margins) if kind == "counts" else margins
+    share, steady = np.full(3, 1 / 3), np.full(3, 1 / 3)
+    out, totals, flat = np.empty((len(y), outputs)), np.zeros(BLENDED), margins.reshape(-1, outputs)
+    blend(Objective[kind], 0.3, flat, y, np.ones(len(y)), share, steady, totals, out)
+    expected, last, mean = reference.blend(kind, 0.3, margins, y.tolist())
+    np.testing.assert_allclose(out, expected, rtol=1e-9)
+    np.testing.assert_allclose(share, last, rtol=1e-9)
+    np.testing.assert_allclose(steady, mean, rtol=1e-9)
+    again = np.empty_like(out)
+    blended(Objective[kind], flat, np.array([1.0, 0.0, 0.0]), again)
+    np.testing.assert_allclose(again, margins[0], rtol=1e-12)
+
+
+def test_paths_sum_to_the_sums():
+    x, y, weight, margin = rows_of("logistic")
+    trees, none = forest.result(grown("logistic", x, y, weight, margin)), np.zeros(4, bool)
+    sums, leaves = trees.read(x, none)
+    parts = trees.paths(x, none, np.ones(sums.shape), None)
+    np.testing.assert_allclose(parts.sum(axis=1) + trees.value[:, 0].sum(), sums.sum(axis=1))
+    amounts = np.random.default_rng(0).normal(size=leaves.shape)
+    divided = trees.paths(x, none, np.zeros(sums.shape), amounts)
+    np.testing.assert_allclose(divided.sum(axis=1), amounts.sum(axis=1))
+
+
+def test_gains_of_pairs_find_the_interaction():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(4000, 4))
+    y = x[:, 1] * x[:, 3] + 0.1 * random.normal(size=4000)
+    trees = forest.result(grown("squared", x, y, np.ones(4000), np.zeros((4000, 1))))
+    alone, pairs = forest.importances(trees, 4)
+    assert set(np.argsort(alone)[2:]) == {1, 3}
+    assert max(pairs, key=pairs.get) == (1, 3)
+
+
+def test_arrays_of_other_shapes_are_refused():
+    x, y, weight, margin = rows_of("logistic")
+    trees = forest.result(grown("logistic", x, y, weight, margin))
+    with pytest.raises(ValueError, match="no column"):
+        trees.read(x[:, :1], np.zeros(1, bool))
+    with pytest.raises(ValueError, match="depth"):
+        trees._replace(cut=np.zeros((len(trees.cut), INNER - 1))).read(x, np.zeros(4, bool))
