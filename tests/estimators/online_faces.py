@@ -14,6 +14,9 @@ CLASSIFIERS = {
     "untuned sets": lambda **kw: robustfd.SketchedNewtonClassifier(
         **{"sketch_size": 4, "shuffle": False, "intervals": True, **kw}
     ),
+    "untuned trees": lambda **kw: robustfd.SketchedNewtonClassifier(
+        **{"sketch_size": 4, "shuffle": False, "expand": "trees", **kw}
+    ),
     "RFD-SON": lambda **kw: robustfd.RFDSONClassifier(**{"sketch_size": 4, **kw}),
     "RFD-SON logistic": lambda **kw: robustfd.RFDSONClassifier(
         **{"sketch_size": 4, "loss": "logistic", "fit_intercept": True, **kw}
@@ -23,6 +26,9 @@ REGRESSORS = {
     "untuned": lambda **kw: robustfd.SketchedNewtonRegressor(**{"sketch_size": 4, "shuffle": False, **kw}),
     "untuned intervals": lambda **kw: robustfd.SketchedNewtonRegressor(
         **{"sketch_size": 4, "loss": "huber", "shuffle": False, "intervals": True, **kw}
+    ),
+    "untuned trees": lambda **kw: robustfd.SketchedNewtonRegressor(
+        **{"sketch_size": 4, "shuffle": False, "intervals": True, "expand": "trees", **kw}
     ),
     "RFD-SON": lambda **kw: robustfd.RFDSONRegressor(**{"sketch_size": 4, **kw}),
 }
@@ -58,10 +64,19 @@ def in_batches(model, X, y, cuts, *, weight=None, classes=None):
     return model
 
 
+def at_once(model, X, y, weight=None):
+    """Learn X in one batch. `fit` is the same, except that it grows trees once more after the last row."""
+    if getattr(model, "expand", None) is None:
+        return model.fit(X, y, sample_weight=weight)
+    return in_batches(model, X, y, [], weight=weight)
+
+
 @contextmanager
 def as_while_learning(model):
     """Let a model predict with the shares of the moment, as it does before it learns a row, not with recent means."""
     mixes = [state.experts.mix for state in model._all_states().values()] if "Sketched" in str(model) else []
+    if getattr(model, "expand", None) is not None:
+        mixes += [model._expansion, *(state.experts.mix for state in model._expansion.states)]
     kept = [mix.steady.copy() for mix in mixes]
     for mix in mixes:
         mix.steady[:] = mix.share

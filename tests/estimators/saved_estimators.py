@@ -12,6 +12,7 @@ MODELS = {
     "untuned-numbers": rf.SketchedNewtonRegressor(M, shuffle=False),
     "untuned-huber": rf.SketchedNewtonRegressor(M, loss="huber", shuffle=False, intervals=True),
     "untuned-sets": rf.SketchedNewtonClassifier(M, shuffle=False, intervals=True),
+    "untuned-trees": rf.SketchedNewtonClassifier(M, shuffle=False, expand="trees"),
     "rfdson": rf.RFDSONClassifier(M),
     "rfdson-logistic": rf.RFDSONClassifier(M, loss="logistic", fit_intercept=True, bound=5.0),
     "rfdson-numbers": rf.RFDSONRegressor(M),

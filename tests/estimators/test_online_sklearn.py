@@ -31,6 +31,8 @@ REPEATED = {
         robustfd.SketchedNewtonClassifier(shuffle=False),
         robustfd.SketchedNewtonRegressor(shuffle=False),
         robustfd.SketchedNewtonRegressor(loss="huber", shuffle=False),
+        robustfd.SketchedNewtonClassifier(shuffle=False, expand="trees"),
+        robustfd.SketchedNewtonRegressor(shuffle=False, expand="auto"),
         robustfd.RFDSONClassifier(),
         robustfd.RFDSONClassifier(loss="logistic", fit_intercept=True),
         robustfd.RFDSONRegressor(),

@@ -150,7 +150,7 @@ def test_gains_of_pairs_find_the_interaction():
     x = random.normal(size=(4000, 4))
     y = x[:, 1] * x[:, 3] + 0.1 * random.normal(size=4000)
     trees = forest.result(grown("squared", x, y, np.ones(4000), np.zeros((4000, 1))))
-    alone, pairs = forest.importances(trees, 4)
+    alone, pairs = forest.importances(trees, np.arange(4))
     assert set(np.argsort(alone)[2:]) == {1, 3}
     assert max(pairs, key=pairs.get) == (1, 3)
 

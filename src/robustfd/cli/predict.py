@@ -213,7 +213,23 @@ def inspect(
         title = "Kinds of experts and their shares in predictions"
         shares = sorted(((share, kind) for kind, share in result["experts"].items()), reverse=True)
         tables.append(text_table(title, [(kind, share) for share, kind in shares]))
+    if getattr(learner, "expand", None) is not None:
+        tables += _tree_tables(learner, result)
     print_result(console, result, *tables)
+
+
+def _tree_tables(learner: Any, result: dict[str, Any]) -> list[Table]:
+    """Add what trees do to the result, and return it as tables."""
+    gains = {
+        " x ".join(map(str, key)) if isinstance(key, tuple) else str(key): value
+        for key, value in learner.interactions_.items()
+    }
+    result["interactions"] = gains
+    shares = list(result["expansion"].items())
+    tables = [text_table("Learners and their shares in predictions", shares)]
+    if gains:
+        tables.append(text_table("Columns, and pairs of columns, in the gains of the trees", list(gains.items())))
+    return tables
 
 
 def _of(label: str) -> str:

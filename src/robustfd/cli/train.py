@@ -213,6 +213,8 @@ class Training:
                 self._learn(run, stream, progress)
                 if not _has_learned(run.model):
                     raise ValueError("There are no rows to learn from.")
+                if self.options.expand is not None and self.jobs == 1:
+                    run.model._complete_fit()
 
             if self.passes > 1:
                 self._scores = learn_in_passes(run, self.passes, open_files, learn)

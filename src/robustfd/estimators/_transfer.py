@@ -166,7 +166,7 @@ def unpack(model: Any, document: Document, tensors: Tensors) -> None:
         raise ValueError("the table has other columns than the model")
     model._unpack_states(states)
     if getattr(model, "expand", None) is not None:
-        model._unpack_expansion(Parts(expansion, tensors, "expansion."))
+        model._unpack_trees(Parts(expansion, tensors, "expansion."))
     if tensors:
         raise ValueError(f"unknown tensors {sorted(tensors)}")
 

@@ -13,13 +13,12 @@ from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
-from robustfd.estimators._cells import Owners, cells_of, first_columns, owners_of
+from robustfd.estimators._cells import cells_of, first_columns, owners_of
+from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
-from robustfd.learners.expansion import Expansion
-from robustfd.learners.experts import NumberLoss
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows
 from robustfd.learners.snapshot import Parts
@@ -30,7 +29,7 @@ USUAL = 0.75  # a numeric feature that more than this fraction of dicts have cou
 FEW_ROWS = 256  # one pass over fewer rows is not enough
 
 
-class UntunedEstimator(OnlineEstimator):
+class UntunedEstimator(Expanded):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
     _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_tracker", "_expansion", "_owners")
@@ -41,11 +40,6 @@ class UntunedEstimator(OnlineEstimator):
     shuffle: bool
     epochs: int
     intervals: bool
-    expand: Literal["trees", "auto"] | None
-    random_state: Any
-    _model: UntunedState
-    _expansion: Expansion  # only with `expand`
-    _owners: Owners  # only of dicts, with `expand`
     _common_names: set[Any]  # names of numeric features that most dicts have
     _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     n_features_in_: int
@@ -73,15 +67,6 @@ class UntunedEstimator(OnlineEstimator):
         self._missing, self._common_names = [], set()
         if self.expand is not None:
             self._expansion = self._new_expansion(first_columns(self, x))
-
-    def _new_expansion(self, category: NDArray[np.bool_]) -> Expansion:
-        """Return an expansion by trees with these columns, which are numbers or categories."""
-        seed = int(self.random_state) if isinstance(self.random_state, numbers.Integral) else 0
-        return Expansion(category, self._outputs, self._number_loss(), seed=seed, always=self.expand == "trees")
-
-    def _number_loss(self) -> NumberLoss | None:
-        """Return the loss of a regressor, or None for a classifier."""
-        return None
 
     @abstractmethod
     def _output_labels(self) -> list[Any]:
@@ -128,10 +113,7 @@ class UntunedEstimator(OnlineEstimator):
         """Return the places of two labels (None for regression), the loss and its level; None for other models."""
 
     def _learn_margins(self, x: Any, y: Any, weight: Floats, *, new: bool = True) -> Floats:
-        """Learn rows, which may be new to the model or not, and return their margins.
-
-        Known rows do not change the shares of the experts: they would favour experts that remember them.
-        """
+        """Learn rows, which may be new to the model or not, and return their margins."""
         margins, codes = np.empty((x.shape[0], self._model.outputs)), getattr(x, "codes", None)
         every = slice(0, x.shape[0])
         # A dict has no missing values to indicate.
@@ -142,18 +124,6 @@ class UntunedEstimator(OnlineEstimator):
                 self._watch(rows, y[here], weight[here], margins[here])
         self._update_common_names()
         return margins
-
-    def _learn_some(self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, new: bool) -> None:
-        """Learn rows with their indicators, and fill in their margins if they are new."""
-        if self.expand is not None:
-            owners = owners_of(self)
-            self._expansion.widen(self._model.d, np.array(owners.category, bool), growing=True)
-            cells, learn = cells_of(x, owners, codes), self._expansion.learn if new else self._expansion.learn_again
-            return learn(self._model, x, cells, y, weight, margins)
-        shares = None if new else self._model.shares
-        self._model.learn(x, y, weight, margins)
-        if shares is not None:
-            self._model.shares = shares
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
         self._learn_margins(x, y, weight, new=False)  # the errors on known rows say nothing about new ones
@@ -181,19 +151,7 @@ class UntunedEstimator(OnlineEstimator):
         return undo
 
     def _margins(self, x: Any) -> Floats:
-        first = self._margins_of(self._model, x)
-        if self.expand is None or not self._expansion.states:
-            return first
-        owners, codes = owners_of(self), getattr(x, "codes", None)
-        parts = [(slice(0, len(first)), x)] if isinstance(x, CsrRows) else rows_to_read(x, self._missing)
-        for here, rows in parts:
-            cells = cells_of(rows, owners, None if codes is None else codes[here])
-            first[here] = self._expansion.margins(rows, cells, first[here])
-        return first
-
-    def _complete_fit(self) -> None:
-        if self.expand is not None:
-            self._expansion.complete(self._model)
+        return self._with_trees(x, self._margins_of(self._model, x))
 
     def _margins_of(self, state: UntunedState, x: Any) -> Floats:
         if isinstance(x, CsrRows):
@@ -327,19 +285,13 @@ class UntunedEstimator(OnlineEstimator):
         check = unpack_columns(self, states[0])
         self._model = UntunedState.unpack(states[0], check, **self._settings)
 
-    def _unpack_expansion(self, parts: Parts) -> None:
+    def _unpack_trees(self, parts: Parts) -> None:
+        """Restore the expansion by trees."""
+
         def unpack_state(own: Parts, front: int) -> UntunedState:
             return UntunedState.unpack(own, size_check(self, front), **self._settings)
 
-        self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
-        if self._kind == "dicts":
-            owners = owners_of(self)
-            fits = len(self._expansion.category) <= len(owners.category)
-            fits = fits and self._expansion.category.tolist() == owners.category[: len(self._expansion.category)]
-        else:
-            fits = int((~self._expansion.category).sum()) <= self._width
-        if not fits:
-            raise ValueError("the columns of trees do not fit the model")
+        self._unpack_expansion(parts, unpack_state)
 
     @property
     def hessian_(self) -> str:
@@ -350,14 +302,6 @@ class UntunedEstimator(OnlineEstimator):
     def experts_(self) -> dict[str, float]:
         """The share of each kind of expert in predictions; kinds that were dropped are missing."""
         return untuned_reading.shares_of_kinds(self._require_rows()._model)
-
-    @property
-    def expansion_(self) -> dict[str, float]:
-        """The share of each learner in predictions: "linear", and "sums" and "leaves" of trees if they are in use."""
-        if self.expand is None or not self._require_rows()._expansion.states:
-            return {"linear": 1.0}
-        linear, sums, leaves, both = self._expansion.steady.tolist()
-        return {"linear": linear, "sums": sums + both / 2.0, "leaves": leaves + both / 2.0}
 
     @property
     def sketch_size_(self) -> int:

@@ -16,7 +16,7 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import forest, hessian, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.forest import Build, Forest
-from robustfd.learners.rows import CsrRows, Floats, plain_rows
+from robustfd.learners.rows import CsrRows, Floats, plain_rows, writable
 from robustfd.learners.untuned import UntunedState
 
 FIRST_TREES = 128  # rows after which trees are grown for the first time, then each time their number has doubled
@@ -24,7 +24,7 @@ MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so m
 MOST_CELLS = 2**22  # numbers that are stored
 WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
 FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
-WIDEST, DENSE = 1024, 0.25  # trees are tried by themselves on at most so many columns, with as few zeros
+WIDEST, DENSE = 1024, 0.1  # trees are tried by themselves on at most so many columns, with at least this share of non-zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
 FEW_ROWS = 64  # a call of so few rows keeps only what they change
@@ -52,6 +52,7 @@ class Expansion:
         self.category = category
         self.seen = 0  # rows so far
         self.count = 0  # rows in the store
+        self.next = 0  # the place of the next row in the store
         self.store = Store(np.empty((0, len(category))), np.empty(0), np.empty(0), np.empty((0, outputs)))
         self.grow_at, self.look_at, self.generation = FIRST_TREES, FIRST_LOOK, 0
         self.build: Build | None = None
@@ -60,6 +61,14 @@ class Expansion:
         self.share = np.full(MEMBERS, 1.0 / MEMBERS)
         self.steady = self.share.copy()
         self.totals = np.zeros(BLENDED)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"store": Store(*(array[: self.count] for array in self.store))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: writable(value) for name, value in state.items()})  # joblib may load memory maps
+        self.store = Store(*map(writable, self.store))
+        self.build = self.build and self.build.copy()
 
     @property
     def objective(self) -> Objective:
@@ -147,10 +156,10 @@ class Expansion:
             return
         self._enlarge(min(self.count + len(y), self.capacity))
         size, n = len(self.store.y), min(len(y), len(self.store.y))
-        at = (self.seen + np.arange(len(y) - n, len(y))) % size
+        at = (self.next + np.arange(len(y) - n, len(y))) % size
         for mine, new in zip(self.store, (cells, y, weight, margin), strict=True):
             mine[at] = new[len(y) - n :]
-        self.count = min(self.count + len(y), size)
+        self.count, self.next = min(self.count + len(y), size), (self.next + len(y)) % self.capacity
 
     def _enlarge(self, rows: int) -> None:
         """Allocate space for so many rows. Before the store is full, row i is at place i."""
@@ -176,7 +185,7 @@ class Expansion:
             self._look()
 
     def _is_dense(self) -> bool:
-        """Return whether the stored rows have few columns, and at least a quarter of their numbers are not 0."""
+        """Return whether the stored rows have few columns, and not too many zeros."""
         return 0 < len(self.category) <= WIDEST and bool(
             np.count_nonzero(self.store.cells[: self.count]) >= DENSE * self.store.cells[: self.count].size
         )
@@ -194,8 +203,14 @@ class Expansion:
 
     def stored(self) -> Store:
         """Return the stored rows, the oldest first."""
-        order = np.arange(self.seen - self.count, self.seen) % max(len(self.store.y), 1)
+        order = np.arange(self.next - self.count, self.next) % max(len(self.store.y), 1)
         return Store(*(each[order] for each in self.store))
+
+    def put(self, rows: Store) -> None:
+        """Replace the stored rows by the last of these."""
+        self.store = Store(*(each[max(len(each) - self.capacity, 0) :].copy() for each in rows))
+        self.count = len(self.store.y)
+        self.next = self.count % max(self.capacity, 1)
 
     def use_trees(self, base: UntunedState, trees: Forest) -> None:
         """Put these trees behind the columns of both learners. Leaves are new features."""
@@ -253,14 +268,8 @@ class Expansion:
             new = np.where(category[-more:], np.nan, 0.0)
             cells = np.hstack([self.store.cells, np.broadcast_to(new, (len(self.store.y), more))])
             self.store = self.store._replace(cells=cells)
-            if self.count > self.capacity:
-                self._shorten()
-
-    def _shorten(self) -> None:
-        """Forget the oldest rows: there is less space for rows with more columns."""
-        kept, self.count = [each[-self.capacity :] for each in self.stored()], self.capacity
-        order = np.arange(self.seen - self.count, self.seen) % self.capacity
-        self.store = Store(*(each[np.argsort(order)] for each in kept))
+            if self.count > self.capacity:  # there is less space for rows with more columns
+                self.put(self.stored())
 
     def forget_trees(self) -> None:
         """Start over with trees, such as after a new class appeared."""
@@ -286,7 +295,7 @@ class Expansion:
 
     def keep(self, x: Any, cells: Floats) -> Any:
         """Return what `undo` needs to forget the next rows."""
-        at = (self.seen + np.arange(min(len(cells), len(self.store.y)))) % max(len(self.store.y), 1)
+        at = (self.next + np.arange(min(len(cells), len(self.store.y)))) % max(len(self.store.y), 1)
         stored = [(array, array[at]) for array in self.store]
         arrays = [(array, array.copy()) for array in (self.share, self.steady, self.totals)]
         few = self.states and len(cells) <= FEW_ROWS

@@ -28,24 +28,13 @@ def split(whole: Expansion, k: int, which: Sequence[int]) -> list[Expansion]:
         part.states = [each[place] for each in states]
         part.share, part.steady, part.totals = whole.share.copy(), whole.steady.copy(), whole.totals / k
         part.build = None
-        _set_rows(part, Store(*(each[i::k] for each in whole.stored())), (whole.seen + k - 1 - i) // k)
-        part.grow_at = max(part.seen + 1, -(-whole.grow_at // k)) if whole.build is None else part.seen + 1
-        part.look_at = max(part.seen + 1, -(-whole.look_at // k))
+        part.put(Store(*(each[i::k] for each in whole.stored())))
+        part.seen = (whole.seen + k - 1 - i) // k
+        share = k if whole.forests else 1  # of the rows at which trees are due
+        part.grow_at = max(part.seen + 1, -(-whole.grow_at // share)) if whole.build is None else part.seen + 1
+        part.look_at = max(part.seen + 1, -(-whole.look_at // share))
         parts.append(part)
     return parts
-
-
-def _set_rows(e: Expansion, rows: Store, seen: int) -> None:
-    """Replace the stored rows by the last of these, so that they are the last of `seen` rows."""
-    most = min(e.capacity, seen)
-    rows = Store(*(each[len(each) - min(len(each), most) :] for each in rows))
-    e.count = len(rows.y)
-    e.seen = max(seen, e.count)
-    size = e.capacity if e.seen > e.count else e.count
-    e.store = Store(*(np.zeros((size, *each.shape[1:])) for each in rows))
-    at = np.arange(e.seen - e.count, e.seen) % max(size, 1)
-    for mine, new in zip(e.store, rows, strict=True):
-        mine[at] = new
 
 
 def merge(
@@ -54,8 +43,8 @@ def merge(
 ) -> Expansion:  # fmt: skip
     """Return the merged expansion. Features and columns of each part move to `places` and `columns`.
 
-    The trees of the parts differ, so trees are grown from the rows of both. The weights of their sums are merged; those
-    of leaves start anew, and predictions do not use them until they have earned it.
+    Parts of one model may have the same trees. Otherwise trees are grown from the rows of both. Then the weights of their
+    sums are merged; those of leaves start anew, and predictions do not use them until they have earned it.
     """
     new = copy.copy(one)
     new.category = category
@@ -65,10 +54,13 @@ def merge(
     keys = sort_keys(np.nan_to_num(joined.cells), joined.y, joined.weight)
     order = sorted(range(len(keys)), key=keys.__getitem__)
     new.build, grown = None, [part for part in parts if part.states]
-    _set_rows(new, Store(*(each[order] for each in joined)), one.seen + two.seen)
+    new.put(Store(*(each[order] for each in joined)))
+    new.seen = one.seen + two.seen
     new.generation = max(one.generation, two.generation)
     new.totals = one.totals + two.totals
     new.grow_at = new.seen + min(new.seen, new.capacity) if grown else max(one.grow_at, new.seen + 1)
+    if grown and all(_same_trees(grown[0], part) for part in grown[1:]):
+        new.grow_at = max(one.grow_at + two.grow_at, new.seen + 1)
     new.look_at = max(one.look_at, two.look_at, new.seen + 1)
     new.states, new.forests = [], []
     new.share, new.steady = one.share.copy(), one.steady.copy()
@@ -103,13 +95,23 @@ def _merge_learners(
             states.append(untuned_merging.with_features_at(state, at, base.d + front) if moved else state)
         merged = states[0] if len(states) == 1 else untuned_merging.merge(*states)
         new.states.append(merged)
-    weight = np.array([part.seen for part in grown], np.float64)
+    weight = np.array([max(part.seen, 1) for part in grown], np.float64)
     for name in ("share", "steady"):
-        mean = np.average([getattr(part, name) for part in grown], axis=0, weights=weight)
-        mean[1], mean[2:] = mean[1:].sum(), 0.0  # the leaves are new
-        setattr(new, name, mean)
-    trees = new.grown()
-    new.use_trees(base, trees)
+        setattr(new, name, np.average([getattr(part, name) for part in grown], axis=0, weights=weight))
+    if all(_same_trees(grown[0], part) for part in grown[1:]):
+        new.forests = list(grown[0].forests)
+        return
+    for share in (new.share, new.steady):
+        share[1], share[2:] = share[1:].sum(), 0.0  # the leaves are new
+    new.use_trees(base, new.grown())
+
+
+def _same_trees(one: Expansion, two: Expansion) -> bool:
+    """Return whether two parts have the same trees over the same columns."""
+    pairs = zip(one.forests, two.forests, strict=True)
+    return np.array_equal(one.category, two.category) and all(
+        a is b or all(np.array_equal(x, y) for x, y in zip(a[:3], b[:3], strict=True)) for a, b in pairs
+    )
 
 
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
@@ -164,7 +166,7 @@ def unpack(
     y, weight = parts.array("rows.y", n), parts.array("rows.weight", n, least=0.0)
     if e.loss is None and not np.isin(y, np.arange(max(e.outputs, 2))).all():
         raise ValueError("a stored row has an unknown class")
-    _set_rows(e, Store(cells, y, weight, parts.array("rows.margin", n, e.outputs)), counts["seen"])
+    e.put(Store(cells, y, weight, parts.array("rows.margin", n, e.outputs)))
     vars(e).update(counts)
     width = int(forest.offsets(e.category, e.outputs)[-1])
     e.forests = [_unpack_trees(parts, f"trees.{k}.", e, width) for k in (0, 1) if parts.has(f"trees.{k}.place")]

@@ -213,15 +213,17 @@ def result(build: Build) -> Forest:
     return build.forest._replace(value=build.forest.value * build.unit[0])
 
 
-def importances(forest: Forest, columns: int) -> tuple[Floats, dict[tuple[int, int], float]]:
-    """Return the gains of splits by column, and of pairs of columns: those of a node and of the node above it."""
-    alone, pairs = np.zeros(columns), dict[tuple[int, int], float]()
-    column = forest.place // 2
-    np.add.at(alone, column.reshape(-1), forest.gain.reshape(-1).astype(np.float64))
-    for node in range(1, INNER):
-        above, gain = column[:, (node - 1) // 2], forest.gain[:, node]
-        for a, b, g in zip(above.tolist(), column[:, node].tolist(), gain.tolist(), strict=True):
-            if a != b and g > 0:
-                pair = (min(a, b), max(a, b))
-                pairs[pair] = pairs.get(pair, 0.0) + g
+def importances(forest: Forest, owner: NDArray[np.int64]) -> tuple[Floats, dict[tuple[int, int], float]]:
+    """Return the gains of splits by column, and by pair: of the columns of a split and of the split above it.
+
+    `owner` is the column of each encoded column.
+    """
+    alone, pairs = np.zeros(int(owner.max(initial=-1)) + 1), dict[tuple[int, int], float]()
+    column, gain = owner[forest.place // 2], forest.gain.astype(np.float64)
+    np.add.at(alone, column.reshape(-1), gain.reshape(-1))
+    above = column[:, (np.arange(1, INNER) - 1) // 2]
+    both = np.stack([np.minimum(above, column[:, 1:]), np.maximum(above, column[:, 1:])])
+    for a, b, g in zip(*both.reshape(2, -1).tolist(), gain[:, 1:].reshape(-1).tolist(), strict=True):
+        if a != b and g > 0:
+            pairs[a, b] = pairs.get((a, b), 0.0) + g
     return alone, pairs

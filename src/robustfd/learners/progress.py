@@ -193,3 +193,19 @@ def plot_drift(drift: dict[str, NDArray[Any]], ax: Any) -> None:
     ax.set_xlabel("rows seen")
     ax.set_ylabel("share of experts\nthat forget")
     ax.grid(alpha=0.3)
+
+
+def plot_effect(values: NDArray[Any], effect: NDArray[np.float64], name: str, ax: Any = None) -> Any:
+    """Plot the effect of a column on predictions against its values, numbers or text; return the axes."""
+    if ax is None:
+        _, ax = _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
+    numbers = values.dtype.kind in "biuf"
+    labels, place = (None, values.astype(np.float64)) if numbers else np.unique(values.astype(str), return_inverse=True)
+    ax.plot(place, effect, ".", markersize=3, alpha=0.4, rasterized=len(effect) > 5000)
+    if labels is not None:
+        ax.set_xticks(range(len(labels)), labels, rotation=45 if len(labels) > 6 else 0)
+    ax.axhline(0.0, color="0.6", linewidth=0.8)
+    ax.set_xlabel(name)
+    ax.set_ylabel("contribution to the prediction")
+    ax.grid(alpha=0.3)
+    return ax
