@@ -2,8 +2,8 @@
 
     make bench ARGS=trees, or python -m benchmarks.trees [tables] [streams] [few] [cost] [merging]
 
-Tables: at most 14,000 rows to learn from, and 10,000 others. Streams: every row is predicted before it is learned; River's
-models run on the first rows. Constants of the trees were chosen on CHOSEN; all other sets only report.
+Tables: at most 14,000 rows to learn from, and 10,000 others. Streams: every row is predicted before it is learned;
+River's models run on the first rows. Constants of the trees were chosen on CHOSEN; all other sets only report.
 """
 
 import sys
@@ -21,7 +21,15 @@ from benchmarks.streams_of_change import REPORTED_SEED, STREAMS
 from benchmarks.tables import CLASSES, IN_TIME, NUMBERS, _split
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
-CHOSEN = {"kin40k", "protein", "diamonds", "covtype (2 classes)", "elec2 (time order)", "RBF drift", "Agrawal, 4 concepts"}
+CHOSEN = {
+    "kin40k",
+    "protein",
+    "diamonds",
+    "covtype (2 classes)",
+    "elec2 (time order)",
+    "RBF drift",
+    "Agrawal, 4 concepts",
+}
 RIVER_ROWS, STREAM_ROWS = 2_500, 20_000
 Rows = tuple[Any, Any]
 
@@ -100,7 +108,9 @@ def tables() -> Iterator[str]:
 def _friedman(seed: int, drift: str) -> Rows:
     from benchmarks.streams_of_change import _synth
 
-    stream = _synth("FriedmanDrift", drift_type=drift, position=(7000, 13000, 17000)[: 2 if drift == "gsg" else 3], seed=seed)
+    stream = _synth(
+        "FriedmanDrift", drift_type=drift, position=(7000, 13000, 17000)[: 2 if drift == "gsg" else 3], seed=seed
+    )
     rows = [(list(row.values()), y) for row, y in stream.take(STREAM_ROWS)]
     return np.array([x for x, _ in rows]), np.array([y for _, y in rows])
 
@@ -143,8 +153,9 @@ def streams() -> Iterator[str]:
         name: (make, False) for name, make in STREAMS.items() if "mnist" not in name and "dep_delay" not in name
     }
     made |= {f"Friedman, {kind}": (partial(_friedman, drift=kind), True) for kind in ("lea", "gra", "gsg")}
-    yield f"\n## Streams: progressive, {STREAM_ROWS:,} rows; River's on the first {RIVER_ROWS:,}, beside both on the same"
-    yield "| stream | linear | trees | auto | first rows: linear | trees | ARF | AMF | HAT |\n|---|---|---|---|---|---|---|---|---|"
+    yield f"\n## Streams: progressive, {STREAM_ROWS:,} rows; River's on the first {RIVER_ROWS:,}, beside both on these"
+    yield "| stream | linear | trees | auto | first rows: linear | trees | ARF | AMF | HAT |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, (make, numbers) in made.items():
         try:
             x, y = make(REPORTED_SEED)
@@ -166,7 +177,9 @@ def few() -> Iterator[str]:
     """Yield a table of scores after few rows."""
     yield "\n## Few rows: trees minus linear on 2,000 other rows, mean of 5 draws, with its standard error"
     yield "| table | 200 | 500 | 1000 | 2000 |\n|---|---|---|---|---|"
-    some = {name: (rows, False) for name, rows in CLASSES.items()} | {name: (rows, True) for name, rows in NUMBERS.items()}
+    some = {name: (rows, False) for name, rows in CLASSES.items()} | {
+        name: (rows, True) for name, rows in NUMBERS.items()
+    }
     for name, (rows, numbers) in some.items():
         x, y = rows()
         if len(y) < 4_000:

@@ -50,7 +50,7 @@ def _node(columns, cuts, g, h, rows, least, level):
     value = -RATE * G / (H + LAMBDA)
     score = G * G / (H + LAMBDA) * (1 + LEAST_GAIN) + LEAST_GAIN
     best = None
-    if level == DEPTH or (level and H < 2 * least * (1 - TIE)):
+    if level == DEPTH or (level and 2 * least * (1 - TIE) > H):
         return (value,)
     for j, of_column in cuts.items():
         missing = [i for i in rows if math.isnan(columns[j][i])]

@@ -84,6 +84,8 @@ def test_order_of_a_dict_does_not_matter_at_all(make, classification):
 
 @every_face
 def test_zeros_and_what_is_not_there_are_the_same(make, classification):
+    if "trees" in str(make()):
+        pytest.skip("trees depend on the order of columns, where cuts are equally good")
     X, y = targets(classification, density=0.5)
     sparse, full = make(), make()
     for row, target in zip(X, y, strict=True):

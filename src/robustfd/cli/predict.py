@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from robustfd.cli._command import command
-from robustfd.cli._console import print_result, text_table
+from robustfd.cli._console import Table, print_result, text_table
 from robustfd.cli._files import (
     TARGETS,
     accepts_nan,

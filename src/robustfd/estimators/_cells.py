@@ -39,7 +39,6 @@ class Owners:
             self.column.append(-1 if place is None else place)
             self.code.append(1.0 + murmur3(name.encode("utf-8", "surrogatepass")) if is_value else 0.0)
 
-
     def places_of(self, other: "Owners") -> NDArray[np.int64]:
         """Return the columns here of the columns of another model, -1 for none."""
         if not other.places:

@@ -43,7 +43,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     _readers: ClassVar[frozenset[str]] = frozenset({
         "predict", "predict_proba", "predict_log_proba", "decision_function", "predict_one", "predict_proba_one",
         "score", "contributions", "contributions_one", "coef_", "intercept_", "effects_", "hessian_", "sketch_size_",
-        "experts_", "expansion_", "singular_values_", "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_",
+        "experts_", "singular_values_", "drift_", "missing_columns_", "share_", "vocabulary_", "n_samples_seen_",
         "progressive_", "progressive_loss_", "progressive_error_", "get_params", "__getstate__",
     })
     # fmt: on

@@ -32,7 +32,17 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(Expanded):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _own = ("_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_tracker", "_expansion", "_owners")
+    _own = (
+        "_model",
+        "_calibration",
+        "_missing",
+        "_common_names",
+        "_encoder",
+        "_scale",
+        "_tracker",
+        "_expansion",
+        "_owners",
+    )
     _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
     _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was

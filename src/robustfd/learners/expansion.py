@@ -24,7 +24,10 @@ MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so m
 MOST_CELLS = 2**22  # numbers that are stored
 WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
 FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
-WIDEST, DENSE = 1024, 0.1  # trees are tried by themselves on at most so many columns, with at least this share of non-zeros
+WIDEST, DENSE = (
+    1024,
+    0.1,
+)  # trees are tried by themselves on at most so many columns, with at least this share of non-zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
 FEW_ROWS = 64  # a call of so few rows keeps only what they change
@@ -44,9 +47,7 @@ class Store(NamedTuple):
 class Expansion:
     """The stored rows, the trees, the second learner and the blend."""
 
-    def __init__(
-        self, category: NDArray[np.bool_], outputs: int, loss: NumberLoss | None, *, seed: int, always: bool
-    ):
+    def __init__(self, category: NDArray[np.bool_], outputs: int, loss: NumberLoss | None, *, seed: int, always: bool):
         """Start with these columns, numbers or categories; `always` keeps the trees even if they do not help."""
         self.outputs, self.loss, self.seed, self.always = outputs, loss, seed, always
         self.category = category
@@ -129,14 +130,20 @@ class Expansion:
         mean[:] = np.sqrt(one * two) if self.objective == Objective.counts else (one + two) / 2.0
         return each.reshape(-1, each.shape[2])
 
-    def learn_again(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats) -> None:
-        """Let all learners learn rows that they have learned before."""
-        x, margins = plain_rows(x), np.empty((len(y), self.outputs))
+    def learn_again(
+        self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, margins: Floats
+    ) -> None:
+        """Let all learners learn rows that they have learned before; fill the margins before each step."""
+        x, each = plain_rows(x), np.empty((MEMBERS, *margins.shape))
         rows = [x, *(self._rows(x, cells) if self.states else [])]
-        for state, some in zip([base, *self.states], rows, strict=True):
+        for state, some, out in zip([base, *self.states], rows, each, strict=False):
             shares = state.shares
-            state.learn(some, y, weight, margins)
+            state.learn(some, y, weight, out)
             state.shares = shares
+        if self.states:
+            blended(self.objective, self._with_mean(each), self.steady, margins)
+        else:
+            margins[:] = each[0]
 
     def _rows(self, x: Any, cells: Floats) -> list[Any]:
         """Return rows with the sums of trees in front, and sparse ones with sums and leaves in front."""
@@ -335,7 +342,6 @@ class Expansion:
             margins[:] = state.margins(rows, len(first))
         blended(self.objective, self._with_mean(each), self.steady, out)
         return out
-
 
     def contributions(self, base: UntunedState, x: Any, cells: Floats) -> tuple[list[Any], list[Floats]]:
         """Return for each output what features (n, d), sparse, and columns (n, columns) add to the margins of rows."""

@@ -43,8 +43,8 @@ def merge(
 ) -> Expansion:  # fmt: skip
     """Return the merged expansion. Features and columns of each part move to `places` and `columns`.
 
-    Parts of one model may have the same trees. Otherwise trees are grown from the rows of both. Then the weights of their
-    sums are merged; those of leaves start anew, and predictions do not use them until they have earned it.
+    Parts of one model may have the same trees. Otherwise trees are grown from the rows of both. Then the weights of
+    their sums are merged; those of leaves start anew, and predictions do not use them until they have earned it.
     """
     new = copy.copy(one)
     new.category = category

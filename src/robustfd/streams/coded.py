@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class CodedRows(sp.csr_array):  # type: ignore[misc]
+class CodedRows(sp.csr_array):
     """Rows with the codes (n, columns of text) of their text; the first `numbers` columns of the rows are numbers."""
 
     codes: Floats

@@ -135,9 +135,7 @@ class TableEncoder:
         """
         return self._encode(table, self._converter)
 
-    def encode_named(
-        self, table: Any, *, parts: bool = False, codes: bool = False
-    ) -> tuple[Block, "TableEncoder"]:
+    def encode_named(self, table: Any, *, parts: bool = False, codes: bool = False) -> tuple[Block, "TableEncoder"]:
         """Return the rows of a table, and an encoder that also has the names of their hashed features.
 
         With `parts`, the attribute `parts` of the rows has the entries of each column of text. With `codes`, sparse
