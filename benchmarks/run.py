@@ -23,6 +23,7 @@ from benchmarks import (
     sketch_speed,
     tables,
     threads,
+    trees,
     untuned,
     untuned_speed,
 )
@@ -43,6 +44,7 @@ CASES = {
     "untuned_speed": untuned_speed.untuned_speed,
     "many": many.many,
     "tables": tables.tables,
+    "trees": trees.trees,
     "bandits": bandits.bandits,
     "bandits_speed": bandits.bandits_speed,
     "drift": drift.drift,

@@ -17,8 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "blend.hpp"
 #include "calibration.hpp"
 #include "experts.hpp"
+#include "forest.hpp"
 #include "lock.hpp"
 #include "text.hpp"
 #include "tracker.hpp"
@@ -224,6 +226,46 @@ void track_rows(Random& random) {
             if (!std::isfinite(x)) throw std::logic_error("a share or a threshold is not finite");
 }
 
+// Trees of any rows have finite values, and rows go through them to a leaf; shares of blends stay finite.
+void grow_trees(Random& random) {
+    const Index n = 1 + below(random, 300), d = 1 + below(random, 40), outputs = 1 + below(random, 3), count = 6;
+    std::vector<double> cells(static_cast<std::size_t>(n * d)), cuts(static_cast<std::size_t>(d * BINS));
+    for (double& cell : cells) cell = below(random, 9) == 0 ? NAN : below(random, 2) ? extreme(random) : 1.0;
+    std::vector<std::uint8_t> bins(static_cast<std::size_t>(d * n));
+    for (Index j = 0; j < d; ++j)
+        bin_column(cells.data() + j, d, {bins.data() + j * n, static_cast<std::size_t>(n)},
+                   {cuts.data() + j * BINS, static_cast<std::size_t>(BINS)});
+    const Objective of_one[] = {Objective::logistic, Objective::squared, Objective::pinball, Objective::counts};
+    const auto objective = outputs > 1 ? Objective::softmax : of_one[below(random, 4)];
+    std::vector<double> y, weight, margin(static_cast<std::size_t>(n * outputs));
+    for (Index i = 0; i < n; ++i) {
+        y.push_back(static_cast<double>(below(random, std::max<Index>(outputs, 2))));
+        weight.push_back(std::min(std::abs(extreme(random)), 1e3));
+    }
+    std::vector<double> g(margin), h(margin), cut(count * INNER), value(count * NODES), sums(margin);
+    std::vector<std::int32_t> owner(static_cast<std::size_t>(d), -1), place(count * INNER), column(count);
+    std::vector<std::int32_t> leaves(static_cast<std::size_t>(n * count));
+    std::vector<float> gain(count * INNER);
+    for (Index t = 0; t < count; ++t) column[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(t % outputs);
+    const Trees trees{{place.data(), count, INNER}, {cut.data(), count, INNER}, {value.data(), count, NODES},
+                      {gain.data(), count, INNER}};
+    grow({{bins.data(), d, n}, {cuts.data(), d, BINS}, owner, y, weight, {margin.data(), n, outputs},
+          {g.data(), n, outputs}, {h.data(), n, outputs}, random()}, objective, 0.5, trees, 0, count);
+    add_values(trees, column, {cells.data(), n, d}, {sums.data(), n, outputs}, {leaves.data(), n, count});
+    for (const double x : sums)
+        if (!std::isfinite(x)) throw std::logic_error("a sum of leaves is not finite");
+    std::vector<double> parts(static_cast<std::size_t>(n * d)), amounts(static_cast<std::size_t>(n * count), 1.0);
+    add_paths(trees, column, {cells.data(), n, d}, {sums.data(), n, outputs}, {parts.data(), n, d});
+    divide_amounts(trees, {cells.data(), n, d}, {amounts.data(), n, count}, {parts.data(), n, d});
+    std::vector<double> share(2, 0.5), steady(share), losses(2), both(margin), out(static_cast<std::size_t>(outputs));
+    both.insert(both.end(), sums.begin(), sums.end());
+    Blended all{};
+    for (Index i = 0; i < n; ++i)
+        blend_row(objective, 0.5, both.data() + i * outputs, n * outputs, outputs, y[static_cast<std::size_t>(i)],
+                  weight[static_cast<std::size_t>(i)] + 1e-9, share, steady, losses, all, out.data());
+    if (!std::isfinite(share[0]) || !std::isfinite(steady[1])) throw std::logic_error("a share is not finite");
+}
+
 // A state with damaged numbers and shapes is refused, or learning from it stays inside its arrays.
 void learn_damaged(Random& random) {
     const Index d = 1 + below(random, 8);
@@ -290,7 +332,7 @@ void meet_in_one_model(Random& random) {
 
 const std::vector<std::pair<const char*, std::function<void(Random&)>>> JOBS = {
     {"text", read_text}, {"untuned", learn_untuned}, {"damaged", learn_damaged}, {"threads", meet_in_one_model},
-    {"tracker", track_rows}};
+    {"tracker", track_rows}, {"trees", grow_trees}};
 
 // The first byte of an input chooses one of the first three jobs.
 void run_input(const std::string& input) {

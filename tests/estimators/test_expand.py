@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 from robustfd.learners import expansion
 
@@ -151,7 +150,7 @@ def test_a_loaded_model_goes_on_as_the_saved_one(make, rows, monkeypatch):
     x, y = curved(700, holes=0.05)
     y, more = (y > 0, {"classes": [False, True]}) if make is SketchedNewtonClassifier else (y, {})
     model = make(expand="trees", random_state=1).partial_fit(x[:rows], y[:rows], **more)
-    loaded = robustfd.loads(model.to_bytes())
+    loaded = make.from_bytes(model.to_bytes())
     assert loaded.to_bytes() == model.to_bytes()
     for each in (model, loaded):
         each.partial_fit(x[rows:], y[rows:])
@@ -239,6 +238,21 @@ def test_no_row_waits_for_all_trees(monkeypatch):
     SketchedNewtonRegressor(expand="trees").partial_fit(x, y)
     assert max(done) <= 128
     assert done[-1] < 64  # of 4096 rows
+
+
+def test_a_model_without_rows_predicts_the_same_and_goes_on():
+    x, y = curved(600)
+    model = SketchedNewtonRegressor(expand="trees").partial_fit(x[:400], y[:400])
+    before, size = model.predict(x), len(model.to_bytes())
+    assert len(model.forget_rows().to_bytes()) < size - 400 * 5 * 8
+    np.testing.assert_array_equal(SketchedNewtonRegressor.from_bytes(model.to_bytes()).predict(x), before)
+    assert np.isfinite(model.partial_fit(x[400:], y[400:]).predict(x)).all()
+
+
+def test_trees_are_not_exported():
+    x, y = curved(300)
+    with pytest.raises(ValueError, match="trees cannot be exported"):
+        SketchedNewtonRegressor(expand="trees").partial_fit(x, y).to_onnx()
 
 
 def test_pictures():

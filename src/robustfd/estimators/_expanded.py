@@ -1,7 +1,8 @@
 """Curves and interactions of the untuned estimators: predictions with trees, what they are made of, pictures."""
 
+import copy
 import numbers
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from robustfd.estimators._cells import Owners, cells_of, owners_of
 from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import rows_to_read
 from robustfd.learners import expansion_transfer, forest, progress
-from robustfd.learners.expansion import Expansion
+from robustfd.learners.expansion import Expansion, Store
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.rows import CsrRows
 from robustfd.learners.snapshot import Parts
@@ -112,6 +113,18 @@ class Expanded(OnlineEstimator):
         strongest = sorted(pairs.items(), key=lambda item: -item[1])[:MOST_PAIRS]
         return found | {(names[a], names[b]): gain / total for (a, b), gain in strongest}
 
+    def forget_rows(self) -> Self:
+        """Drop the stored rows, which only new trees need, and return the model, whose file is then smaller.
+
+        Predictions stay the same. The model can go on: the next trees grow from later rows.
+        """
+        if self._require_rows().expand is not None:
+            kept = copy.copy(self._expansion)
+            kept.put(Store(*(array[:0] for array in kept.store)))
+            kept.build = None
+            self._expansion = kept
+        return self
+
     def _column_names(self) -> list[Any]:
         """Return the names, or the numbers, of the columns of trees."""
         if self._kind == "dicts":
@@ -133,7 +146,7 @@ class Expanded(OnlineEstimator):
         ax : matplotlib axes, optional
             Where to plot. For more than two classes, the effect is that on the first class.
         """
-        found = self.contributions(X)  # type: ignore[attr-defined]
+        found: Any = self.contributions(X)
         found = found[0] if isinstance(found, list) else found
-        pick = (lambda table: table[column]) if isinstance(column, str) else (lambda table: table[:, column])
-        return progress.plot_effect(np.asarray(pick(X)), np.asarray(pick(found)), str(column), ax)
+        which: Any = column if isinstance(column, str) else (slice(None), column)
+        return progress.plot_effect(np.asarray(X[which]), np.asarray(found[which]), str(column), ax)

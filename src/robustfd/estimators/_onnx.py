@@ -24,9 +24,9 @@ class Exported:
         """Return the model as an ONNX graph that makes the same predictions, up to 1e-5.
 
         `SketchedNewtonClassifier` and `SketchedNewtonRegressor`, `SketchedPCA` and `SketchedRidge` can be exported,
-        unless they learned from dicts or from tables with columns of text or dates. The graph has the input "X" (rows,
-        features). A classifier has the outputs "label" and "probabilities" (rows, classes), the others "variable". NaN
-        is a missing value if it is one for the model. Needs the package onnx: `pip install 'robustfd[onnx]'`.
+        unless they learned from dicts or from tables with columns of text or dates, or have trees. The graph has the
+        input "X" (rows, features). A classifier has the outputs "label" and "probabilities" (rows, classes), the others
+        "variable". NaN is a missing value if it is one for the model. Needs the package onnx: `pip install 'robustfd[onnx]'`.
 
         Parameters
         ----------
@@ -40,6 +40,8 @@ class Exported:
             Write it with `onnx.save`, or its `SerializeToString()`.
         """
         check_choice("dtype", dtype, ("float32", "float64"))
+        if getattr(self, "_has_trees", False):
+            raise ValueError("A model with trees cannot be exported. Fit it with expand=None.")
         write = next((WRITERS[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in WRITERS), None)
         if write is None:
             names = ", ".join(WRITERS)

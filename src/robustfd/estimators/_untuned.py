@@ -256,9 +256,11 @@ class UntunedEstimator(Expanded):
                 self._expansion = expansion_transfer.with_more_prior(self._expansion, share)
 
     def _split_states(self, k: int, which: Sequence[int]) -> list[dict[str, Any]]:
-        parts = {name: untuned_merging.split(state, k, which) for name, state in self._all_states().items()}
+        parts: dict[str, list[Any]] = {
+            name: untuned_merging.split(state, k, which) for name, state in self._all_states().items()
+        }
         if self.expand is not None:
-            parts = parts | {"_expansion": expansion_transfer.split(self._expansion, k, which)}  # type: ignore[dict-item]
+            parts["_expansion"] = expansion_transfer.split(self._expansion, k, which)
         return [dict(zip(parts, states, strict=True)) for states in zip(*parts.values(), strict=True)]
 
     def _merge_states(self, other: Any) -> None:

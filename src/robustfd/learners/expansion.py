@@ -147,15 +147,12 @@ class Expansion:
 
     def _rows(self, x: Any, cells: Floats) -> list[Any]:
         """Return rows with the sums of trees in front, and sparse ones with sums and leaves in front."""
-        (sums, leaves), (others, there) = (
-            each.read(cells, self.category) if each is not self.forests[0] or k == 0 else (None, None)
-            for k, each in enumerate(self.forests)
-        )
-        if others is None or there is None:
-            others, there = sums, leaves
+        sums, leaves = self.forests[0].read(cells, self.category)
+        others, there = sums, leaves
+        if self.forests[1] is not self.forests[0]:
+            others, there = self.forests[1].read(cells, self.category)
         place = there + (others.shape[1] + LEAVES * np.arange(there.shape[1], dtype=np.int32))
-        wide = others.shape[1] + LEAVES * there.shape[1]
-        return [with_sums(sums, x), with_leaves(others, place, wide, x)]
+        return [with_sums(sums, x), with_leaves(others, place, self.fronts[1], x)]
 
     def _remember(self, cells: Floats, y: Floats, weight: Floats, margin: Floats) -> None:
         """Put rows into the store, in place of the oldest."""

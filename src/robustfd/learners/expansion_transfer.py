@@ -93,8 +93,7 @@ def _merge_learners(
             moved = not np.array_equal(at, np.arange(len(at))) or part.states[k].d < base.d + front
             state = part.states[k]
             states.append(untuned_merging.with_features_at(state, at, base.d + front) if moved else state)
-        merged = states[0] if len(states) == 1 else untuned_merging.merge(*states)
-        new.states.append(merged)
+        new.states.append(states[0] if len(states) == 1 else untuned_merging.merge(states[0], states[1]))
     weight = np.array([max(part.seen, 1) for part in grown], np.float64)
     for name in ("share", "steady"):
         setattr(new, name, np.average([getattr(part, name) for part in grown], axis=0, weights=weight))
@@ -108,10 +107,10 @@ def _merge_learners(
 
 def _same_trees(one: Expansion, two: Expansion) -> bool:
     """Return whether two parts have the same trees over the same columns."""
+    if not np.array_equal(one.category, two.category):
+        return False
     pairs = zip(one.forests, two.forests, strict=True)
-    return np.array_equal(one.category, two.category) and all(
-        a is b or all(np.array_equal(x, y) for x, y in zip(a[:3], b[:3], strict=True)) for a, b in pairs
-    )
+    return all(a is b or (np.array_equal(a.cut, b.cut) and np.array_equal(a.value, b.value)) for a, b in pairs)
 
 
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
