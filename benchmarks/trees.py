@@ -68,7 +68,7 @@ def _boosted(numbers: bool, train: Any, y: Any, test: Any, truth: Any) -> float:
     kind = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
     if isinstance(train, pd.DataFrame):
         train, test = (
-            table.astype({c: "category" for c in table if table[c].dtype == object}) for table in (train, test)
+            table.astype({c: "category" for c in table if table[c].dtype.kind not in "biuf"}) for table in (train, test)
         )
         model = kind(random_state=0, categorical_features="from_dtype")
     else:

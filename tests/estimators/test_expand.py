@@ -264,7 +264,7 @@ def test_pictures():
         set(table["city"])
     )
     x, y = curved(300)
-    assert SketchedNewtonRegressor(expand="trees").partial_fit(x, y).plot_effect(x, 1).get_xlabel() == "1"
+    assert SketchedNewtonRegressor(expand="trees").partial_fit(x, y).plot_effect(x, 1).get_xlabel() == "column 1"
 
 
 def test_bad_parameters():

@@ -148,5 +148,6 @@ class Expanded(OnlineEstimator):
         """
         found: Any = self.contributions(X)
         found = found[0] if isinstance(found, list) else found
+        name = column if isinstance(column, str) else f"column {column}"
         which: Any = column if isinstance(column, str) else (slice(None), column)
-        return progress.plot_effect(np.asarray(X[which]), np.asarray(found[which]), str(column), ax)
+        return progress.plot_effect(np.asarray(X[which]), np.asarray(found[which]), name, ax)

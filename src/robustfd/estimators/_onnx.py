@@ -26,7 +26,8 @@ class Exported:
         `SketchedNewtonClassifier` and `SketchedNewtonRegressor`, `SketchedPCA` and `SketchedRidge` can be exported,
         unless they learned from dicts or from tables with columns of text or dates, or have trees. The graph has the
         input "X" (rows, features). A classifier has the outputs "label" and "probabilities" (rows, classes), the others
-        "variable". NaN is a missing value if it is one for the model. Needs the package onnx: `pip install 'robustfd[onnx]'`.
+        "variable". NaN is a missing value if it is one for the model. Needs the package onnx:
+        `pip install 'robustfd[onnx]'`.
 
         Parameters
         ----------

@@ -16,9 +16,10 @@ from robustfd.estimators import explain
 from robustfd.estimators._cells import cells_of, first_columns, owners_of
 from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
-from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of
+from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
+from robustfd.learners.expansion_transfer import Merged
 from robustfd.learners.hessian import next_event
 from robustfd.learners.rows import CsrRows
 from robustfd.learners.snapshot import Parts
@@ -277,10 +278,14 @@ class UntunedEstimator(Expanded):
             setattr(self, name, untuned_merging.merge(one, two, capacity))
         if self.expand is not None:
             owners = owners_of(self)
-            self._expansion = expansion_transfer.merge(
-                self._expansion, other._expansion, (here, there), [owners.places_of(each) for each in columns],
-                np.array(owners.category, bool), self._model,
-            )  # fmt: skip
+            category, moves = np.array(owners.category, bool), [owners.places_of(each) for each in columns]
+            known = self._kind == "rows" and not category.any() and len(category) == self._width
+            after = Merged(self._model, (here, there), moves, category, self._rows_of_cells if known else None)
+            self._expansion = expansion_transfer.merge(self._expansion, other._expansion, after)
+
+    def _rows_of_cells(self, cells: Floats) -> Any:
+        """Return the rows of cells, which are all numbers of the rows, with indicators."""
+        return with_indicators(np.ascontiguousarray(cells), self._missing)
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""

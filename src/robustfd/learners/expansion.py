@@ -6,6 +6,7 @@ use. A blend of both learners predicts.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,15 +115,20 @@ class Expansion:
     def _learn_part(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, out: Floats) -> None:
         base.learn(x, y, weight, out)
         first = out.copy()
-        if self.states:
-            each = np.empty((MEMBERS, *out.shape))
-            each[0] = first
-            for state, rows, margins in zip(self.states, self._rows(x, cells), each[1:]):
-                state.learn(rows, y, weight, margins)
-            flat = self._with_mean(each)
-            blend(self.objective, self.level, flat, y, weight, self.share, self.steady, self.totals, out)
+        self._learn_trees(x, cells, y, weight, first, out)
         self._remember(cells, y, weight, first)
         self.seen += len(y)
+
+    def _learn_trees(self, x: Any, cells: Floats, y: Floats, weight: Floats, first: Floats, out: Floats) -> None:
+        """Let the learners of trees learn rows, given the margins of the linear learner; fill in the blend."""
+        if not self.states:
+            return
+        each = np.empty((MEMBERS, *out.shape))
+        each[0] = first
+        for state, rows, margins in zip(self.states, self._rows(x, cells), each[1:], strict=False):
+            state.learn(rows, y, weight, margins)
+        flat = self._with_mean(each)
+        blend(self.objective, self.level, flat, y, weight, self.share, self.steady, self.totals, out)
 
     def _with_mean(self, each: Floats) -> Floats:
         """Fill in the margins of the last member, the mean of the two before it; return them as a matrix."""
@@ -197,11 +203,11 @@ class Expansion:
     def _seed(self) -> int:
         return (self.seed + 0x9E3779B97F4A7C15 * self.generation) % 2**64
 
-    def _begin_build(self) -> None:
-        """Start to grow trees from the stored rows; the oldest come first."""
+    def _begin_build(self, rows: Store | None = None) -> None:
+        """Start to grow trees from the stored rows, the oldest first, or from some of them."""
         if not self.count:
             return
-        cells, y, weight, margin = self.stored()
+        cells, y, weight, margin = self.stored() if rows is None else rows
         self.generation += 1
         self.build = forest.start_build(cells, self.category, y, weight, margin, self.objective)
 
@@ -253,9 +259,23 @@ class Expansion:
         else:
             self.forests = [trees, self.forests[1]]
 
-    def grown(self) -> Forest:
-        """Return trees that are grown from the stored rows at once."""
-        self._begin_build()
+    def relearn(self, base: UntunedState, rows_of: Callable[[Floats], Any]) -> None:
+        """Start over with trees, from stored rows alone: trees of each half of them are learned on the other half.
+
+        `rows_of` returns the rows of cells. The sums are then those of trees that are grown from all stored rows.
+        """
+        stored, half = self.stored(), self.count // 2
+        halves = [Store(*(each[part] for each in stored)) for part in (slice(half), slice(half, None))]
+        self.states, self.forests, self.build = [], [], None
+        for some, others in (halves, halves[::-1]):
+            self.use_trees(base, self.grown(some))
+            x, out = rows_of(others.cells), np.empty_like(others.margin)
+            self._learn_trees(x, others.cells, others.y, others.weight, base.margins(x), out)
+        self.forests = [self.grown(), self.forests[1]]
+
+    def grown(self, rows: Store | None = None) -> Forest:
+        """Return trees that are grown from the stored rows, or from some of them, at once."""
+        self._begin_build(rows)
         assert self.build is not None
         forest.advance(self.build, self.objective, self.level, self._seed(), ALL)
         build, self.build = self.build, None

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._core import BINS, BLENDED, INNER, NODES
 from robustfd.learners import forest, untuned_merging
-from robustfd.learners.expansion import MEMBERS, Expansion, Store
+from robustfd.learners.expansion import FIRST_TREES, MEMBERS, Expansion, Store
 from robustfd.learners.forest import Build, Codes, Forest
-from robustfd.learners.rows import LARGEST, sort_keys
+from robustfd.learners.rows import LARGEST, Floats, sort_keys
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import UntunedState
 
@@ -37,35 +37,51 @@ def split(whole: Expansion, k: int, which: Sequence[int]) -> list[Expansion]:
     return parts
 
 
-def merge(
-    one: Expansion, two: Expansion, places: Sequence[NDArray[np.int64]], columns: Sequence[NDArray[np.int64]],
-    category: NDArray[np.bool_], base: UntunedState,
-) -> Expansion:  # fmt: skip
-    """Return the merged expansion. Features and columns of each part move to `places` and `columns`.
+class Merged(NamedTuple):
+    """What both parts become: features and columns move to these places, and rows are those of cells, if known."""
 
-    Parts of one model may have the same trees. Otherwise trees are grown from the rows of both. Then the weights of
-    their sums are merged; those of leaves start anew, and predictions do not use them until they have earned it.
+    base: UntunedState
+    places: Sequence[NDArray[np.int64]]
+    columns: Sequence[NDArray[np.int64]]
+    category: NDArray[np.bool_]
+    rows_of: Callable[[Floats], Any] | None
+
+
+def merge(one: Expansion, two: Expansion, after: Merged) -> Expansion:
+    """Return the merged expansion.
+
+    Parts of one model may have the same trees. Otherwise trees are grown from the stored rows of both, and learned
+    anew. Where the rows themselves are not known, the weights of the sums of trees are merged; those of leaves start
+    over, and predictions do not use them until they have earned it.
     """
-    new = copy.copy(one)
-    new.category = category
-    parts = [one, two]
-    rows = [_moved(part.stored(), there, category) for part, there in zip(parts, columns, strict=True)]
+    new, parts = copy.copy(one), [one, two]
+    new.category, new.build = after.category, None
+    rows = [_moved(part.stored(), there, after.category) for part, there in zip(parts, after.columns, strict=True)]
     joined = Store(*(np.concatenate(each) for each in zip(*rows, strict=True)))
     keys = sort_keys(np.nan_to_num(joined.cells), joined.y, joined.weight)
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    new.build, grown = None, [part for part in parts if part.states]
     new.put(Store(*(each[order] for each in joined)))
-    new.seen = one.seen + two.seen
-    new.generation = max(one.generation, two.generation)
-    new.totals = one.totals + two.totals
-    new.grow_at = new.seen + min(new.seen, new.capacity) if grown else max(one.grow_at, new.seen + 1)
-    if grown and all(_same_trees(grown[0], part) for part in grown[1:]):
-        new.grow_at = max(one.grow_at + two.grow_at, new.seen + 1)
-    new.look_at = max(one.look_at, two.look_at, new.seen + 1)
-    new.states, new.forests = [], []
+    new.seen, new.generation = one.seen + two.seen, max(one.generation, two.generation)
+    new.totals, new.states, new.forests = one.totals + two.totals, [], []
     new.share, new.steady = one.share.copy(), one.steady.copy()
-    if grown:
-        _merge_learners(new, grown, [places[parts.index(part)] for part in grown], base)
+    new.look_at = max(one.look_at, two.look_at, new.seen + 1)
+    grown = [part for part in parts if part.states]
+    if not grown:
+        new.grow_at = max(one.grow_at, new.seen + 1)
+        return new
+    new.grow_at = new.seen + min(new.seen, max(new.capacity, 1))
+    same = all(_same_trees(grown[0], part) for part in grown[1:])
+    if not same and after.rows_of is not None and new.count >= 2 * FIRST_TREES:
+        new.relearn(after.base, after.rows_of)
+        return new
+    _merge_learners(new, grown, [after.places[parts.index(part)] for part in grown], after.base)
+    if same:
+        new.forests = list(grown[0].forests)
+        new.grow_at = max(one.grow_at + two.grow_at, new.seen + 1)
+        return new
+    for share in (new.share, new.steady):
+        share[1], share[2:] = share[1:].sum(), 0.0  # the leaves are new
+    new.use_trees(after.base, new.grown())
     return new
 
 
@@ -97,12 +113,6 @@ def _merge_learners(
     weight = np.array([max(part.seen, 1) for part in grown], np.float64)
     for name in ("share", "steady"):
         setattr(new, name, np.average([getattr(part, name) for part in grown], axis=0, weights=weight))
-    if all(_same_trees(grown[0], part) for part in grown[1:]):
-        new.forests = list(grown[0].forests)
-        return
-    for share in (new.share, new.steady):
-        share[1], share[2:] = share[1:].sum(), 0.0  # the leaves are new
-    new.use_trees(base, new.grown())
 
 
 def _same_trees(one: Expansion, two: Expansion) -> bool:
