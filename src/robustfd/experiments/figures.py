@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.experiments.cells import Row, data_of, power, select
+from robustfd.experiments.cells import Row, data_of, power, select, shown
 
 # name: (colour on white, colour on black). The palette of Okabe and Ito, which is safe for colour-blind readers, with
 # brighter colours on a dark page.
@@ -72,7 +72,7 @@ class Figure:
 
 def panels(draw: Callable[[list[Row], Any], None], found: Sequence[Row]) -> list[tuple[str, Callable[[Any], None]]]:
     """Return a panel for each data set, drawn from its rows."""
-    return [(name, partial(draw, select(found, data=name))) for name in data_of(found)]
+    return [(shown(name), partial(draw, select(found, data=name))) for name in data_of(found)]
 
 
 def save(figure: Figure, folder: Path) -> None:

@@ -19,9 +19,10 @@ from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict,
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
 PAPER = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
-EXPERIMENTS = (*PAPER, "bandits")
+ON_DATA = (*PAPER, "rivals")
+EXPERIMENTS = (*ON_DATA, "bandits")
 MODULES = {
-    "pass": "protocol", "error": "error", "cost": "cost", "regret": "regret", "bandits": "bandits"
+    "pass": "protocol", "error": "error", "cost": "cost", "regret": "regret", "rivals": "rivals", "bandits": "bandits"
 }  # of each kind of cells  # fmt: skip
 MARKS = {"holds": ("✓", "holds"), "differs": ("≠", "differs, with a reason"), "fails": ("✗", "does not hold")}
 
@@ -82,14 +83,14 @@ def reproduce(
     began, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     modules = {name: import_module(f"robustfd.experiments.{name}") for name in EXPERIMENTS if name in experiments}
     described = []
-    for name in dict.fromkeys(data if set(PAPER) & set(experiments) else ()):
+    for name in dict.fromkeys(data if set(ON_DATA) & set(experiments) else ()):
         listener.on_message(f"reading {name}")
         described.append(describe(name))
     digests = {each.name: each.digest for each in described} | dict.fromkeys(bandits.CASES, "generated")
     store = Store(Path(out) / "cells", digests)
     planned = {
         name: list(dict.fromkeys(cell for each in described for cell in module.cells(each, quick=quick)))
-        for name, module in modules.items() if name in PAPER
+        for name, module in modules.items() if name in ON_DATA
     }  # fmt: skip
     if "bandits" in modules:
         planned["bandits"] = bandits.cells(quick=quick)
