@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from benchmarks import defaults
-from benchmarks.common import RESULTS
+from benchmarks.common import RESULTS, signed
 from benchmarks.odd_streams import NUMBERS, ODD, Stream
 from benchmarks.streams_of_change import CHOSEN_SEED, REPORTED_SEED, STREAMS, Rows
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
@@ -218,7 +218,7 @@ def drift(arguments: list[str] | None = None) -> None:
     if chosen.out is not None or not chosen.names:
         path = chosen.out or RESULTS / "drift.md"
         path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(lines).rstrip() + "\n")
+        path.write_text(signed("\n".join(lines)))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ quoted.md repeats, under the name of each document, its lines with such numbers,
 
     {wide.json | robustfd, 8000 x 4000, m = 100 | .2f}     a row of a JSON file, and a format
     {sparse.json | TruncatedSVD(50), randomised > robustfd is faster by | .1f}     the first such row after another
-    {untuned.md | a9a > accuracy here}      a cell of a table: its line and its column; "best VW 2" is the second such column
+    {untuned.md | a9a > accuracy here}   a cell of a table: its line and its column; "best VW 2" is the second of that name
     {many.md | /\\+([\\d.]+) in the mean/ | .1f}               the group of a regular expression
 
-Formats are those of Python. "~2" means two significant digits, "~2," with a comma at thousands, "% .1f" per cent. Lines of
-README with digits have to be in quoted.md, too, so that no number is without its file. There, braces are numbers that
-were measured, and all other digits are settings.
+Formats are those of Python. "~2" means two significant digits, "~2," with a comma at thousands, "% .1f" per cent. Lines
+of README with digits have to be in quoted.md, too, so that no number is without its file. There, braces are numbers
+that were measured, and all other digits are settings.
 """
 
 import json
@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+FOLDERS = (ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction")
 COMPLETE = ("README.md",)  # documents of which every line with digits has to be listed
-PLACE = re.compile(r"\{([\w./]+\.(?:json|md)) \| ((?:/.*?/|[^{}|])+?)(?: \| ([^{}|]*))?\}")
+PLACE = re.compile(r"\{([\w./]+\.(?:json|md)) \| ([^{}|]+?)(?: \| ([^{}|]*))?\}")
 NUMBER = r"[-+−]?\d(?:[\d,.]*\d)?"
 
 
@@ -100,16 +100,20 @@ def shown(number: str | float, form: str | None) -> str:
     if not form:
         return str(number)
     amount = float(str(number).replace(",", "").rstrip(" %"))
-    if form.startswith("~"):
-        digits, comma = form[1:].rstrip(","), form.endswith(",")
-        rounded = float(f"{amount:.{digits}g}")
-        return f"{rounded:,.0f}" if comma else f"{rounded:.10g}"
-    return f"{100 * amount:{form[2:]}}" if form.startswith("% ") else f"{amount:{form}}"
+    if form.startswith("% "):
+        amount, form = 100 * amount, form[2:]
+    if not form.startswith("~"):
+        return f"{amount:{form}}"
+    rounded = float(f"{amount:.{form[1:].rstrip(',')}g}")
+    return f"{rounded:,.0f}" if form.endswith(",") else f"{rounded:.12f}".rstrip("0").rstrip(".")
 
 
 def value(file: str, key: str) -> str | float:
     """Return the number at a place of a result file."""
-    text = (RESULTS / file).read_text("utf-8")
+    path = next((folder / file for folder in FOLDERS if (folder / file).exists()), None)
+    if path is None:
+        raise QuoteError(f"there is no {file}")
+    text = path.read_text("utf-8")
     if key.startswith("/"):
         found = re.search(key.strip("/"), text)
         if found is None:

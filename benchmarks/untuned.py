@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn import datasets
 
 from benchmarks import vowpal
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder, load
 from robustfd import SketchedNewtonClassifier
 
@@ -162,8 +162,7 @@ def untuned(names: list[str] | None = None) -> None:
         rows.append(f"| {name} | " + " | ".join(f"{v:.2f}" for v in numbers) + f" | {verdict} |")
         print(rows[-1], flush=True)
     if not names:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "untuned.md").write_text("\n".join(rows) + "\n")
+        save_markdown("untuned", "\n".join(rows))
 
 
 if __name__ == "__main__":

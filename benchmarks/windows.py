@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.window_peers import Decayed, DumpSnapshotFD, LogarithmicFD, Sliding
 from benchmarks.window_streams import STREAMS, turning
 from robustfd import RobustFrequentDirections
@@ -159,7 +159,7 @@ def windows(arguments: list[str] | None = None) -> None:
     for window in chosen.window or [2000, 20000]:
         lines += [*table(chosen.streams or list(STREAMS), window, chosen.rows), ""]
     if not chosen.streams and chosen.window is None:
-        (RESULTS / "windows.md").write_text("\n".join(lines).rstrip() + "\n")
+        save_markdown("windows", "\n".join(lines))
 
 
 if __name__ == "__main__":

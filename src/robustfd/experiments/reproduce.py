@@ -167,9 +167,24 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
+    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | {"date": about["began"]}}
+    (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     draft = out / ".report.html"
     draft.write_text(page(sections, about, failed), "utf-8")
     return draft.replace(out / "report.html")
+
+
+def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Return the numbers of claims and of cells of Table 2 by outcome, for pages that quote them."""
+    claims = Counter(verdict.status for section in sections for verdict in section.verdicts)
+    counts = {"claims": claims.total(), "claims that hold": claims["holds"], "claims that differ": claims["differs"]}
+    counts["claims that fail"] = claims["fails"]
+    table = [row for section in sections if section.name == "accuracy" for row in section.rows]
+    for data in dict.fromkeys(row["data"] for row in table):
+        found = Counter(row["verdict"] for row in table if row["data"] == data and row["paper"] is not None)
+        near = found["equal"] + found["near"] + found["better"]
+        counts |= {f"{data}: cells": found.total(), f"{data}: equal": found["equal"], f"{data}: within a point": near}
+    return [{"what": what, "value": value} for what, value in counts.items()]
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
