@@ -4,7 +4,7 @@ quoted.md repeats, under the name of each document, its lines with such numbers,
 
     {wide.json | robustfd, 8000 x 4000, m = 100 | .2f}     a row of a JSON file, and a format
     {sparse.json | TruncatedSVD(50), randomised > robustfd is faster by | .1f}     the first such row after another
-    {untuned.md | a9a > accuracy here}   a cell of a table: its line and its column; "best VW 2" is the second of that name
+    {untuned.md | a9a > accuracy here}   a cell of a table: its line and its column; "best VW 2" is the second
     {many.md | /\\+([\\d.]+) in the mean/ | .1f}               the group of a regular expression
 
 Formats are those of Python. "~2" means two significant digits, "~2," with a comma at thousands, "% .1f" per cent. Lines
