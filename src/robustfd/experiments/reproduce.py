@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robustfd.experiments import bandits, figures
-from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, versions
+from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, shown, versions
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
 PAPER = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
@@ -130,7 +130,7 @@ def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.date
             "what they seed": "numpy.random.default_rng(seed)",
         },
         "data": [
-            {"name": each.name, "rows": each.n_rows, "features": each.n_features, "digest": each.digest,
+            {"name": shown(each.name), "rows": each.n_rows, "features": each.n_features, "digest": each.digest,
              "the paper's": each.is_papers}
             for each in data
         ],
@@ -169,6 +169,7 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     )
     summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | {"date": about["began"]}}
     (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (out / "claims.md").write_text(claims(sections), "utf-8")
     draft = out / ".report.html"
     draft.write_text(page(sections, about, failed), "utf-8")
     return draft.replace(out / "report.html")
@@ -185,6 +186,16 @@ def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
         near = found["equal"] + found["near"] + found["better"]
         counts |= {f"{data}: cells": found.total(), f"{data}: equal": found["equal"], f"{data}: within a point": near}
     return [{"what": what, "value": value} for what, value in counts.items()]
+
+
+def claims(sections: Sequence[Section]) -> str:
+    """Return a table of all claims, for pages of the site."""
+    lines = ["| claim of the paper | here | |", "|---|---|---|"]
+    for section in sections:
+        for each in section.verdicts:
+            found = each.found if not each.reason else f"{each.found}. {' '.join(each.reason.split())}"
+            lines.append(f"| {each.claim} | {found} | {each.status} |".replace("\n", " "))
+    return "\n".join(lines) + "\n"
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
