@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = (ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction")
 COMPLETE = ("README.md",)  # documents of which every line with digits has to be listed
-PLACE = re.compile(r"\{([\w./]+\.(?:json|md)) \| ([^{}|]+?)(?: \| ([^{}|]*))?\}")
+PLACE = re.compile(r"\{([\w./-]+\.(?:json|md)) \| ([^{}|]+?)(?: \| ([^{}|]*))?\}")
 NUMBER = r"[-+−]?\d(?:[\d,.]*\d)?"
 
 
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     for name, lines in templates().items():
         before = (ROOT / name).read_text("utf-8")
         after, missing = updated(before, lines)
-        wrong += [f"{name} has no line such as: {line}" for line in missing]
+        wrong += [f"{name}: {problem}" for problem in missing]
         if name in COMPLETE:
             wrong += [f"{name} has numbers without a file: {line}" for line in unlisted(before, lines)]
         if "--check" not in arguments:
@@ -61,14 +61,17 @@ def templates(path: Path = ROOT / "benchmarks" / "quoted.md") -> dict[str, list[
 
 
 def updated(text: str, lines: list[str]) -> tuple[str, list[str]]:
-    """Return a document with the numbers of the result files, and the listed lines that it does not have."""
+    """Return a document with the numbers of the result files, and what is missing in it or in them."""
     document, missing = text.split("\n"), []
     for line in lines:
         places = [i for i, each in enumerate(document) if pattern(line).fullmatch(each)]
         if len(places) != 1:
-            missing.append(line)
-        else:
+            missing.append(f"there is no line such as {line}")
+            continue
+        try:
             document[places[0]] = filled(line)
+        except QuoteError as error:
+            missing.append(str(error))
     return "\n".join(document), missing
 
 
@@ -132,7 +135,8 @@ def _in_rows(rows: list[dict[str, float | str]], steps: list[str]) -> float | No
         if str(row["what"]).strip() == steps[0]:
             steps = steps[1:]
             if not steps:
-                return float(row["value"])
+                number = float(row["value"])
+                return int(number) if number.is_integer() else number
     return None
 
 

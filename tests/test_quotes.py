@@ -44,9 +44,10 @@ def test_a_number_that_is_not_in_its_file_is_an_error(results, place):
 
 def test_numbers_are_written_and_missing_lines_are_reported(results):
     text = "# Page\n\nIt takes 3 s.\nIt is quick.\n"
-    new, missing = quotes.updated(text, ["It takes {speed.json | here | .1f} s.", "It took {speed.json | here} s."])
-    assert new == "# Page\n\nIt takes 0.7 s.\nIt is quick.\n"
-    assert missing == ["It took {speed.json | here} s."]
+    lines = ["It takes {speed.json | here | .1f} s.", "It took {speed.json | here} s.", "It is {no.json | a}quick."]
+    new, missing = quotes.updated(text.replace("is quick", "is 9quick"), lines)
+    assert new == "# Page\n\nIt takes 0.7 s.\nIt is 9quick.\n"
+    assert missing == ["there is no line such as It took {speed.json | here} s.", "there is no no.json"]
 
 
 def test_lines_with_numbers_that_are_not_listed_are_found():

@@ -69,6 +69,11 @@ class Figure:
     height: float = HEIGHT
     left: float = 0.56  # inches for labels
 
+    @property
+    def slug(self) -> str:
+        """The name as one word, for files and addresses."""
+        return re.sub(r"[^\w.-]+", "-", self.name)
+
 
 def panels(draw: Callable[[list[Row], Any], None], found: Sequence[Row]) -> list[tuple[str, Callable[[Any], None]]]:
     """Return a panel for each data set, drawn from its rows."""
@@ -95,8 +100,8 @@ def save(figure: Figure, folder: Path) -> None:
         handles = [Line2D([], [], **style.line()) for style in figure.legend]
         fig.legend(handles=handles, loc="lower center", ncols=across, borderaxespad=0.2)
         fig.text(0.5, 1 - 0.17 / total, figure.title, ha="center", fontsize=10, fontweight="bold")
-        fig.savefig(folder / f"{figure.name}.png", dpi=150, metadata={"Software": None})
-        fig.savefig(folder / f"{figure.name}.svg", metadata={"Date": None, "Creator": None})
+        fig.savefig(folder / f"{figure.slug}.png", dpi=150, metadata={"Software": None})
+        fig.savefig(folder / f"{figure.slug}.svg", metadata={"Date": None, "Creator": None})
 
 
 def inline(figure: Figure) -> list[str]:
@@ -107,7 +112,7 @@ def inline(figure: Figure) -> list[str]:
         with _canvas(WIDTH, figure.height) as fig:
             _axes(fig, figure, 0.0, 0.0, draw)
             fig.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        out.append(_adapt(stream.getvalue(), f"{figure.name}-{number}", title))
+        out.append(_adapt(stream.getvalue(), f"{figure.slug}-{number}", title))
     return out
 
 

@@ -14,8 +14,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import bandits, figures
-from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, shown, versions
+from robustfd.experiments import bandits, figures, rivals
+from robustfd.experiments.cells import (
+    Cell,
+    Result,
+    Row,
+    Store,
+    Table,
+    Verdict,
+    data_of,
+    run_cells,
+    select,
+    shown,
+    versions,
+)
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
 PAPER = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
@@ -176,15 +188,21 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
 
 
 def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return the numbers of claims and of cells of Table 2 by outcome, for pages that quote them."""
+    """Return numbers that pages quote: claims and cells of Table 2 by outcome, and errors of newer methods."""
     claims = Counter(verdict.status for section in sections for verdict in section.verdicts)
-    counts = {"claims": claims.total(), "claims that hold": claims["holds"], "claims that differ": claims["differs"]}
-    counts["claims that fail"] = claims["fails"]
+    counts: dict[str, float] = {
+        "claims": claims.total(),
+        "claims that hold": claims["holds"],
+        "claims that differ": claims["differs"],
+        "claims that fail": claims["fails"],
+    }
     table = [row for section in sections if section.name == "accuracy" for row in section.rows]
-    for data in dict.fromkeys(row["data"] for row in table):
-        found = Counter(row["verdict"] for row in table if row["data"] == data and row["paper"] is not None)
-        near = found["equal"] + found["near"] + found["better"]
-        counts |= {f"{data}: cells": found.total(), f"{data}: equal": found["equal"], f"{data}: within a point": near}
+    found = Counter(row["verdict"] for row in table if row["paper"] is not None)
+    counts |= {"cells": found.total(), "cells that are equal": found["equal"]}
+    counts["cells within a point or better"] = found["equal"] + found["near"] + found["better"]
+    tuned = [row for section in sections if section.name == "rivals" for row in section.rows]
+    for data in data_of(tuned):
+        counts |= {f"{data}: {row['method']}": row["error"] for row in rivals.best(select(tuned, data=data))}
     return [{"what": what, "value": value} for what, value in counts.items()]
 
 
