@@ -8,7 +8,7 @@
 - r-BKIFD: Wang et al., "Frequent Directions based on Block Krylov Iteration", 2021. A block is reduced to m rows by
   two steps of block Krylov iteration, then merged.
 
-Errors are ||A'A - B'B||_2 / ||A||_2^2, for RFD with alpha I. Times are CPU seconds of one pass, one BLAS thread. All use
+Errors are ||A'A - B'B||_2 / ||A||_2^2, for RFD with alpha I. Times are CPU seconds of one pass. All use
 the shrink step of this library, and the peers blocks of max(4 m, 1000) rows. RFD waits for 2 m rows by default; "same
 rows" waits for as many as the peers.
 """

@@ -22,6 +22,7 @@ from robustfd.experiments.cells import (
     Store,
     Table,
     Verdict,
+    code_digest,
     data_of,
     run_cells,
     select,
@@ -179,7 +180,8 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | {"date": about["began"]}}
+    made = {"date": about["began"], "code": code_digest()}
+    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | made}
     (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (out / "claims.md").write_text(claims(sections), "utf-8")
     draft = out / ".report.html"
