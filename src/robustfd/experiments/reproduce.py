@@ -214,7 +214,8 @@ def claims(sections: Sequence[Section]) -> str:
     for section in sections:
         for each in section.verdicts:
             found = each.found if not each.reason else f"{each.found}. {' '.join(each.reason.split())}"
-            lines.append(f"| {each.claim} | {found} | {each.status} |".replace("\n", " "))
+            cells = [text.replace("\n", " ").replace("|", "\\|") for text in (each.claim, found, each.status)]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
