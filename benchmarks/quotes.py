@@ -152,7 +152,7 @@ def _in_tables(text: str, steps: list[str]) -> str | None:
             header = []
         elif not header:
             header = cells
-        elif cells[0] == line and header.count(name) > place:
+        elif cells[0].rstrip("*") == line and header.count(name) > place:  # * marks sets that chose a constant
             return cells[[i for i, title in enumerate(header) if title == name][place]]
     return None
 

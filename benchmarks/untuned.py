@@ -157,6 +157,10 @@ def compare(x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
     return ours, theirs
 
 
+def _marked(name: str) -> str:
+    return f"{name}*" if name in CHOSEN else name
+
+
 def untuned(names: list[str] | None = None) -> None:
     """Print and save the table."""
     head = [
@@ -167,7 +171,8 @@ def untuned(names: list[str] | None = None) -> None:
     path, found = RESULTS / "untuned.md", dict[str, str]()
     for line in path.read_text().splitlines() if names and path.exists() else ():
         if line.startswith("| ") and line not in head:
-            found[line.split("|")[1].strip().rstrip("*")] = line
+            name, numbers = line.removeprefix("| ").split(" | ", 1)
+            found[name.rstrip("*")] = f"| {_marked(name.rstrip('*'))} | {numbers}"
     for name in names or SETS:
         if name in REAL and folder() is None:
             continue
@@ -182,13 +187,12 @@ def untuned(names: list[str] | None = None) -> None:
         if ours[0] < usual[0] - 0.3 or ours[1] > usual[1] + 0.3:
             verdict = "WORSE than the default"
         numbers = (ours[0], best[0], usual[0], ours[1], best[1], usual[1])
-        marked = f"{name}*" if name in CHOSEN else name
-        found[name] = f"| {marked} | " + " | ".join(f"{v:.2f}" for v in numbers) + f" | {verdict} |"
+        found[name] = f"| {_marked(name)} | " + " | ".join(f"{v:.2f}" for v in numbers) + f" | {verdict} |"
         print(found[name], flush=True)
-    about = "Constants of the learner were chosen on the sets with a *."
+    lines = [found[name] for name in SETS if name in found]
+    about = f"{len(lines)} data sets. Constants of the learner were chosen on those with a *."
     if names:
         about += f" This run measured {', '.join(names)}; the other lines are those of earlier runs."
-    lines = [found[name] for name in SETS if name in found]
     save_markdown("untuned", "\n".join([about, "", *head, *lines]))
 
 

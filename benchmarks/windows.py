@@ -11,6 +11,7 @@ window also has twelve numbers for each of its steps.
 """
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import save_markdown
+from benchmarks.common import RESULTS, save_markdown
 from benchmarks.window_peers import Decayed, DumpSnapshotFD, HeapSnapshotFD, LogarithmicFD, Sliding
 from benchmarks.window_streams import STREAMS, turning
 from robustfd import RobustFrequentDirections
@@ -157,11 +158,15 @@ def windows(arguments: list[str] | None = None) -> None:
     if chosen.picture is not None:
         picture(chosen.picture)
         return
-    lines = [(__doc__ or "").split("\n\n")[2].replace("\n", " "), ""]
-    for window in chosen.window or [2000, 20000]:
-        lines += [*table(chosen.streams or list(STREAMS), window, chosen.rows), ""]
-    if not chosen.streams and chosen.window is None:
-        save_markdown("windows", "\n".join(lines))
+    path = RESULTS / "windows.md"
+    kept = path.read_text() if path.exists() else ""
+    found = {int(block[1]): block[0] for block in re.finditer(r"\| stream, N = (\d+) .*?(?=\n\n|\Z)", kept, re.DOTALL)}
+    now = chosen.window or [2000, 20000]
+    found |= {n: "\n".join(table(chosen.streams or list(STREAMS), n, chosen.rows)) for n in now}
+    if not chosen.streams:
+        about = f"This run measured N = {', '.join(map(str, now))}; other tables are those of earlier runs."
+        parts = [(__doc__ or "").split("\n\n")[2].replace("\n", " "), about, *(found[n] for n in sorted(found))]
+        save_markdown("windows", "\n\n".join(parts))
 
 
 if __name__ == "__main__":
