@@ -12,6 +12,7 @@ from benchmarks import (
     bandits,
     big_file,
     calibration,
+    cluster,
     command_line,
     demo,
     distributed,
@@ -66,6 +67,7 @@ CASES = {
     "merging": merging.merging,
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
+    "cluster": cluster.cluster,
     "policies": policies.policies,
     "quantiles": quantiles.quantiles,
     "calibration": calibration.calibration,
@@ -79,7 +81,7 @@ GUESSES = {
     "vowpal": 2, "linear_online": 3, "untuned": 20, "untuned_speed": 1, "many": 30, "tables": 10, "bandits": 60,
     "bandits_speed": 2, "drift": 60, "frozen": 10, "intervals": 20, "command_line": 5, "price": 3, "big_file": 4,
     "reading": 2, "merging": 10, "distributed": 10, "partitions": 5, "policies": 5, "quantiles": 5, "calibration": 10,
-    "demo": 0.2, "peers": 5,
+    "demo": 0.2, "peers": 10, "cluster": 0.5,
 }  # fmt: skip
 
 
