@@ -1,6 +1,6 @@
 """Slow, literal transcriptions of the methods since Luo et al. 2019, in the loop of `reference_online.learn`.
 
-- SCFD (Chen et al., IJCAI 2020, Alg. 2): the sketch of FD with all that its shrinks removed added to the identity,
+- SCFD (Chen et al., IJCAI 2020): the sketch of FD with all that its shrinks removed added to the identity,
   B'B + (alpha0 + Delta) I. In the Newton step it is RFD-SON with alpha_t = alpha_{t-1} + sigma_m^2 instead of half.
 - S-AdaGrad (Feinberg et al., NeurIPS 2023, "Sketchy"): rho_t and G_t from FD with the row g_t, then
   w_{t+1} = w_t - eta (G_t + (alpha0 + rho_1 + ... + rho_t) I)^(-1/2) g_t.

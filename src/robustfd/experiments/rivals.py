@@ -1,6 +1,6 @@
 """Methods since the paper, each with the best of 49 settings, beside those that need none.
 
-The protocol is that of Feinberg et al. 2023 ("Sketchy", Section 5.1 and their published code): logistic loss, the rows
+The protocol is that of Feinberg et al. 2023 ("Sketchy") in their published code: logistic loss, the rows
 as they are with an intercept, one pass in the order of the file, no projection, sketches of m = 10, and the setting
 with the least mean loss over all rows, each predicted before it was learned. Methods without an initial matrix choose
 among 49 learning rates, the others among 7 learning rates and 7 initial matrices.

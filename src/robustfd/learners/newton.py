@@ -85,7 +85,7 @@ class OnlineNewton(PaperLearner):
     sketch : {"rfd", "fd", "pfd", "scfd", "s-adagrad", "ada-fd", "rp", "oja", "full"}, default="rfd"
         RFD-SON (Alg. 3 and 6), FD-SON, PFD-SON, RP-SON, Oja-SON, or FULL-ON, whose H is exact and d x d. Newer than the
         paper are "scfd", which adds all that a shrink removes to alpha, where "rfd" adds half (Chen et al. 2020),
-        "s-adagrad" (Feinberg et al. 2023, Alg. 2) and "ada-fd" (Wan and Zhang 2018, Alg. 2).
+        "s-adagrad" (Feinberg et al. 2023) and "ada-fd" (Wan et al. 2018, the form of mirror descent).
     sketch_size : int, default=20
         m, at least 2. Not used by "full".
     alpha0 : float, default=0.0
@@ -144,10 +144,10 @@ class OnlineNewton(PaperLearner):
 
     References
     ----------
-    X. Chen, H. Lai, H. Li and S. Yang, "Efficient and Robust High-Dimensional Linear Contextual Bandits", IJCAI 2020.
+    Chen et al., "Efficient and Robust High-Dimensional Linear Contextual Bandits", IJCAI 2020.
     V. Feinberg, X. Chen, Y. J. Sun, R. Anil and E. Hazan, "Sketchy: Memory-efficient Adaptive Regularization with
     Frequent Directions", NeurIPS 2023.
-    Y. Wan and L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IJCAI 2018 and TPAMI 2022.
+    Y. Wan, N. Wei and L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IJCAI 2018.
 
     Examples
     --------
