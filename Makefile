@@ -33,17 +33,18 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo build test test-all check sanitize fuzz-core wheel bench fuzz docs docs-test pictures clean
+.PHONY: help demo build test test-all check sanitize fuzz-core wheel bench numbers fuzz docs docs-test pictures clean
 
 help:
 	@echo "make demo       draw a sketch with its certificate and a learner next to its peers (demo.png)"
 	@echo "make test       run the tests and doctests"
 	@echo "make test-all   also run the slow tests"
-	@echo "make check      run ruff, mypy and import-linter"
+	@echo "make check      run ruff, mypy and import-linter, and compare quoted numbers with their files"
 	@echo "make sanitize   run the core under sanitizers for SECONDS=60 each"
 	@echo "make fuzz-core  fuzz the core with clang's libFuzzer for SECONDS=60"
 	@echo "make wheel      build a wheel and run the demo with it in an empty environment"
-	@echo "make bench      measure speed against peers, as ratios"
+	@echo "make bench      measure against peers; ARGS=untuned runs one table"
+	@echo "make numbers    write the numbers of benchmarks/results into README and the site"
 	@echo "make fuzz       fuzz the library for SECONDS=60"
 	@echo "make docs       build the site in docs/_build/html"
 	@echo "make docs-test  open every page of the built site in Chromium"
@@ -70,6 +71,7 @@ check: $(VENV)/.stamp-dev build
 	@echo "ruff format";   $(BIN)/ruff format --check .
 	@echo "mypy";          $(BIN)/mypy
 	@echo "import-linter"; $(BIN)/lint-imports
+	@echo "numbers";       $(BIN)/python -m benchmarks.quotes --check
 
 # The core alone, under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer.
 sanitize: $(VENV)/.stamp-compiler
@@ -102,6 +104,9 @@ wheel: $(VENV)/.stamp-compiler
 
 bench: $(VENV)/.stamp-plot build
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+numbers: build
+	@$(BIN)/python -m benchmarks.quotes
 
 fuzz: build
 	@$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks import many, untuned
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder
 from robustfd import SketchedNewtonClassifier
 
@@ -78,8 +78,7 @@ def calibration() -> None:
         name, values = found[k]
         lines.append(f"| {name} | " + " | ".join(f"{v:.4f}" for v in values) + f" | {changes[k, 1]:+.2f} % |")
     print("\n".join(lines))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "calibration.md").write_text("\n".join(lines) + "\n")
+    save_markdown("calibration", "\n".join(lines))
 
 
 if __name__ == "__main__":

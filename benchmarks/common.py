@@ -1,7 +1,10 @@
-"""Shared code of the benchmarks: interleaved timing, the speed of a matrix product, results as JSON."""
+"""Shared code of the benchmarks: interleaved timing, the speed of a matrix product, results as JSON and Markdown."""
 
+import datetime
 import json
+import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -51,19 +54,54 @@ def zipf_rows(n: int, d: int, nnz: int, seed: int = 0) -> sp.csr_array:
 
 
 def report(name: str, rows: list[dict[str, Any]]) -> None:
-    """Print results as a table and save them with the versions and the machine."""
+    """Print results as a table and save them with machine, versions, date and commit."""
     print(f"\n{name}")
     for row in rows:
         verdict = {True: "ok", False: "MISSED", None: ""}[row.get("met")]
         print(f"  {row['what']:<66} {row['value']:>10.4g} {row.get('unit', ''):<6} {row.get('goal', ''):<12} {verdict}")
     RESULTS.mkdir(exist_ok=True)
-    machine = {
+    text = json.dumps({"benchmark": name, "rows": rows, "machine": machine()}, indent=1, default=float)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def save_markdown(name: str, text: str) -> None:
+    """Save a page of results."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(signed(text))
+
+
+def signed(text: str) -> str:
+    """Return a page of results that ends with machine, versions, date and commit."""
+    about = ", ".join(f"{key} {value}" for key, value in machine().items())
+    return f"{text.rstrip()}\n\nMeasured with {about}.\n"
+
+
+def machine() -> dict[str, str]:
+    """Return the machine, the versions, the date and the commit; "+" marks files that were not committed."""
+    return {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
         "robustfd": robustfd.__version__,
-        "processor": platform.processor() or platform.machine(),
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": _git("rev-parse", "--short", "HEAD") + "+" * bool(_git("status", "--porcelain", "-uno")),
     }
-    text = json.dumps({"benchmark": name, "rows": rows, "machine": machine}, indent=1, default=float)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of a git command, or "unknown" where there is no git."""
+    try:
+        command = ["git", "-C", str(RESULTS.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

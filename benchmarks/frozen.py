@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import odd_streams, streams_of_change, tables
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 MOMENTS, LAST, ROWS, LEAST = 50, 10, 10_000, 2000
@@ -63,5 +63,4 @@ def frozen() -> None:
             figures = scores.mean(), scores.min(), short.mean(), short.max()
             table.append(f"| {name}, {order} | " + " | ".join(f"{v:.4f}" for v in figures) + " |")
             print(table[-1], flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "frozen.md").write_text("\n".join(table) + "\n")
+    save_markdown("frozen", "\n".join(table))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn import datasets
 
 from benchmarks import untuned, vowpal
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder, load
 
 Rows = tuple[Any, Any]
@@ -147,5 +147,4 @@ def many() -> None:
         f"Progressive error below the default's: {gains[:, 3].mean():+.2f}."
     )
     print(f"\n{summary}")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "many.md").write_text("\n".join([summary, "", *table]) + "\n")
+    save_markdown("many", "\n".join([summary, "", *table]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import robustfd
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder, load
 from robustfd import SketchedNewtonClassifier
 
@@ -77,7 +77,7 @@ def merging(*names: str) -> None:
             f"merged partitions differ from it: means of {len(SEEDS)} orders, tested on the other 30 % of the rows.\n"
             f"The goal is a loss of at most {GOAL} points for k = 8.\n"
         )
-        (RESULTS / "merging.md").write_text("# Merged learners\n\n" + about + "\n" + "\n".join(lines) + "\n")
+        save_markdown("merging", "# Merged learners\n\n" + about + "\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets
 
+from benchmarks import tables
+from benchmarks.data import folder
 from benchmarks.streams_of_change import CHOSEN_SEED, Rows, flight_rows, gauss, late, one_hot, real, sine
 
 
@@ -152,6 +154,22 @@ ODD = [
     Stream("200 columns, singular values 1/i, test rows", _rotated, learned=0.7, goal=6.9),
 ]  # fmt: skip
 
+
+def _uci(seed: int, *, name: str) -> Rows:
+    """Return the rows of a table in random order."""
+    if folder() is None:
+        raise FileNotFoundError("ROBUSTFD_DATA is not set")
+    x, y = tables.NUMBERS[name]()
+    order = np.random.default_rng(seed).permutation(len(y))
+    return x[order], y[order]
+
+
+# Streams on which settings were chosen, or not, whatever the seed.
+CHOSEN_ONLY = ("uci bike", "uci elevators")
+REPORTED_ONLY = (
+    "elec2, in time order", "weather, in time order", "spam, in time order", "uci gas", "uci keggundirected",
+    "uci kin40k", "uci protein",
+)  # fmt: skip
 _number = partial(Stream, numbers=True)
 NUMBERS = [
     _number("linear, one target of 1e6 at row 5000, rows after", partial(_linear, how="target at 5000"), start=5001,
@@ -179,5 +197,9 @@ NUMBERS = [
     _number("diabetes, order 0", lambda seed: _diabetes(0), goal=0.40),
     _number("friedman", lambda seed: datasets.make_friedman1(20000, noise=1.0, random_state=seed)),
     _number("news20, log length", _log_length, goal=0.68),
+    *(
+        _number(f"uci {name}", partial(_uci, name=name))
+        for name in ("bike", "elevators", "gas", "keggundirected", "kin40k", "protein")
+    ),
     _number("200 columns, singular values 1/i, test rows", partial(_rotated, numbers=True), learned=0.7, goal=0.997),
 ]  # fmt: skip

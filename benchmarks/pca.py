@@ -31,7 +31,7 @@ from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
 from sklearn.linear_model import Ridge
 
 from benchmarks import pca_cost
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder, load
 from robustfd import ExactSecondMoment, SketchedPCA, SketchedRidge, SketchSizeWarning
 from robustfd.linalg.threads import one_blas_thread
@@ -321,11 +321,10 @@ def pca() -> None:
     table += exact_or_sketch() + costs
     end = verdict(missed + wrong + late)
     print("\n".join(table + end))
-    RESULTS.mkdir(exist_ok=True)
     doc = (__doc__ or "").split("\n\n", 2)
     title = "# PCA and ridge regression compared with scikit-learn"
     text = [title, "", doc[-1].strip(), "", *HEAD, *lines, *table, *end]
-    (RESULTS / "pca.md").write_text("\n".join(text) + "\n")
+    save_markdown("pca", "\n".join(text))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder
 from robustfd import evaluate_policy
 
@@ -122,7 +122,7 @@ def policies() -> None:
         f"The goal is that the betting interval covers at least {100 * LEVEL:g} % in every case. The lowest coverage\n"
         f"is {100 * lowest:.1f} %.\n"
     )
-    (RESULTS / "policies.md").write_text("# Policies on logs\n\n" + about + "\n" + "\n".join(lines) + "\n")
+    save_markdown("policies", "# Policies on logs\n\n" + about + "\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":

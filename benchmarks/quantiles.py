@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn import datasets
 
-from benchmarks.common import RESULTS, seconds
+from benchmarks.common import save_markdown, seconds
 from benchmarks.data import folder
 from benchmarks.many import _words
 from robustfd import SketchedNewtonRegressor
@@ -78,8 +78,7 @@ def quantiles() -> None:
         print(table[-1], flush=True)
     table.append("| mean | | " + " | ".join(f"{value:.4f}" for value in np.mean(found, axis=0)) + " |")
     print(table[-1])
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "quantiles.md").write_text("\n".join(table) + "\n")
+    save_markdown("quantiles", "\n".join(table))
 
 
 if __name__ == "__main__":

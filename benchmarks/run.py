@@ -1,12 +1,20 @@
-"""Run the benchmarks: `make bench`, or `make bench ARGS="wide sparse"` for some of them."""
+"""Run the benchmarks: `make bench`, or `make bench ARGS="wide sparse"` for some of them.
 
+How long each took when it last ran is in results/minutes.json. It is printed before the benchmarks start.
+"""
+
+import json
 import sys
+import time
+from collections.abc import Sequence
 
 from benchmarks import (
     bandits,
     big_file,
     calibration,
+    cluster,
     command_line,
+    demo,
     distributed,
     drift,
     frozen,
@@ -20,6 +28,7 @@ from benchmarks import (
     policies,
     quantiles,
     reading,
+    sketch_peers,
     sketch_speed,
     tables,
     threads,
@@ -27,12 +36,15 @@ from benchmarks import (
     untuned,
     untuned_speed,
 )
+from benchmarks.common import RESULTS
 
 CASES = {
+    "demo": demo.demo,
     "wide": sketch_speed.wide,
     "tall": sketch_speed.tall,
     "sparse": sketch_speed.sparse,
     "linear": sketch_speed.linear,
+    "peers": sketch_peers.peers,
     "threads": threads.threads,
     "jobs": jobs.jobs,
     "pca": pca.pca,
@@ -57,19 +69,48 @@ CASES = {
     "merging": merging.merging,
     "distributed": distributed.distributed,
     "partitions": partitions.partitions,
+    "cluster": cluster.cluster,
     "policies": policies.policies,
     "quantiles": quantiles.quantiles,
     "calibration": calibration.calibration,
 }
 
 
-def main(names: list[str]) -> None:
+MINUTES = RESULTS / "minutes.json"
+# Guesses for those that have not been timed yet. minutes.json replaces them.
+GUESSES = {
+    "wide": 2, "tall": 1, "sparse": 3, "linear": 1, "threads": 2, "jobs": 4, "pca": 15, "newton": 1, "classes": 0.5,
+    "vowpal": 2, "linear_online": 3, "untuned": 20, "untuned_speed": 1, "many": 30, "tables": 10, "bandits": 60,
+    "bandits_speed": 2, "drift": 60, "frozen": 10, "intervals": 20, "command_line": 5, "price": 3, "big_file": 4,
+    "reading": 2, "merging": 10, "distributed": 10, "partitions": 5, "policies": 5, "quantiles": 5, "calibration": 10,
+    "demo": 0.2, "peers": 10, "cluster": 0.5,
+}  # fmt: skip
+
+
+def main(names: Sequence[str]) -> None:
     """Run the named cases, or all. Missed goals are printed and do not raise an error."""
     unknown = set(names) - set(CASES)
     if unknown:
         sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}. The benchmarks are {', '.join(CASES)}")
-    for name in names or CASES:
+    names = list(dict.fromkeys(names)) or list(CASES)
+    timed = json.loads(MINUTES.read_text()) if MINUTES.exists() else {}
+    minutes = GUESSES | timed
+    parts = ", ".join(f"{name} {shown(minutes[name])}{'' if name in timed else ' (a guess)'}" for name in names)
+    print(f"This will take about {shown(sum(minutes[name] for name in names))}: {parts}.", flush=True)
+    for place, name in enumerate(names, 1):
+        left = sum(minutes[each] for each in names[place - 1 :])
+        print(f"\n[{place} of {len(names)}, about {shown(left)} left] {name}", flush=True)
+        start = time.monotonic()
         CASES[name]()
+        timed[name] = round((time.monotonic() - start) / 60, 2)
+        MINUTES.write_text(json.dumps(dict(sorted(timed.items())), indent=1) + "\n")
+
+
+def shown(minutes: float) -> str:
+    """Return a duration as text."""
+    return (
+        f"{60 * minutes:.0f} s" if minutes < 1.5 else f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Classification streams in time order: 22 with drift or possible drift, and 5 stationary ones.
+"""Classification streams in time order: 25 with drift or possible drift, and 5 stationary ones.
 
 Every stream is a function of a seed that returns rows and labels 0, 1, ... Another seed gives other random numbers, and
 for real data other rows or another order. `STREAMS` has all streams by name.
 """
 
+import lzma
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file
 
+from benchmarks import tables
 from benchmarks.data import folder
 from robustfd import datasets
 
@@ -195,6 +198,24 @@ def gauss(seed: int, n: int = 20000, d: int = 20) -> Rows:
     return x, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
 
 
+def _in_time(seed: int, *, name: str) -> Rows:
+    """Return a table in time order, for every seed."""
+    if folder() is None:
+        raise FileNotFoundError("ROBUSTFD_DATA is not set")
+    x, y = tables.IN_TIME[name]()
+    return x, y.astype(int)
+
+
+def _spam(seed: int) -> Rows:
+    """Return mails in time order, for every seed: binary words, and whether a mail is spam."""
+    path = folder()
+    if path is None:
+        raise FileNotFoundError("ROBUSTFD_DATA is not set")
+    with lzma.open(path / "spam-stream.xz") as file:
+        x, y = load_svmlight_file(file, n_features=39_916)
+    return sp.csr_array(x), (y > 0).astype(int)
+
+
 STREAMS: dict[str, Callable[[int], Rows]] = {
     "SEA, 3 switches": _sea,
     "Agrawal, 4 concepts": _agrawal,
@@ -218,6 +239,9 @@ STREAMS: dict[str, Callable[[int], Rows]] = {
     "Phishing": partial(_of_river, name="Phishing"),
     "ImageSegments": partial(_of_river, name="ImageSegments"),
     "Bananas": partial(_of_river, name="Bananas"),
+    "elec2, in time order": partial(_in_time, name="elec2 (time order)"),
+    "weather, in time order": partial(_in_time, name="weather (time order)"),
+    "spam, in time order": _spam,
     "still: a9a": _a9a,
     "still: mnist, even or odd": _mnist,
     "still: gauss": gauss,

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import robustfd
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.data import folder, load
 
 TRAIN, TEST = 14_000, 10_000
@@ -118,4 +118,4 @@ def tables() -> None:
             cells = [f"{each:.3f}" if kind == "numbers" else f"{100 * each:.1f} %" for each in found]
             lines.append(f"| {name}{', R^2' if kind == 'numbers' else ''} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
-    (RESULTS / "tables.md").write_text("\n".join(lines) + "\n")
+    save_markdown("tables", "\n".join(lines))

@@ -3,6 +3,9 @@
 `DumpSnapshotFD`: DS-FD of Yin et al., "Optimal Matrix Sketching over Sliding Windows", VLDB 2024, for rows of about the
 same norm: directions that reach theta leave a frequent-directions sketch with a time stamp. There are two such
 sketches, and a new one starts every N rows.
+`HeapSnapshotFD`: the faster form that its authors published later (github.com/yinhanyan/DS-FD, dump_fd.py): rows wait
+unshrunk, a heap knows the longest, and only that one and the new row are decomposed to see whether a direction of theta
+leaves. It has no error bound that its state could compute.
 `LogarithmicFD`: LM-FD of Wei et al., "Matrix Sketching Over Sliding Windows", SIGMOD 2016: an
 exponential histogram of frequent-directions sketches, merged pairwise.
 `Decayed`: robust frequent directions with a decay of 1 - 1/N, which has no error bound for a window.
@@ -11,6 +14,7 @@ Each has `partial_fit`, `rows` (the number of rows of length d in memory) and `r
 on ||A'A - (B'B + alpha I)||_2 for the last N rows.
 """
 
+import heapq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,6 +110,79 @@ class DumpSnapshotFD:
         return centred(
             np.concatenate([pool.state.b, self.buffer, np.reshape(left, (-1, self.buffer.shape[1]))]), lo, hi
         )
+
+
+class _Heap:
+    """A sketch of up to 2 m rows that wait for a shrink, the longest first in a heap."""
+
+    def __init__(self, m: int, d: int, start: int):
+        self.m, self.start, self.count = m, start, 0
+        self.b, self.longest = np.zeros((2 * m, d)), list[tuple[float, int]]()  # negative squared lengths and places
+        self.left: list[tuple[int, Floats]] = []
+        self.deltas: list[tuple[int, float]] = []
+
+    def add(self, x: Floats, square: float, now: int, theta: float) -> None:
+        if square >= theta:
+            self.left.append((now, x))
+            return
+        if self.longest and square - self.longest[0][0] >= theta and self._dump(x, square, now, theta):
+            return
+        self.b[self.count] = x
+        heapq.heappush(self.longest, (-square, self.count))
+        self.count += 1
+        if self.count == len(self.b):
+            shrunk = engine(self.m).finish(State.empty(self.b.shape[1], False), _queue(self.b.copy()))
+            self.count = len(shrunk.b)
+            self.b[: self.count], self.b[self.count :] = shrunk.b, 0.0
+            self.longest = [(-lam, place) for place, lam in enumerate(shrunk.lam.tolist())]
+            heapq.heapify(self.longest)
+            self.deltas.append((now, shrunk.delta))
+
+    def _dump(self, x: Floats, square: float, now: int, theta: float) -> bool:
+        """Let the larger direction of the row and the longest one leave, if it reaches theta; return whether it did."""
+        place = self.longest[0][1]
+        other, other_square = self.b[place], -self.longest[0][0]
+        cross = float(x @ other)
+        mean, half = (square + other_square) / 2, (square - other_square) / 2
+        radius = float(np.hypot(half, cross))
+        if mean + radius < theta:
+            return False
+        angle = 0.5 * np.arctan2(cross, half)
+        first = np.cos(angle) * x + np.sin(angle) * other
+        self.b[place] = np.cos(angle) * other - np.sin(angle) * x
+        self.left.append((now, first))
+        heapq.heapreplace(self.longest, (-max(mean - radius, 0.0), place))
+        return True
+
+
+class HeapSnapshotFD:
+    """DS-FD with a heap of the rows that wait."""
+
+    def __init__(self, window: int, m: int, d: int, mass: float):
+        self.window, self.m, self.d, self.theta, self.now = window, m, d, mass / m, 0
+        self.pools = [_Heap(m, d, 0), _Heap(m, d, 0)]  # the older first
+
+    def partial_fit(self, X: Floats) -> None:
+        squares = np.einsum("ij,ij->i", X, X).tolist()
+        for x, square in zip(X, squares, strict=True):
+            self.now += 1
+            for pool in self.pools:
+                pool.add(x, square, self.now, self.theta)
+            if self.now - self.pools[1].start >= self.window:
+                self.pools = [self.pools[1], _Heap(self.m, self.d, self.now)]
+        start = self.now - self.window
+        for pool in self.pools:
+            pool.left = [each for each in pool.left if each[0] > start]
+            pool.deltas = [each for each in pool.deltas if each[0] > start]
+
+    @property
+    def rows(self) -> int:
+        return sum(len(pool.b) + len(pool.left) for pool in self.pools)
+
+    def read(self) -> Reading:
+        pool = self.pools[0]
+        b = np.concatenate([pool.b[: pool.count], np.reshape([row for _, row in pool.left], (-1, self.d))])
+        return b, sum(delta for _, delta in pool.deltas) / 2, np.nan
 
 
 @dataclass

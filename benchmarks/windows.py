@@ -5,11 +5,13 @@
 The sketch sizes are chosen so that all hold about the same number of rows at their peak, the column "rows". Errors are
 ||A'A - (B'B + alpha I)||_2 / ||A||_F^2 for the rows A in the window, at sixteen points per window, starting in the
 middle of the first one. Every certificate is compared with the error at each point. DS-FD is given the mean mass of a
-window in advance. Times are for `partial_fit` alone, compared with robust frequent directions of the same sketch size.
-Memory is counted in rows of length d; a sliding window also has twelve numbers for each of its steps.
+window in advance, in both forms, of which the one with a heap has no certificate. Times are for `partial_fit` alone,
+compared with robust frequent directions of the same sketch size. Memory is counted in rows of length d; a sliding
+window also has twelve numbers for each of its steps.
 """
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -19,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import RESULTS
-from benchmarks.window_peers import Decayed, DumpSnapshotFD, LogarithmicFD, Sliding
+from benchmarks.common import RESULTS, save_markdown
+from benchmarks.window_peers import Decayed, DumpSnapshotFD, HeapSnapshotFD, LogarithmicFD, Sliding
 from benchmarks.window_streams import STREAMS, turning
 from robustfd import RobustFrequentDirections
 
@@ -36,6 +38,7 @@ def contestants(A: Floats, window: int, rows: int) -> dict[str, tuple[Maker, lis
     return {
         "sliding": (lambda m: Sliding(window, m), list(range(10, 30)) + list(range(30, 120, 5))),
         "DS-FD": (lambda m: DumpSnapshotFD(window, m, d, mass), list(range(6, 40)) + list(range(40, 120, 4))),
+        "DS-FD, heap": (lambda m: HeapSnapshotFD(window, m, d, mass), list(range(3, 40)) + list(range(40, 120, 4))),
         "LM-FD": (lambda m: LogarithmicFD(window, m, d), list(range(3, 40))),
         "decay": (lambda m: Decayed(window, m), [rows // 2]),
     }
@@ -106,7 +109,7 @@ def table(names: list[str], window: int, rows: int) -> list[str]:
         for kind, (make, sizes) in contestants(A, window, rows).items():
             m = sized(make, sizes, A[: int(2.5 * window)], window, rows)
             error, certificate, most, failed = errors(make(m), A, window)
-            assert kind == "decay" or not failed, f"{kind} on {name}: {failed} certificates failed"
+            assert kind in ("decay", "DS-FD, heap") or not failed, f"{kind} on {name}: {failed} certificates failed"
             ours, plain = cost(make, m, A, window)
             ratio = np.median(certificate / error)
             numbers = [error.mean(), np.median(error), error.max(), certificate.mean()]
@@ -127,7 +130,7 @@ def picture(path: Path, window: int = 2000, rows: int = 100) -> None:
     import matplotlib.pyplot as plt
 
     A = np.concatenate([turning(seed, window, 2.5, quarter=np.inf) for seed in (1, 2)])
-    shown = {"sliding": "C0", "DS-FD": "C1", "LM-FD": "C2", "decay": "C3"}
+    shown = {"sliding": "C0", "DS-FD": "C1", "DS-FD, heap": "C4", "LM-FD": "C2", "decay": "C3"}
     figure, axes = plt.subplots(figsize=(9, 4.8))
     for kind, (make, sizes) in contestants(A, window, rows).items():
         m = sized(make, sizes, A, window, rows)
@@ -155,11 +158,15 @@ def windows(arguments: list[str] | None = None) -> None:
     if chosen.picture is not None:
         picture(chosen.picture)
         return
-    lines = [(__doc__ or "").split("\n\n")[2].replace("\n", " "), ""]
-    for window in chosen.window or [2000, 20000]:
-        lines += [*table(chosen.streams or list(STREAMS), window, chosen.rows), ""]
-    if not chosen.streams and chosen.window is None:
-        (RESULTS / "windows.md").write_text("\n".join(lines).rstrip() + "\n")
+    path = RESULTS / "windows.md"
+    kept = path.read_text() if path.exists() else ""
+    found = {int(block[1]): block[0] for block in re.finditer(r"\| stream, N = (\d+) .*?(?=\n\n|\Z)", kept, re.DOTALL)}
+    now = chosen.window or [2000, 20000]
+    found |= {n: "\n".join(table(chosen.streams or list(STREAMS), n, chosen.rows)) for n in now}
+    if not chosen.streams:
+        about = f"This run measured N = {', '.join(map(str, now))}; other tables are those of earlier runs."
+        parts = [(__doc__ or "").split("\n\n")[2].replace("\n", " "), about, *(found[n] for n in sorted(found))]
+        save_markdown("windows", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

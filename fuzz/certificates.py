@@ -16,6 +16,7 @@ SECONDS = 60.0
 ROUNDING = {"float64": 1e-12, "float32": 1e-6}  # accuracy of the dtype, relative to the largest eigenvalue
 KINDS = (
     robustfd.FrequentDirections, robustfd.RobustFrequentDirections, robustfd.CompensativeFrequentDirections,
+    robustfd.SpectralCompensationFrequentDirections,
     robustfd.DiagonalFrequentDirections, robustfd.ExactSecondMoment,
 )  # fmt: skip
 

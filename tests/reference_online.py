@@ -431,7 +431,7 @@ def rfd_son(
     m: int,
     *,
     L: int | None = None,
-    rule: str = "rfd",
+    rule: str | ref.Rule = "rfd",
     beta: float = 0.2,
     alpha0: float = 0.0,
     shrink_first: bool = False,
@@ -444,7 +444,8 @@ def rfd_son(
     rules = {"rfd": ref.rfd_rule, "fd": ref.fd_rule, "pfd": ref.pfd_rule(beta)}
     d = np.shape(X)[1]
     L = 2 * m if L is None else L
-    return learn(X, y, Sketched(m, L, rules[rule], alpha0, shrink_first, np.zeros((0, d)), np.zeros((d, 0))), **options)
+    chosen = rules[rule] if isinstance(rule, str) else rule
+    return learn(X, y, Sketched(m, L, chosen, alpha0, shrink_first, np.zeros((0, d)), np.zeros((d, 0))), **options)
 
 
 def algorithm_3(X: ArrayLike, y: ArrayLike, m: int, *, alpha0: float = 0.0, **options: Any) -> Run:

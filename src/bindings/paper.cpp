@@ -130,12 +130,14 @@ nb::dict views_of(Learner& learner) {
 void bind_learner(nb::module_& m) {
     nb::class_<PaperSettings>(m, "PaperSettings", "The settings of a learner of the paper.")
         .def("__init__", [](PaperSettings* self, int loss, double delta, double bound, int projection, double mu,
-                            double rate, double power, double alpha0, bool shrink_first, Index shrunk, double added) {
+                            double rate, double power, double alpha0, bool shrink_first, Index shrunk, double added,
+                            int root) {
             require(0 <= projection && projection <= 2, "unknown projection");
+            require(0 <= root && root <= 2 && (root == 0 || shrink_first), "unknown root, or a step before the shrink");
             new (self) PaperSettings{loss_of(loss, delta), bound, static_cast<Projection>(projection), mu, rate, power,
-                                     alpha0, shrink_first, shrunk, added};
+                                     alpha0, shrink_first, shrunk, added, static_cast<Root>(root)};
         }, "loss"_a, "delta"_a, "bound"_a, "projection"_a, "mu"_a, "rate"_a, "power"_a, "alpha0"_a, "shrink_first"_a,
-           "shrunk"_a, "added"_a);
+           "shrunk"_a, "added"_a, "root"_a);
     nb::class_<Learner>(m, "Learner", "A learner of the paper. It is not safe to use one from several threads.")
         .def("learn", learn, "x"_a, "y"_a.noconvert(), "weight"_a.noconvert(), "margins"_a.noconvert(),
              "progress"_a.noconvert().none(), "normal"_a.noconvert().none() = nb::none(),

@@ -24,6 +24,10 @@
 // The step of a row depends only on earlier rows, so the result does not depend on the batch size. A full block ends
 // with a shrink: its steps and its rows become one change of w and B. The eigenvectors of the small Gram matrix of [B;
 // c X] are the coefficients of the new rows of B, and eigen.hpp reduces the eigenvalues.
+//
+// S-AdaGrad and Ada-FD replace lam + alpha, the eigenvalues of H, by their roots h, and alpha by a: sqrt(lam + alpha)
+// and sqrt(alpha), or sqrt(lam) + alpha and alpha. Then x'H^-1 x = N / a with the weights (1 - a/h) / lam, or K + N / a
+// with the weights 1/(lam h) and 1/lam. Their blocks have one row, which takes its step after the shrink.
 #pragma once
 
 #include "level.hpp"
@@ -78,7 +82,9 @@ struct Block {
     double* scratch;          // size (size + r + 2) numbers that no function may rely on after another one ran
 
     // After the first shrink the rows of B take up part of the buffer.
-    Index capacity() const { return size - (state.shrinks > 0 ? r : 0); }
+    Index capacity() const {
+        return settings.root != Root::NONE ? 1 : size - (state.shrinks > 0 ? r : 0);
+    }
     bool is_full() const { return state.filled == capacity(); }
 };
 

@@ -10,6 +10,10 @@ namespace robustfd {
 
 enum class Projection : int { NONE, CURRENT, NEXT };  // onto K_t after the step, or K_{t+1} before predicting
 
+// The matrix that divides the gradient: B'B + alpha I (Newton), its square root (S-AdaGrad), or (B'B)^(1/2) + alpha I
+// (Ada-FD). The roots have no update of rank one, so every row is followed by a shrink, and its step by that.
+enum class Root : int { NONE, OF_SUM, OF_SKETCH };
+
 struct PaperSettings {
     Loss loss;
     double bound = 1.0;
@@ -20,6 +24,7 @@ struct PaperSettings {
     bool shrink_first = false;  // whether the row that fills a block takes its step after the shrink
     Index shrunk = 0;           // how many of the m largest eigenvalues a shrink reduces
     double added = 0.0;         // a shrink by delta increases alpha by this number times delta
+    Root root = Root::NONE;
 };
 
 // A slope this small, relative to the label, is rounding error of a margin that equals its label.

@@ -40,6 +40,7 @@ from robustfd.sketch import ParameterizedFrequentDirections as ParameterizedFreq
 from robustfd.sketch import RandomProjectionSketch as RandomProjectionSketch
 from robustfd.sketch import RobustFrequentDirections as RobustFrequentDirections
 from robustfd.sketch import SlidingFrequentDirections as SlidingFrequentDirections
+from robustfd.sketch import SpectralCompensationFrequentDirections as SpectralCompensationFrequentDirections
 from robustfd.sketch import TwoSidedFrequentDirections as TwoSidedFrequentDirections
 from robustfd.sketch import merge as merge
 

@@ -148,7 +148,8 @@ _PACKAGES = {
     "robustfd.sketch": (
         "CompensativeFrequentDirections", "DiagonalFrequentDirections", "ExactSecondMoment", "FrequentDirections",
         "GreedySketch", "OjaSketch", "ParameterizedFrequentDirections", "RandomProjectionSketch",
-        "RobustFrequentDirections", "SlidingFrequentDirections", "TwoSidedFrequentDirections",
+        "RobustFrequentDirections", "SlidingFrequentDirections", "SpectralCompensationFrequentDirections",
+        "TwoSidedFrequentDirections",
     ),
     "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
     "robustfd.decisions": ("PolicyEvaluation", "SketchedLinUCB"),

@@ -15,6 +15,8 @@ LEARNERS = {
     "rfd-late": rf.OnlineNewton("rfd", M, shrink_first=True, projection="next", buffer_size=M),
     "fd": rf.OnlineNewton("fd", M, alpha0=0.5, buffer_size=11),
     "pfd": rf.OnlineNewton("pfd", M, alpha0=0.5, beta=0.5, rate="1/sqrt(t)"),
+    "s-adagrad": rf.OnlineNewton("s-adagrad", M, rate=0.1, projection="next"),
+    "ada-fd": rf.OnlineNewton("ada-fd", M, alpha0=0.5, rate=0.1),
     "rp": rf.OnlineNewton("rp", M, alpha0=10.0, random_state=3),
     "oja": rf.OnlineNewton("oja", M, alpha0=10.0, random_state=3),
     "full": rf.OnlineNewton("full", rate=0.1),

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustfd.learners.newton import NARROW, OnlineGradientDescent, OnlineNewton
+from robustfd.learners.newton import NARROW, ROOTS, OnlineGradientDescent, OnlineNewton
 from tests import reference_online as ref
+from tests import reference_rivals as rivals
 
 LOSSES = ("squared", "logistic", "squared_hinge", "hinge", "absolute", "huber")
 
@@ -32,7 +33,7 @@ def transcribed(learner, X, y, weight=None):
         loss=learner.loss if learner.loss != "huber" else ref.huber(learner.huber_delta),
         bound=learner.bound,
         mu=learner._plan(3)[1][0].mu,
-        rate=rates.get(learner.rate, lambda t: learner.rate),
+        rate=lambda t: learner.scale * rates.get(learner.rate, lambda t: learner.rate)(t),
         domain="none" if learner.projection is None else "slab",
         projection=learner.projection,
         weight=weight,
@@ -40,8 +41,13 @@ def transcribed(learner, X, y, weight=None):
     )
     if learner.sketch == "full":
         return ref.full_on(X, y, **options)
+    if learner.sketch in ROOTS:
+        return {"s-adagrad": rivals.s_adagrad, "ada-fd": rivals.ada_fd}[learner.sketch](
+            X, y, learner.sketch_size, **options
+        )
+    rule = rivals.scfd_rule if learner.sketch == "scfd" else learner.sketch
     return ref.rfd_son(
-        X, y, learner.sketch_size, L=learner.buffer_size, rule=learner.sketch, beta=learner.beta,
+        X, y, learner.sketch_size, L=learner.buffer_size, rule=rule, beta=learner.beta,
         shrink_first=learner.shrink_first, **options,
     )  # fmt: skip
 
@@ -64,7 +70,7 @@ def assert_equal_runs(learner, X, y, *, weight=None, batches=(7, 1, 30), toleran
     assert learner.decision_function(X) == pytest.approx(X @ run.w, rel=1e-7, abs=1e-7 * scale)
 
 
-@pytest.mark.parametrize("sketch", ["rfd", "fd", "pfd", "full"])
+@pytest.mark.parametrize("sketch", ["rfd", "fd", "pfd", "scfd", "full"])
 @pytest.mark.parametrize("projection", ["current", "next", None])
 @pytest.mark.parametrize("shrink_first", [False, True])
 @pytest.mark.parametrize("alpha0", [0.0, 1.0])

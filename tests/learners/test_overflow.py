@@ -22,6 +22,7 @@ LEARNERS = {
         for alpha0, projection in ((0.0, "current"), (1.0, None), (0.0, "next"))
     },
     "late": rf.OnlineNewton("rfd", 3, shrink_first=True),
+    "s-adagrad": rf.OnlineNewton("s-adagrad", 3, rate=0.1),
     "adagrad": rf.AdaGrad(),
     "free adagrad": rf.AdaGrad(0.0, projection=None),
     "descent": rf.OnlineGradientDescent(),

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 import robustfd as rfd
 from tests import reference as ref
+from tests import reference_rivals as rivals
 
 EPS = float(np.finfo(np.float64).eps)
 EPS32 = float(np.finfo(np.float32).eps)
@@ -50,6 +51,7 @@ RULES = {
         rfd.TwoSidedFrequentDirections, ref.parameterized_frequent_directions, lambda m: ref.n_shrunk(0.2, m)
     ),
     "CFD": Rule(rfd.CompensativeFrequentDirections, ref.frequent_directions, lambda m: m, compensated=True),
+    "SCFD": Rule(rfd.SpectralCompensationFrequentDirections, rivals.spectral_compensation, lambda m: m, share=1.0),
     "greedy": Rule(rfd.GreedySketch, ref.greedy, lambda m: 1),
     "DFD": Rule(rfd.DiagonalFrequentDirections, ref.diagonal_frequent_directions, lambda m: m, diagonal=True),
 }
@@ -60,6 +62,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
     "RFD": partial(rfd.RobustFrequentDirections, 4),
     "PFD": partial(rfd.ParameterizedFrequentDirections, 4),
     "CFD": partial(rfd.CompensativeFrequentDirections, 4),
+    "SCFD": partial(rfd.SpectralCompensationFrequentDirections, 4),
     "greedy": partial(rfd.GreedySketch, 4),
     "DFD": partial(rfd.DiagonalFrequentDirections, 4),
     "random projection": partial(rfd.RandomProjectionSketch, 4, random_state=0),

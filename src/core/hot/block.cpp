@@ -14,14 +14,25 @@ constexpr double LARGE = 1e50;  // numbers below this, and above its inverse, ar
 // For a single row, or for a B with this few rows, loops are faster than a matrix product.
 constexpr Index FEW_ROWS = 16;
 
+// The eigenvalue of the matrix that divides gradients, where H has lam + alpha.
+double root_of(Root root, double lam, double alpha) {
+    if (root == Root::NONE) return lam + alpha;
+    return root == Root::OF_SUM ? sqrt(lam + alpha) : sqrt(lam) + alpha;
+}
+
 // The weight of (b'x)^2 that N subtracts, for a row b of B of squared length lam.
-double n_weight(double lam, double alpha, bool careful) {
-    const double total = careful && lam > alpha ? lam : lam + alpha;
+double n_weight(Root root, double lam, double alpha, bool careful) {
+    if (careful && lam > alpha) return 1.0 / lam;
+    double total = root_of(root, lam, alpha);
+    if (root == Root::OF_SUM) total *= total + sqrt(alpha);  // (1 - a/h) / lam without cancellation
+    if (root == Root::OF_SKETCH) total *= sqrt(lam);
     return total > 0.0 ? 1.0 / total : 0.0;
 }
 
 // The weight of that term in K: zero unless alpha is small and below lam.
-double k_weight(double lam, double alpha, bool careful) { return careful && lam > alpha ? 1.0 / (lam + alpha) : 0.0; }
+double k_weight(Root root, double lam, double alpha, bool careful) {
+    return careful && lam > alpha ? 1.0 / root_of(root, lam, alpha) : 0.0;
+}
 
 // The bound below which n is rounding error, for a row with this squared length and z = B x. The error of an
 // eigenvector after a shrink by delta is relative to the largest eigenvalue, so eigenvectors of small eigenvalues are
@@ -41,7 +52,7 @@ void begin_row(const Block& block, Index i) {
     const Index r = block.r;
     double* scaled = block.scratch;
     for (Index b = 0; b < r; ++b)
-        scaled[b] = block.products(i, 1 + b) * n_weight(block.lam[b], block.state.alpha, false);
+        scaled[b] = block.products(i, 1 + b) * n_weight(block.settings.root, block.lam[b], block.state.alpha, false);
     for (Index j = 0; j <= i; ++j) block.n(j, i) = block.gram(i, j) - dot(scaled, block.products[j] + 1, r);
 }
 
@@ -49,11 +60,12 @@ void begin_row(const Block& block, Index i) {
 void scaled_products(const Block& block, Index first, Index last, bool of_k, Matrix<double> out) {
     const Index r = block.r;
     const BlockState& state = block.state;
+    const Root root = block.settings.root;
     const Matrix<double> scaled(block.scratch, last, r);
     double* factor = out.data;  // overwritten below, after its use
     for (Index b = 0; b < r; ++b) {
-        factor[b] = sqrt(n_weight(block.lam[b], state.alpha, state.careful));
-        if (of_k) factor[b] *= sqrt(k_weight(block.lam[b], state.alpha, state.careful));
+        factor[b] = sqrt(n_weight(root, block.lam[b], state.alpha, state.careful));
+        if (of_k) factor[b] *= sqrt(k_weight(root, block.lam[b], state.alpha, state.careful));
     }
     for (Index i = 0; i < last; ++i)
         for (Index b = 0; b < r; ++b) scaled(i, b) = factor[b] * block.products(i, 1 + b);
@@ -128,8 +140,9 @@ double find_direction(const Block& block, Index i) {
     row.along_k = 1.0;
     row.along_n = 0.0;
     if (!(free > 0.0)) return kappa;
-    row.along_n = 1.0 / (state.alpha * kappa + free);
-    row.along_k = state.alpha * row.along_n;
+    const double base = root_of(block.settings.root, 0.0, state.alpha);
+    row.along_n = 1.0 / (base * kappa + free);
+    row.along_k = base * row.along_n;
     return 1.0;
 }
 
@@ -165,8 +178,9 @@ double learn_row(const Block& block, Index i, double y, double weight) {
         step = (p - copysign(bound, p)) / along;
         p = copysign(bound, p);
     }
-    const double slope = slope_at(settings, p, y), g = weight * slope;
-    const double c2 = weight * (settings.mu + rate_at(settings, state.seen + 1)) * slope * slope;
+    const double slope = slope_at(settings, p, y), g = weight * slope, rate = rate_at(settings, state.seen + 1);
+    const bool newton = settings.root == Root::NONE;
+    const double c2 = newton ? weight * (settings.mu + rate) * slope * slope : g * g;
     row.c2 = c2;
     row.one_n = row.kk = row.kn = row.nn = 0.0;
     if (state.shrinks == 0 && state.rank == 0)  // the first row: there is no eigenvalue to compare alpha with yet
@@ -179,7 +193,7 @@ double learn_row(const Block& block, Index i, double y, double weight) {
     if (settings.shrink_first && i + 1 == block.capacity()) {  // its step follows the shrink
         row.step = step;
         row.margin = p;
-        row.gradient = g;
+        row.gradient = newton ? g : rate * g;
         return p;
     }
     double move = set_effect(row, g, kappa, free, state.alpha, state.careful);
@@ -232,6 +246,7 @@ void collect_steps(const Block& block, double* scratch, double* coef_b, double* 
     const BlockState& state = block.state;
     const Index filled = state.filled, r = block.r;
     const bool careful = state.careful;
+    const Root root = block.settings.root;
     double *a = scratch, *o = scratch + filled;
     for (Index j = filled - 1; j >= 0; --j) {
         const Index later = filled - 1 - j;
@@ -247,10 +262,10 @@ void collect_steps(const Block& block, double* scratch, double* coef_b, double* 
         const double* own = block.products[j] + 1;
         add_multiple(coef_b, own, o[j], r);
         if (careful)
-            for (Index b = 0; b < r; ++b) coef_b[b] -= a[j] * k_weight(block.lam[b], state.alpha, true) * own[b];
+            for (Index b = 0; b < r; ++b) coef_b[b] -= a[j] * k_weight(root, block.lam[b], state.alpha, true) * own[b];
     }
     for (Index b = 0; b < r; ++b)
-        coef_b[b] = coef_b[b] * n_weight(block.lam[b], state.alpha, careful) / state.factor;
+        coef_b[b] = coef_b[b] * n_weight(root, block.lam[b], state.alpha, careful) / state.factor;
     for (Index j = 0; j < filled; ++j) coef_x[j] = -o[j] / state.factor;
 }
 
@@ -292,14 +307,15 @@ struct AfterShrink {
 AfterShrink find_after_shrink(const Block& block, const Change& change) {
     const BlockState& state = block.state;
     const Index last = state.filled - 1;
+    const Root root = block.settings.root;
     const double squares = block.gram(last, last), *lam = block.lam;
     double *b = block.scratch, kappa = 0.0, free = squares;
     for (Index j = 0; j < block.r; ++j) {
         b[j] = dot(change.coef_b[1 + j], block.products[last] + 1, block.r) +
                dot(change.coef_x[1 + j], block.gram[last], last + 1);
-        const double share = b[j] * n_weight(lam[j], state.alpha, state.careful) * b[j];
+        const double share = b[j] * n_weight(root, lam[j], state.alpha, state.careful) * b[j];
         free -= share;
-        kappa += share * k_weight(lam[j], state.alpha, state.careful);
+        kappa += share * k_weight(root, lam[j], state.alpha, state.careful);
     }
     free = larger(free, 0.0);
     if (state.careful && (free <= round_off(block, squares, b) || state.span == block.features)) free = 0.0;
@@ -312,15 +328,15 @@ void step_after_shrink(const Block& block, const Change& change) {
     const Index last = state.filled - 1;
     const Effect& row = block.rows[last];
     const auto [b, kappa, free] = find_after_shrink(block, change);
-    const double alpha = state.alpha;
+    const double alpha = state.alpha, base = root_of(settings.root, 0.0, alpha);
     // The coefficients of K x and of N x.
-    double coef_k = row.gradient, coef_n = alpha > 0.0 && (free > 0.0 || !state.careful) ? coef_k / alpha : 0.0;
+    double coef_k = row.gradient, coef_n = alpha > 0.0 && (free > 0.0 || !state.careful) ? coef_k / base : 0.0;
     const double q = row.margin - coef_k * kappa - coef_n * free;
     if (settings.projection == Projection::CURRENT && fabs(q) > settings.bound) {
         double over = q - copysign(settings.bound, q);
         if (free > 0.0) {
-            over /= alpha * kappa + free;
-            coef_k += over * alpha;
+            over /= base * kappa + free;
+            coef_k += over * base;
             coef_n += over;
         } else if (kappa > 0.0) {
             coef_k += over / kappa;
@@ -332,8 +348,8 @@ void step_after_shrink(const Block& block, const Change& change) {
     for (Index j = 0; j < block.r; ++j) {
         // The order matters: the product of the first two factors grows with the fourth power of the rows and
         // overflows.
-        const double c = (coef_n - coef_k * k_weight(block.lam[j], alpha, state.careful)) *
-                         (n_weight(block.lam[j], alpha, state.careful) * b[j]);
+        const double c = (coef_n - coef_k * k_weight(settings.root, block.lam[j], alpha, state.careful)) *
+                         (n_weight(settings.root, block.lam[j], alpha, state.careful) * b[j]);
         add_multiple(change.coef_b[0], static_cast<const double*>(change.coef_b[1 + j]), c, block.r);
         add_multiple(change.coef_x[0], static_cast<const double*>(change.coef_x[1 + j]), c, last + 1);
     }

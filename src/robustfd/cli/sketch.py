@@ -15,10 +15,11 @@ from robustfd.cli._pass import Pass
 
 METHODS = {
     "rfd": "RobustFrequentDirections", "fd": "FrequentDirections", "pfd": "ParameterizedFrequentDirections",
-    "cfd": "CompensativeFrequentDirections", "greedy": "GreedySketch", "diagonal": "DiagonalFrequentDirections",
+    "cfd": "CompensativeFrequentDirections", "scfd": "SpectralCompensationFrequentDirections",
+    "greedy": "GreedySketch", "diagonal": "DiagonalFrequentDirections",
     "rp": "RandomProjectionSketch", "oja": "OjaSketch", "exact": "ExactSecondMoment",
 }  # fmt: skip
-Method = Literal["rfd", "fd", "pfd", "cfd", "greedy", "diagonal", "rp", "oja", "exact"]
+Method = Literal["rfd", "fd", "pfd", "cfd", "scfd", "greedy", "diagonal", "rp", "oja", "exact"]
 
 
 @command

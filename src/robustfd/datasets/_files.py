@@ -70,7 +70,8 @@ def how_to_get(file: File, places: Sequence[Path]) -> str:
     *most, last = _accepted_names(file)
     return (
         f"To use your own copy, put {', '.join(most)} or {last} into the folder {places[-1]}, or into the folder named "
-        f"by the environment variable ROBUSTFD_DATA. Published at: {', '.join(file.addresses)}"
+        f"by the environment variable ROBUSTFD_DATA. "
+        + (f"Published at: {', '.join(file.addresses)}" if file.addresses else "docs/datasets.md says how to make it.")
     )
 
 
@@ -96,7 +97,7 @@ def fetch(file: File, folder: Path, *, progress: bool) -> str:
         from pooch import HTTPDownloader
     except ImportError as error:
         raise ImportError("Downloads need pooch: pip install 'robustfd[data]'") from error
-    problems = ""
+    problems = "" if file.addresses else "\n  It is not published as one file."
     for address in file.addresses:
         path = folder / _stored_name(file, address)
         bar = _Bar(path.name, _most_bytes(file, path.name), visible=progress)

@@ -37,7 +37,7 @@ class File:
     """A published file. Name, size in bytes and sha256 are those of the uncompressed content.
 
     Each address points to the plain file, to a copy that ends in .xz, .bz2 or .gz, or to a zip archive that contains a
-    file of this name. A sha256 or size of None means unknown.
+    file of this name. A file without an address has to be made by hand. A sha256 or size of None means unknown.
 
     See Also
     --------
@@ -129,6 +129,10 @@ _ALL = (
     _libsvm("rcv1", 47_236, {
         "train": Split(20_242, (File("rcv1_train.binary", (f"{LIBSVM}/binary/rcv1_train.binary.bz2",)),), 1_498_952),
     }, in_paper=True),
+    _libsvm("rcv1-subsets", 47_236, {
+        "train": Split(23_765, (File("rcv1-subsets", (), 26_212_959,
+            "bcf742b9eefa903e0e3acd7bf60b2de4bd2d9674f8d404f45550a98247469cb7"),), 1_784_672),
+    }, home=f"{LIBSVM}/multilabel.html"),  # docs/datasets.md says how it is made
     _libsvm("real-sim", 20_958, {
         "train": Split(72_309, (File("real-sim", (f"{LIBSVM}/binary/real-sim.bz2",)),), 3_709_083),
     }, in_paper=True),
@@ -139,6 +143,12 @@ _ALL = (
         "test": Split(91_701, (File("ijcnn1.tst", (
             f"{TICK}/ijcnn1/ijcnn1.tst.bz2", f"{LIBSVM}/binary/ijcnn1.t.bz2"), 14_213_968,
             "e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8"),), 1_192_113),
+    }),
+    _libsvm("w8a", 300, {
+        "train": Split(49_749, (File("w8a", (f"{LIBSVM}/binary/w8a",), 3_478_238,
+            "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2"),), 579_586),
+        "test": Split(14_951, (File("w8a.t", (f"{LIBSVM}/binary/w8a.t",), 1_045_870,
+            "618929ecb01bebb841daec4cae4aa07b97832d29b08652452775598929547fde"),), 174_276),
     }),
     _libsvm("mushrooms", 112, {
         "train": Split(8_124, (File("mushrooms", (f"{LIBSVM}/binary/mushrooms",), 879_712,

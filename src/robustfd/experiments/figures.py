@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from robustfd.experiments.cells import Row, data_of, power, select
+from robustfd.experiments.cells import Row, data_of, power, select, shown
 
 # name: (colour on white, colour on black). The palette of Okabe and Ito, which is safe for colour-blind readers, with
 # brighter colours on a dark page.
@@ -69,10 +69,15 @@ class Figure:
     height: float = HEIGHT
     left: float = 0.56  # inches for labels
 
+    @property
+    def slug(self) -> str:
+        """The name as one word, for files and addresses."""
+        return re.sub(r"[^\w.-]+", "-", self.name)
+
 
 def panels(draw: Callable[[list[Row], Any], None], found: Sequence[Row]) -> list[tuple[str, Callable[[Any], None]]]:
     """Return a panel for each data set, drawn from its rows."""
-    return [(name, partial(draw, select(found, data=name))) for name in data_of(found)]
+    return [(shown(name), partial(draw, select(found, data=name))) for name in data_of(found)]
 
 
 def save(figure: Figure, folder: Path) -> None:
@@ -95,8 +100,8 @@ def save(figure: Figure, folder: Path) -> None:
         handles = [Line2D([], [], **style.line()) for style in figure.legend]
         fig.legend(handles=handles, loc="lower center", ncols=across, borderaxespad=0.2)
         fig.text(0.5, 1 - 0.17 / total, figure.title, ha="center", fontsize=10, fontweight="bold")
-        fig.savefig(folder / f"{figure.name}.png", dpi=150, metadata={"Software": None})
-        fig.savefig(folder / f"{figure.name}.svg", metadata={"Date": None, "Creator": None})
+        fig.savefig(folder / f"{figure.slug}.png", dpi=150, metadata={"Software": None})
+        fig.savefig(folder / f"{figure.slug}.svg", metadata={"Date": None, "Creator": None})
 
 
 def inline(figure: Figure) -> list[str]:
@@ -107,7 +112,7 @@ def inline(figure: Figure) -> list[str]:
         with _canvas(WIDTH, figure.height) as fig:
             _axes(fig, figure, 0.0, 0.0, draw)
             fig.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        out.append(_adapt(stream.getvalue(), f"{figure.name}-{number}", title))
+        out.append(_adapt(stream.getvalue(), f"{figure.slug}-{number}", title))
     return out
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from robustfd import AdaGrad, OnlineNewton, datasets
-from robustfd.experiments.cells import Cell, Result, cell
+from robustfd.experiments.cells import STAND_INS, Cell, Result, cell
 
 # ------------------------------------------------------------------ printed numbers: Luo et al. 2019, Tables 1 to 3
 
@@ -92,7 +92,11 @@ EXACT_METHODS = {"adagrad": (0,), "fd": (0, 1), "pfd": (0, 1, 2), "rfd": (0, 1, 
 
 
 def printed(table: dict[str, list[list[float | None]]], data: str, method: str, place: int) -> float | None:
-    """Return the number of a method in a table of the paper, if there is one. place is 0 to 2 for m1 to m3."""
+    """Return the number of a method in a table of the paper, if there is one. place is 0 to 2 for m1 to m3.
+
+    For a stand-in, it is that of the data set that it stands for.
+    """
+    data = STAND_INS.get(data, data)
     return table[method][place][list(PAPER_DATA).index(data)] if data in PAPER_DATA else None
 
 

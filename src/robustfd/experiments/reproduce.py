@@ -14,14 +14,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import bandits, figures
-from robustfd.experiments.cells import Cell, Result, Row, Store, Table, Verdict, run_cells, versions
+from robustfd.experiments import bandits, figures, rivals
+from robustfd.experiments.cells import (
+    Cell,
+    Result,
+    Row,
+    Store,
+    Table,
+    Verdict,
+    code_digest,
+    data_of,
+    run_cells,
+    select,
+    shown,
+    versions,
+)
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
 PAPER = ("error", "sensitivity", "online", "accuracy", "cost", "regret")
-EXPERIMENTS = (*PAPER, "bandits")
+ON_DATA = (*PAPER, "rivals")
+EXPERIMENTS = (*ON_DATA, "bandits")
 MODULES = {
-    "pass": "protocol", "error": "error", "cost": "cost", "regret": "regret", "bandits": "bandits"
+    "pass": "protocol", "error": "error", "cost": "cost", "regret": "regret", "rivals": "rivals", "bandits": "bandits"
 }  # of each kind of cells  # fmt: skip
 MARKS = {"holds": ("✓", "holds"), "differs": ("≠", "differs, with a reason"), "fails": ("✗", "does not hold")}
 
@@ -82,14 +96,14 @@ def reproduce(
     began, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     modules = {name: import_module(f"robustfd.experiments.{name}") for name in EXPERIMENTS if name in experiments}
     described = []
-    for name in dict.fromkeys(data if set(PAPER) & set(experiments) else ()):
+    for name in dict.fromkeys(data if set(ON_DATA) & set(experiments) else ()):
         listener.on_message(f"reading {name}")
         described.append(describe(name))
     digests = {each.name: each.digest for each in described} | dict.fromkeys(bandits.CASES, "generated")
     store = Store(Path(out) / "cells", digests)
     planned = {
         name: list(dict.fromkeys(cell for each in described for cell in module.cells(each, quick=quick)))
-        for name, module in modules.items() if name in PAPER
+        for name, module in modules.items() if name in ON_DATA
     }  # fmt: skip
     if "bandits" in modules:
         planned["bandits"] = bandits.cells(quick=quick)
@@ -129,7 +143,7 @@ def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.date
             "what they seed": "numpy.random.default_rng(seed)",
         },
         "data": [
-            {"name": each.name, "rows": each.n_rows, "features": each.n_features, "digest": each.digest,
+            {"name": shown(each.name), "rows": each.n_rows, "features": each.n_features, "digest": each.digest,
              "the paper's": each.is_papers}
             for each in data
         ],
@@ -166,9 +180,43 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
+    made = {"date": about["began"], "code": code_digest()}
+    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | made}
+    (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (out / "claims.md").write_text(claims(sections), "utf-8")
     draft = out / ".report.html"
     draft.write_text(page(sections, about, failed), "utf-8")
     return draft.replace(out / "report.html")
+
+
+def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Return numbers that pages quote: claims and cells of Table 2 by outcome, and errors of newer methods."""
+    claims = Counter(verdict.status for section in sections for verdict in section.verdicts)
+    counts: dict[str, float] = {
+        "claims": claims.total(),
+        "claims that hold": claims["holds"],
+        "claims that differ": claims["differs"],
+        "claims that fail": claims["fails"],
+    }
+    table = [row for section in sections if section.name == "accuracy" for row in section.rows]
+    found = Counter(row["verdict"] for row in table if row["paper"] is not None)
+    counts |= {"cells": found.total(), "cells that are equal": found["equal"]}
+    counts["cells within a point or better"] = found["equal"] + found["near"] + found["better"]
+    tuned = [row for section in sections if section.name == "rivals" for row in section.rows]
+    for data in data_of(tuned):
+        counts |= {f"{data}: {row['method']}": row["error"] for row in rivals.best(select(tuned, data=data))}
+    return [{"what": what, "value": value} for what, value in counts.items()]
+
+
+def claims(sections: Sequence[Section]) -> str:
+    """Return a table of all claims, for pages of the site."""
+    lines = ["| claim of the paper | here | |", "|---|---|---|"]
+    for section in sections:
+        for each in section.verdicts:
+            found = each.found if not each.reason else f"{each.found}. {' '.join(each.reason.split())}"
+            cells = [text.replace("\n", " ").replace("|", "\\|") for text in (each.claim, found, each.status)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The learners of the paper: online Newton with a sketched Hessian (Luo et al. 2019, Section 5) and its baselines."""
+"""The learners of the paper: online Newton with a sketched Hessian (Luo et al. 2019, Section 5), baselines, rivals."""
 
 from operator import attrgetter
 from typing import Any, Literal
@@ -13,7 +13,9 @@ from robustfd.learners.states import AdaGradState, DescentState, OjaState, Proje
 from robustfd.linalg.decompose import shrunk_count
 
 NARROW = 512  # up to this number of features, converting sparse rows to dense ones is faster
-SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
+SKETCHES = ("rfd", "fd", "pfd", "scfd", "s-adagrad", "ada-fd", "rp", "oja", "full")
+ADDED = {"rfd": 0.5, "scfd": 1.0, "s-adagrad": 1.0}  # the share of what a shrink removes that is added to alpha
+ROOTS = {"s-adagrad": 1, "ada-fd": 2}  # codes of the core
 PROJECTIONS = {None: 0, "current": 1, "next": 2}  # codes of the core
 RATES = {"1/t": (1.0, 1.0), "1/sqrt(t)": (1.0, 0.5)}  # eta_t = first / t^second
 
@@ -70,15 +72,26 @@ class OnlineNewton(PaperLearner):
     The defaults are those of the experiments of Luo et al. 2019 and need no tuning: squared loss on labels -1 and +1,
     C = 1, mu = 1/8, eta_t = 1/t, alpha0 = 0 (RFD0-SON in the paper).
 
+    Two methods divide by a root instead, and need a learning rate. Their sketch is that of the gradients g, without
+    mu and eta_t:
+
+    .. math::
+
+        u = w - \eta_t\, (B'B + \alpha I)^{-1/2} g \quad \text{(S-AdaGrad)}, \qquad
+        u = w - \eta_t\, ((B'B)^{1/2} + \alpha_0 I)^{-1} g \quad \text{(Ada-FD)}.
+
     Parameters
     ----------
-    sketch : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default="rfd"
-        RFD-SON (Alg. 3 and 6), FD-SON, PFD-SON, RP-SON, Oja-SON, or FULL-ON, whose H is exact and d x d.
+    sketch : {"rfd", "fd", "pfd", "scfd", "s-adagrad", "ada-fd", "rp", "oja", "full"}, default="rfd"
+        RFD-SON (Alg. 3 and 6), FD-SON, PFD-SON, RP-SON, Oja-SON, or FULL-ON, whose H is exact and d x d. Newer than the
+        paper are "scfd", which adds all that a shrink removes to alpha, where "rfd" adds half (Chen et al. 2020),
+        "s-adagrad" (Feinberg et al. 2023) and "ada-fd" (Wan et al. 2018, the form of mirror descent).
     sketch_size : int, default=20
         m, at least 2. Not used by "full".
     alpha0 : float, default=0.0
-        Initial value alpha0 I of H. With 0, the steps use pseudo-inverses until the sketch of "rfd" adds a multiple of
-        the identity. The other sketches never add one, so they should start from a value above 0.
+        Initial value alpha0 I of H. With 0, the steps use pseudo-inverses until the sketch of "rfd", "scfd" or
+        "s-adagrad" adds a multiple of the identity. The other sketches never add one, so they should start from a
+        value above 0.
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
         Loss of a margin and a label.
     bound : float, default=1.0
@@ -86,17 +99,20 @@ class OnlineNewton(PaperLearner):
     curvature : float, optional
         mu. The default is the curvature of the loss on \|w'x\| <= C: 1 / (8 C^2) for the squared loss.
     rate : {"1/t", "1/sqrt(t)"} or float, default="1/t"
-        eta_t. A float is a constant rate.
+        eta_t. A float is a constant rate. "s-adagrad" and "ada-fd" have no default: give a float.
+    scale : float, default=1.0
+        Factor of eta_t.
     projection : {"current", "next", None}, default="current"
         "current" projects after the step, with the row just learned (Alg. 6). "next" projects before predicting the
         next row, with that row (Alg. 3). None never projects.
     buffer_size : int, optional
-        Total number of rows in B and in the buffer, at least m (Alg. 3). Default is 2 m (Alg. 6).
+        Total number of rows in B and in the buffer, at least m (Alg. 3). Default is 2 m (Alg. 6). "s-adagrad" and
+        "ada-fd" shrink after every row, as if it were m.
     beta : float, default=0.2
         For "pfd": the share of the m squared singular values that a shrink reduces.
     shrink_first : bool, default=False
         If True, the row that fills the buffer takes its step after the shrink, as Alg. 6 is printed. If False, it takes
-        the step before the shrink, as in the paper's figures.
+        the step before the shrink, as in the paper's figures. Always True for "s-adagrad" and "ada-fd".
     huber_delta : float, default=1.0
         Margin error at which the Huber loss becomes linear.
     random_state : int, optional
@@ -107,7 +123,7 @@ class OnlineNewton(PaperLearner):
     weights_ : array of shape (d,)
         The weights w.
     alpha_ : float
-        alpha of H = B'B + alpha I.
+        alpha of H.
     n_samples_seen_ : int
         Number of rows learned so far.
     progressive_loss_, progressive_error_ : float
@@ -124,7 +140,14 @@ class OnlineNewton(PaperLearner):
     -----
     Rows are processed in blocks between shrinks, through small Gram matrices. The result equals that of one row at a
     time (:doc:`proof </online-mathematics>`). A row costs O(m) for each non-zero plus O(m^2); for sparse rows nothing
-    costs O(d).
+    costs O(d). The roots have no update of rank one: a row of "s-adagrad" and "ada-fd" costs O(m^2 d).
+
+    References
+    ----------
+    Chen et al., "Efficient and Robust High-Dimensional Linear Contextual Bandits", IJCAI 2020.
+    V. Feinberg, X. Chen, Y. J. Sun, R. Anil and E. Hazan, "Sketchy: Memory-efficient Adaptive Regularization with
+    Frequent Directions", NeurIPS 2023.
+    Y. Wan, N. Wei and L. Zhang, "Efficient Adaptive Online Learning via Frequent Directions", IJCAI 2018.
 
     Examples
     --------
@@ -139,7 +162,7 @@ class OnlineNewton(PaperLearner):
 
     def __init__(
         self,
-        sketch: Literal["rfd", "fd", "pfd", "rp", "oja", "full"] = "rfd",
+        sketch: Literal["rfd", "fd", "pfd", "scfd", "s-adagrad", "ada-fd", "rp", "oja", "full"] = "rfd",
         sketch_size: int = 20,
         *,
         alpha0: float = 0.0,
@@ -147,6 +170,7 @@ class OnlineNewton(PaperLearner):
         bound: float = 1.0,
         curvature: float | None = None,
         rate: str | float = "1/t",
+        scale: float = 1.0,
         projection: Literal["current", "next"] | None = "current",
         buffer_size: int | None = None,
         beta: float = 0.2,
@@ -161,6 +185,7 @@ class OnlineNewton(PaperLearner):
         self.bound = bound
         self.curvature = curvature
         self.rate = rate
+        self.scale = scale
         self.projection = projection
         self.buffer_size = buffer_size
         self.beta = beta
@@ -176,6 +201,9 @@ class OnlineNewton(PaperLearner):
         if self.curvature is not None:
             check_real("curvature", self.curvature, 0.0)
         check_rate(self.rate)
+        if self.sketch in ROOTS and isinstance(self.rate, str):
+            raise ValueError(f"sketch={self.sketch!r} needs a number as rate, such as 0.1, got {self.rate!r}.")
+        check_real("scale", self.scale, 0.0, open_low=True)
         check_real("beta", self.beta, 0.0, 1.0, open_low=True)
         check_choice("shrink_first", self.shrink_first, (True, False))
         if self.random_state is not None:
@@ -196,23 +224,26 @@ class OnlineNewton(PaperLearner):
         rate, power = rate_and_power(self.rate)
         settings = self._settings(
             mu=float(mu),
-            rate=rate,
+            rate=float(self.scale) * rate,
             power=power,
             alpha0=float(self.alpha0),
-            shrink_first=bool(self.shrink_first),
+            shrink_first=bool(self.shrink_first) or self.sketch in ROOTS,
             shrunk=shrunk_count(m, float(self.beta)) if self.sketch == "pfd" else m,
-            added=0.5 if self.sketch == "rfd" else 0.0,
+            added=ADDED.get(self.sketch, 0.0),
+            root=ROOTS.get(self.sketch, 0),
         )
         if self.sketch == "rp":
             return ProjectionState, (settings, d, m, np.random.default_rng(self.random_state))
         if self.sketch == "oja":
             return OjaState, (settings, d, min(m, d), np.random.default_rng(self.random_state))
-        rows = self.buffer_size if self.buffer_size is not None and self.sketch != "full" else 2 * m
+        rows = m if self.sketch in ROOTS else 2 * m
+        if self.buffer_size is not None and self.sketch not in ("full", *ROOTS):
+            rows = self.buffer_size
         return NewtonState, (settings, d, m, rows)
 
     @property
     def alpha_(self) -> float:
-        """The multiple of the identity in H = B'B + alpha I: alpha0 plus the amount added by "rfd"."""
+        """The multiple of the identity in H: alpha0 plus what "rfd", "scfd" and "s-adagrad" added."""
         self._require_rows()
         state: Any = self._state
         return float(state.alpha)

@@ -28,6 +28,7 @@ class Settings(NamedTuple):
     shrink_first: bool = False  # whether the row that fills a block takes its step after the shrink
     shrunk: int = 0  # how many of the m largest eigenvalues a shrink reduces
     added: float = 0.0  # a shrink by delta increases alpha by this number times delta
+    root: int = 0  # of the matrix that divides gradients: 0 none, 1 of B'B + alpha I, 2 of B'B
 
 
 class CoreState:

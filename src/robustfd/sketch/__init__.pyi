@@ -9,6 +9,9 @@ from robustfd.sketch.frequent_directions import FrequentDirections as FrequentDi
 from robustfd.sketch.frequent_directions import GreedySketch as GreedySketch
 from robustfd.sketch.frequent_directions import ParameterizedFrequentDirections as ParameterizedFrequentDirections
 from robustfd.sketch.frequent_directions import RobustFrequentDirections as RobustFrequentDirections
+from robustfd.sketch.frequent_directions import (
+    SpectralCompensationFrequentDirections as SpectralCompensationFrequentDirections,
+)
 from robustfd.sketch.merging import merge as merge
 from robustfd.sketch.sliding import SlidingFrequentDirections as SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections as TwoSidedFrequentDirections

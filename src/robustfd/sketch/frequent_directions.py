@@ -79,7 +79,7 @@ class _FrequentDirections(BaseSketch):
             form=lambda: unit_rows(state.rows, state.lam, fresh=callable(state.b)),
             lam=state.lam + self._lifted * state.delta,
             alpha=alpha,
-            error_bound=(1.0 - self._share) * state.delta + state.rounding + rounded,
+            error_bound=max(self._share, 1.0 - self._share) * state.delta + state.rounding + rounded,
             rounding=state.rounding,
             squared_norm=state.squared_norm,
             weight=state.weight,
@@ -277,6 +277,34 @@ class CompensativeFrequentDirections(_FrequentDirections):
     """
 
     _lifted: ClassVar[float] = 1.0
+
+
+@documented()
+class SpectralCompensationFrequentDirections(_FrequentDirections):
+    """Spectral compensation frequent directions (Chen et al. 2020): B'B + alpha I, an upper bound of A'A.
+
+    B is the sketch of `FrequentDirections`, and alpha = alpha0 + Delta restores all that the shrink steps removed. Then
+    0 <= B'B + alpha I - (A'A + alpha0 I) <= Delta I: no direction is underestimated, at twice the error bound of
+    `RobustFrequentDirections`. `error_bound_` is Delta.
+
+    {parameters}
+
+    See Also
+    --------
+    RobustFrequentDirections : Adds Delta / 2 and halves the bound.
+    FrequentDirections : The same B, a lower bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from robustfd import SpectralCompensationFrequentDirections
+    >>> A = np.random.default_rng(0).standard_normal((1000, 30)) / np.arange(1, 31)
+    >>> M = SpectralCompensationFrequentDirections(sketch_size=10).fit(A).second_moment().to_dense()
+    >>> bool(np.linalg.eigvalsh(M - A.T @ A).min() >= -1e-9)
+    True
+    """
+
+    _share: ClassVar[float] = 1.0
 
 
 @documented()
