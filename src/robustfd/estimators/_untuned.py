@@ -107,7 +107,7 @@ class UntunedEstimator(OnlineEstimator):
         return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, shares, usual, until, watch)
 
     def _watching(self) -> tuple[Any, ...] | None:
-        """Return what `OneRow` needs to do the same as `_watch`, if there is anything."""
+        """Return what `OneRow` needs to do the same as `_learn_part`, if that does more than to learn."""
         return None
 
     @abstractmethod
@@ -121,15 +121,11 @@ class UntunedEstimator(OnlineEstimator):
         """
         margins, shares = np.empty((x.shape[0], self._model.outputs)), None if new else self._model.shares
         if isinstance(x, CsrRows):  # a dict, or rows of text, which have no missing values to indicate
-            self._model.learn(x, y, weight, margins)
-            if new:
-                self._watch(x, y, weight, margins)
+            self._learn_part(x, y, weight, margins, new=new)
             self._update_common_names()
         else:
             for here, rows in rows_to_learn(self, x, self._widen):
-                self._model.learn(rows, y[here], weight[here], margins[here])
-                if new:
-                    self._watch(rows, y[here], weight[here], margins[here])
+                self._learn_part(rows, y[here], weight[here], margins[here], new=new)
         if shares is not None:
             self._model.shares = shares
         return margins
@@ -137,8 +133,9 @@ class UntunedEstimator(OnlineEstimator):
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
         self._learn_margins(x, y, weight, new=False)  # the errors on known rows say nothing about new ones
 
-    def _watch(self, x: Any, y: Any, weight: Floats, margins: Floats) -> None:
-        """Learn from the margins that rows had before they were learned."""
+    def _learn_part(self, x: Any, y: Any, weight: Floats, margins: Floats, *, new: bool) -> None:
+        """Learn rows and fill their margins."""
+        self._model.learn(x, y, weight, margins)
 
     def _all_states(self) -> dict[str, UntunedState]:
         """Return the states of all learners by the names of their attributes, the predicting one first."""

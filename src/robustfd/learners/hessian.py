@@ -11,11 +11,13 @@ by a quarter, and stays fixed in between. With U = (I + B D^-1 B')^-1/2 B D^-1
 The steps are in the core (src/core/hot/hessians.hpp), and weights are w = a + U'b.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robustfd._core import GAMMA
+from robustfd._core import GAMMA, OWN_INVERSE
 from robustfd._scipy import scipy_linalg
 from robustfd.learners import line
 from robustfd.learners.experts import (
@@ -110,11 +112,16 @@ def begin_form(state: "UntunedState", entries: float) -> None:
 def renew(state: "UntunedState", rows: int) -> None:
     """Update the better Hessian after `rows` rows, and schedule its next update."""
     e = state.experts
-    with one_blas_thread():
+    with one_blas_thread() if state.form == "sketch" or state.d >= OWN_INVERSE else nullcontext():
         if state.form == "exact":
             state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
         else:
             renew_low_rank(e.low_rank, e.features.table["prior"], e.features.table["slow"])
+    _schedule(state, rows)
+
+
+def _schedule(state: "UntunedState", rows: int) -> None:
+    """Set when to update the better Hessian after an update at `rows` rows."""
     soon = max(2 * (rows - state.renewed_at), FIRST)  # a new Hessian learns from its first rows soon
     state.renewed_at = rows
     more = max(rows // RENEW, 1)
@@ -122,9 +129,18 @@ def renew(state: "UntunedState", rows: int) -> None:
         more = max(rows // 4, 1)
     elif state.d > TWO_MEMORIES:  # an update is slow
         more = max(rows // 2, state.d // 8)
-    if state.form == "exact" and len(e.exact.past) > 1:
+    if state.form == "exact" and len(state.experts.exact.past) > 1:
         soon = min(soon, OFTEN)
     state.renew_at = rows + min(more, soon)
+
+
+def renewals(state: "UntunedState", n: int) -> NDArray[np.int64]:
+    """Return the numbers of rows, up to n, at which an exact Hessian is updated from now on, and count them as done."""
+    found = []
+    while (rows := max(state.renew_at, state.renewed_at + 1)) <= n:
+        found.append(rows)
+        _schedule(state, rows)
+    return np.array(found, np.int64)
 
 
 def next_event(state: "UntunedState") -> int:
