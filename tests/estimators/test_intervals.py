@@ -181,8 +181,8 @@ def test_targets_that_are_nearly_constant(y):
     model = regressor().partial_fit(X, y)
     low, high = model.predict_interval(X, 0.95).T
     assert np.isfinite([low, high]).all()
-    assert (np.abs(low - y[0]) <= 1e-4 * np.abs(y).max() + 1e-9).all()
-    assert (np.abs(high - y[0]) <= 1e-4 * np.abs(y).max() + 1e-9).all()
+    assert (np.abs(low - y[0]) <= 2e-4 * np.abs(y).max() + 1e-9).all()
+    assert (np.abs(high - y[0]) <= 2e-4 * np.abs(y).max() + 1e-9).all()
 
 
 def test_counts_have_no_negative_ends():
@@ -226,7 +226,7 @@ def test_threads_and_merging():
     merged = parts[0].merge(parts[1])
     assert merged.n_samples_seen_ == 20000
     low, high = merged.predict_interval(X).T
-    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.9, abs=0.02)
+    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.9, abs=0.03)
 
 
 @pytest.mark.parametrize("make", [SketchedNewtonRegressor, SketchedNewtonClassifier])

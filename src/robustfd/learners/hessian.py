@@ -63,9 +63,8 @@ def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) ->
         e.mix.plain[:] = e.mix.share  # no row updates them while all experts are diagonal
     exact, low = start_exact(0, (), 0, lanes), start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
     if form == "exact":
-        slow = (
-            LADDER if state.seen >= FIRST else LADDER[:1]
-        )  # the first rows are too few for the others, and learned often
+        # The first rows are too few for other priors, and learned often.
+        slow = LADDER if state.seen >= FIRST and not state.few else LADDER[:1]
         exact = start_exact(state.d + 1, [*slow, 1.0][: len(slow) + memories - 1], memories, lanes)
     rungs = rungs_of(form, exact)
     if form != "diagonal":
@@ -186,7 +185,8 @@ def _evaluate(state: "UntunedState") -> None:
         elif state.form == "sketch" and state.d <= LARGEST_EXACT:
             set_form(state, "exact", state.size, state.seen)
             # The weights are not those that this Hessian would have learned from past rows: it starts without these.
-            state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
+            ends = LADDER[:1] if state.few else (LADDER[0], LADDER[-1])  # rows are slow
+            state.experts = with_rungs(state.experts, ends, fast=False)
             state.experts.exact.past[:] = 0.0
             state.gain = UNPROVEN
             renew(state, state.seen)

@@ -44,10 +44,15 @@ class UntunedState:
     """The experts, which the core holds, the first rows while they are few, and the rows at which events happen."""
 
     def __init__(
-        self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None, share: float = 1.0
-    ):
-        """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
-        self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
+        self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None, few: bool = False,
+        share: float = 1.0,
+    ):  # fmt: skip
+        """Start with d features.
+
+        `few` saves time for classes: no bettors, no flat priors, and a single prior of the exact Hessian. `share` is
+        the share of the prior, below 1 for parts that will be merged.
+        """
+        self.d, self.outputs, self.sketch, self.loss, self.few = d, outputs, sketch, loss, few
         self.first = FIRST  # number of first rows, which are learned again; 0 if they are not stored
         self.entries = 0  # the largest number of entries of a row
         self.kept: list[StoredRows] = []  # the first rows, unscaled
@@ -59,7 +64,7 @@ class UntunedState:
         self.core = Untuned()
         self._experts: Experts | None = None  # views of the arrays of the core
         features = start_features(d, share * self.prior(), by_density=loss is None)
-        self.experts = start_experts(features, outputs, loss)
+        self.experts = start_experts(features, outputs, loss, few=few)
 
     def prior(self) -> float:
         """Return a0."""
@@ -134,7 +139,8 @@ class UntunedState:
         """Pickle what a snapshot holds: the core has space for many features that have not occurred."""
         numbers, arrays = self.pack()
         check_finite(type(self).__name__, arrays)
-        return _restored, ({"sketch": self.sketch, "loss": self.loss}, self.entries, numbers, arrays)
+        settings = {"sketch": self.sketch, "loss": self.loss, "few": self.few}
+        return _restored, (settings, self.entries, numbers, arrays)
 
     # -- learning
 
@@ -248,7 +254,7 @@ class UntunedState:
 
     def _fresh_experts(self, old: Experts, weights: Any = None, bets: Any = None) -> Experts:
         """Return new experts for the same features, which continue the trace of the old ones."""
-        new = start_experts(old.features, self.outputs, self.loss, weights, bets)
+        new = start_experts(old.features, self.outputs, self.loss, weights, bets, few=self.few)
         new.mix.targets["stride"] = old.mix.targets["stride"]
         return new._replace(mix=new.mix._replace(trace=old.mix.trace))
 
