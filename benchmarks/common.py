@@ -1,9 +1,13 @@
 """Shared code of the benchmarks: interleaved timing, the speed of a matrix product, results as JSON."""
 
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from datetime import date
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +61,13 @@ def report(name: str, rows: list[dict[str, Any]]) -> None:
         verdict = {True: "ok", False: "MISSED", None: ""}[row.get("met")]
         print(f"  {row['what']:<66} {row['value']:>10.4g} {row.get('unit', ''):<6} {row.get('goal', ''):<12} {verdict}")
     RESULTS.mkdir(exist_ok=True)
-    machine = {
+    text = json.dumps({"benchmark": name, "rows": rows, "machine": machine()}, indent=1, default=float)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def machine() -> dict[str, str]:
+    """Return the versions and the processor."""
+    return {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
@@ -65,5 +75,10 @@ def report(name: str, rows: list[dict[str, Any]]) -> None:
         "robustfd": robustfd.__version__,
         "processor": platform.processor() or platform.machine(),
     }
-    text = json.dumps({"benchmark": name, "rows": rows, "machine": machine}, indent=1, default=float)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def origin(command: str, *peers: str) -> str:
+    """Return a sentence about the command that made a table, the date, the machine and the versions, also of peers."""
+    found = {name: version(name) for name in peers if find_spec(name)}
+    parts = ", ".join(f"{name} {value}" for name, value in (machine() | found).items())
+    return f"Made by `{command}` on {date.today()}, {os.cpu_count()} cores that had other work, {parts}."
