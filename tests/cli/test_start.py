@@ -70,7 +70,12 @@ cli.script()
 ])  # fmt: skip
 def test_training_has_one_thread_of_blas_unless_somebody_says_otherwise(command, given, threads):
     done = subprocess.run(
-        [sys.executable, "-c", TOLD, command], cwd=ROOT, env=WITHOUT_THREADS | given, check=True, capture_output=True, text=True
+        [sys.executable, "-c", TOLD, command],
+        cwd=ROOT,
+        env=WITHOUT_THREADS | given,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout.split() == [threads, "False"]
 

@@ -208,11 +208,11 @@ class UntunedState:
 
     def _learn(self, batch: Any, part: slice, update_stats: bool = True) -> None:
         """Learn from the rows between two events; `batch` holds rows, targets, weights, margins and readings."""
-        x, done, stop = batch[0], part.start, part.stop
+        (x, y, weight, margins, readings), done, stop = batch, part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
             until = min(done + INTERRUPTIBLE, stop)
-            done = self.core.learn(*batch, done, until, update_stats)
+            done = self.core.learn(x, y, weight, margins, readings, done, until, update_stats)
             if done < until:  # the sketch is full
                 with one_blas_thread():
                     hessian.shrink(self.experts.low_rank)
@@ -234,7 +234,7 @@ class UntunedState:
         if n == FIRST or self.d <= AT_ONCE:
             hessian.begin_form(self, (len(x.data) if sparse else np.count_nonzero(x)) / n)
         batch, done = (x, y, weight, np.empty((n, self.outputs)), None), 0
-        if self.form == "exact" and self.d < OWN_INVERSE:
+        if len(self.experts.exact.past) and self.d < OWN_INVERSE:
             self.core.learn_again(*batch[:4], hessian.renewals(self, n))
             done = n
         while done < n:
