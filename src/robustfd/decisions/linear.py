@@ -81,7 +81,7 @@ class Confidence:
         n, (q, v) = self.n, self.split(x[None])
         self.stack[n], self.chol[n, :n] = x, q[0] @ self.chol[:n, :n]
         rest = self.alpha * (1.0 + q[0] @ q[0]) + v[0] @ v[0]
-        self.chol[n, n] = np.sqrt(max(rest, EPS * (x @ x)))  # less would be rounding error of S S', magnified by solving
+        self.chol[n, n] = np.sqrt(max(rest, EPS * (x @ x)))  # less would be rounding error of S S', magnified
         return replace(self, n=n + 1, b=self.b + reward * x)
 
     def shrunk(self, alpha0: float, share: float, *, grows: bool) -> "Confidence":

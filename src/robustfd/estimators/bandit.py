@@ -24,8 +24,8 @@ class ContextualBandit(RewardLearner):
     """Chooses among arms by context, learns from the rewards of its choices, and has nothing to tune.
 
     Each arm has its own untuned learner, that of `SketchedNewtonClassifier` with fewer experts, which predicts its
-    reward for a context. Arms with features of their own, and contexts of more than 256 features, share one learner over the products of arm
-    features and context features.
+    reward for a context. Arms with features of their own, and contexts of more than 256 features, share one learner
+    over the products of arm features and context features.
 
     The learner also knows how little it knows: the variance x'H^-1 x of the context under its Hessian, times the root
     of the learning rates that do best if it is above 1. The bandit chooses by RandUCB: it draws one level z, the
