@@ -7,6 +7,8 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +107,10 @@ def _git(*arguments: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def origin(command: str, *peers: str) -> str:
+    """Return a sentence about the command that made a table, and what `machine` returns, with versions of peers."""
+    found = {name: version(name) for name in peers if find_spec(name)}
+    parts = ", ".join(f"{name} {value}" for name, value in (machine() | found).items())
+    return f"Made by `{command}` on a machine that had other work: {parts}."

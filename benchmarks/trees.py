@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from benchmarks.common import RESULTS
+from benchmarks.common import save_markdown
 from benchmarks.streams_of_change import REPORTED_SEED, STREAMS
 from benchmarks.tables import CLASSES, IN_TIME, NUMBERS, _split
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
@@ -109,7 +109,7 @@ def _friedman(seed: int, drift: str) -> Rows:
     from benchmarks.streams_of_change import _synth
 
     stream = _synth(
-        "FriedmanDrift", drift_type=drift, position=(7000, 13000, 17000)[: 2 if drift == "gsg" else 3], seed=seed
+        "FriedmanDrift", drift_type=drift, position=(7000, 13000, 17000)[: 3 if drift == "lea" else 2], seed=seed
     )
     rows = [(list(row.values()), y) for row, y in stream.take(STREAM_ROWS)]
     return np.array([x for x, _ in rows]), np.array([y for _, y in rows])
@@ -249,7 +249,7 @@ def trees(names: list[str] | None = None) -> None:
             lines.append(line)
             print(line, flush=True)
     if not names:
-        (RESULTS / "trees.md").write_text("\n".join(lines) + "\n")
+        save_markdown("trees", "\n".join(lines))
 
 
 if __name__ == "__main__":

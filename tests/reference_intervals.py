@@ -58,7 +58,7 @@ class Intervals:
             for level in LEVELS:
                 tail = (1 - level) / 2
                 step = max(0.05, 0.05 * math.sqrt(0.1 / tail))
-                step = relative * max(min(step, 0.2), 2 / math.sqrt(self.judged))
+                step = relative * max(min(step, 0.2), 2 * (2 * tail) ** 0.25 / math.sqrt(self.judged))
                 self.lower[level] -= step * ((score < self.lower[level]) - tail)
                 self.upper[level] += step * ((score > self.upper[level]) - tail)
             if self.residuals > 0:

@@ -63,7 +63,7 @@ class Learner:
         self, d: int, *, exact: bool = False, huber: float | None = None, level: float = 0.0, counts: bool = False,
         few: bool = False,
     ):  # fmt: skip
-        self.d, self.exact, self.huber, self.level, self.counts = d, exact, huber, level, counts
+        self.d, self.exact, self.huber, self.level, self.counts, self.few = d, exact, huber, level, counts, few
         rates = [SLOW, FAST]
         if huber is not None:
             powers = [[-2, 0, 1, 3], [-2, -1, 1, 3]] if few else [range(-2, 6), range(-3, 5)]
@@ -85,7 +85,7 @@ class Learner:
         self.line = [(alpha, 1, 0, "bet") for alpha in bets] + [(rate, linear, 0, "flat") for rate, linear in flat]
 
     def start(self) -> None:
-        ladder = LADDER if self.seen >= FIRST else LADDER[:1]
+        ladder = LADDER if self.seen >= FIRST and not (self.few and self.huber is None) else LADDER[:1]
         self.rungs = [*((0, f) for f in ladder), (1, 1.0)] if self.exact else []  # memory, factor of the prior
         exact = [(r, l, m, f) for memory, f in self.rungs for r, l, m, _ in self.diagonal if m == memory]
         self.experts = self.diagonal + self.line + exact

@@ -112,10 +112,13 @@ void bind_reading(nb::module_& m) {
 void bind_blend(nb::module_& m) {
     m.def(
         "blend",
-        [](Objective objective, double level, Matrix<const double> margins, Span<const double> y,
-           Span<const double> weight, Span<double> share, Span<double> steady, Span<double> totals,
-           Matrix<double> out) {
+        [](Objective objective, double level, Matrix<const double> margins, Matrix<const double> readings,
+           Span<const double> y, Span<const double> weight, Span<double> share, Span<double> steady,
+           Span<double> totals, Matrix<double> out, Matrix<double> read) {
             const Index n = length(y), outputs = out.cols;
+            require(readings.cols == outputs && read.cols == outputs && readings.rows == read.rows * length(share) &&
+                        (read.rows == 0 || read.rows == n),
+                    "the shapes of readings differ");
             require(out.rows == n && length(weight) == n && margins.cols == outputs &&
                         margins.rows == n * length(share) && share.size() >= 1 && steady.size() == share.size(),
                     "the shapes differ");
@@ -124,12 +127,16 @@ void bind_blend(nb::module_& m) {
                 for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
             auto& all = *reinterpret_cast<Blended*>(totals.data());
             std::vector<double> losses(share.size());
-            for (Index i = 0; i < n; ++i)
+            for (Index i = 0; i < n; ++i) {
+                if (read.rows) mean_of(objective, steady, readings[i], n * outputs, outputs, read[i]);
                 blend_row(objective, level, margins[i], n * outputs, outputs, y[static_cast<std::size_t>(i)],
                           weight[static_cast<std::size_t>(i)], share, steady, losses, all, out[i]);
+            }
         },
-        "objective"_a, "level"_a, "margins"_a, "y"_a, "weight"_a, "share"_a, "steady"_a, "totals"_a, "out"_a,
-        Unlocked(), "Blend the margins (learners n, outputs) of rows, and let the shares follow their targets.");
+        "objective"_a, "level"_a, "margins"_a, "readings"_a, "y"_a, "weight"_a, "share"_a, "steady"_a, "totals"_a,
+        "out"_a, "read"_a, Unlocked(),
+        "Blend the margins (learners n, outputs) of rows, and let the shares follow their targets. Before that, blend "
+        "readings of the same shape as models that are read do; both may have no rows.");
     m.def(
         "blended",
         [](Objective objective, Matrix<const double> margins, Span<const double> share, Matrix<double> out) {

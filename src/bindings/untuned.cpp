@@ -51,10 +51,11 @@ struct Watch {
                              nb::cast<Matrix<double>>(parts[3]))),
           floor(nb::cast<double>(parts[4])) {}
 
-    // `p` is the prediction of a number, or the probability of the label y.
+    // `p` is what the model would have read for a number, or the probability of the label y.
     void learn(const Rows& row, double y, double p, double weight) const {
         if (sizes) {
-            const double size = sizes->learn_one(row, std::abs(y - p), weight);
+            double size = 0.0;
+            sizes->learn_one(row, std::abs(y - p), weight, &size);
             return tracker.number(y, p, size, weight, floor);
         }
         double chances[2];
@@ -98,10 +99,11 @@ class OneRow {
         if (!lock_.try_enter(Lock::Use::write)) return false;
         const Leave leave{lock_};
         if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
-        const double p = model_.learn_one(names_.row(), target, w);
+        double reading = 0.0;
+        const double p = model_.learn_one(names_.row(), target, w, watch_ ? &reading : nullptr);
         const bool labelled = judge_ == Judge::classes, wrong = labelled && (p > 0.0) != (target > 0.0);
         const double chance = labelled ? recalibrate(shares_, target > 0.0 ? p : -p, w) : 0.0;  // of the label
-        if (watch_) watch_->learn(names_.row(), target, labelled ? chance : p, w);
+        if (watch_) watch_->learn(names_.row(), target, labelled ? chance : reading, w);
         const double loss = labelled ? -std::log(chance) : loss_of(target, p);
         RFD_LEVEL::tally(progress_, loss, labelled ? (wrong ? 1.0 : 0.0) : NAN, w);
         return true;
@@ -192,6 +194,7 @@ void bind_untuned(nb::module_& m) {
     m.attr("LINE") = LINE;
     m.attr("ROUND_OFF") = ROUND_OFF;
     m.attr("HEAVIEST") = HEAVIEST;
+    m.attr("OWN_INVERSE") = OWN_INVERSE;
     m.attr("LARGEST_TARGET") = LARGEST_TARGET;
     m.attr("FOLLOW_SHARE") = nb::make_tuple(FOLLOW_SHARE[0], FOLLOW_SHARE[1], FOLLOW_SHARE[2], FOLLOW_SHARE[3]);
     nb::class_<Untuned>(m, "Untuned", "The experts of the untuned learner.")
@@ -200,8 +203,10 @@ void bind_untuned(nb::module_& m) {
         .def("arrays", &Untuned::arrays, nb::sig("def arrays(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
              "Return views of all arrays by name; records are rows of float64.")
         .def("replace", &Untuned::replace, "arrays"_a, "Replace some arrays by copies of the given ones.")
-        .def("learn", &Untuned::learn, "x"_a, "y"_a, "weight"_a, "margins"_a, "first"_a, "last"_a, "update_stats"_a,
-             "Learn rows and fill their predictions before each step; return the row at which the sketch was full.")
+        .def("learn", &Untuned::learn, "x"_a, "y"_a, "weight"_a, "margins"_a, "readings"_a.none(), "first"_a, "last"_a,
+             "update_stats"_a,
+             "Learn rows and fill their predictions before each step, and what `read` would have predicted then; return "
+             "the row at which the sketch was full.")
         .def("read", &Untuned::read, "x"_a, "margins"_a, "Fill the predictions of rows.")
         .def("doubt", &Untuned::doubt, "x"_a, "margins"_a, "variances"_a,
              "Fill the predictions of rows and their variances.")
@@ -217,15 +222,9 @@ void bind_untuned(nb::module_& m) {
             "undo", [](Untuned& self, const Kept& kept) { kept.restore(self.experts); }, "kept"_a,
             "Restore the state at the time of `keep`.")
         .def("first_scales", &Untuned::first_scales, "which"_a, "Set the scales of features.")
-        .def(
-            "renew_exact", 
-            [](Untuned& self, double faded) {
-                if (self.experts.block.shape(0) > OWN_INVERSE) ensure_blas();
-                const nb::gil_scoped_release unlocked;
-                self.experts.renew_exact(faded);
-            },
-            "faded"_a,
-            "Update the exact Hessian.")
+        .def("renew_exact", &Untuned::renew_exact, "faded"_a, "Update the exact Hessian.")
+        .def("learn_again", &Untuned::learn_again, "x"_a, "y"_a, "weight"_a, "margins"_a, "renewals"_a,
+             "Learn all rows without statistics of features, and update the exact Hessian after some of them.")
         .def(
             "__deepcopy__", [](const Untuned& self, nb::handle) { return Untuned(self.experts, self.seen); }, "memo"_a);
     m.def(

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -82,11 +84,12 @@ class Untuned {
         }
     }
 
-    Index learn(nb::handle x, Span<const double> y, Span<const double> weight, Matrix<double> margins, Index first,
-                Index last, bool update_stats) {
+    Index learn(nb::handle x, Span<const double> y, Span<const double> weight, Matrix<double> margins,
+                const std::optional<Matrix<double>>& readings, Index first, Index last, bool update_stats) {
         const RowsFromPython given = rows_from(x);
         const Rows& rows = given.rows;
         check(rows, margins);
+        if (readings) check(rows, *readings);
         require(0 <= first && first <= last && last <= rows.count, "the rows are out of range");
         require(length(y) == rows.count && length(weight) == rows.count,
                 "y or weight has another length than the rows");
@@ -95,8 +98,28 @@ class Untuned {
             if (!experts.targets[0].numbers) check_classes(y.subspan(first, last - first));
             scratch_.fit(experts, rows.longest(first, last));
             return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(),
-                                         margins.data, update_stats);
+                                         margins.data, readings ? readings->data : nullptr, update_stats);
         });
+    }
+
+    // Learn all rows again, and update the exact Hessian after each number of rows in `renewals`, in ascending order.
+    void learn_again(nb::handle x, Span<const double> y, Span<const double> weight, Matrix<double> margins,
+                     Span<const Index> renewals) {
+        const Index n = length(y);
+        Index done = 0;
+        for (const Index rows : renewals) {
+            require(done <= rows && rows <= n, "renewals is not ascending");
+            learn(x, y, weight, margins, {}, done, rows, false);
+            renew_exact(std::pow(GAMMA, static_cast<double>(rows - done)));
+            done = rows;
+        }
+        learn(x, y, weight, margins, {}, done, n, false);
+    }
+
+    void renew_exact(double faded) {
+        if (experts.block.shape(0) > OWN_INVERSE) ensure_blas();
+        const nb::gil_scoped_release unlocked;
+        experts.renew_exact(faded);
     }
 
     void read(nb::handle x, Matrix<double> margins) const {
@@ -135,11 +158,12 @@ class Untuned {
         untuned_loops().first_scales(experts, which.data(), length(which));
     }
 
-    // Learn one row, all of whose columns the model has; return the prediction before the step. The model has one output.
-    double learn_one(const Rows& row, double y, double weight) {
+    // Learn one row, all of whose columns the model has; return the prediction before the step, and fill what `read_one`
+    // would have predicted then, unless it is null. The model has one output.
+    double learn_one(const Rows& row, double y, double weight, double* reading = nullptr) {
         double prediction = 0.0;
         scratch_.fit(experts, row.longest(0, 1));
-        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, &prediction, true);
+        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, &prediction, reading, true);
         ++seen;
         return prediction;
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "array.hpp"
 
@@ -21,16 +22,19 @@ constexpr double LEVEL[LEVELS] = {
 // that are equally good share the level. A part `epsilon` of the probability is divided equally among all arms.
 inline void choose_probabilities(const double* margin, const double* variance, Index arms, double epsilon,
                                  double* probability) {
+    std::vector<double> width(variance, variance + arms);
+    for (double& each : width) each = std::sqrt(each);
+    const double* w = width.data();
     for (Index a = 0; a < arms; ++a) probability[a] = 0.0;
     for (double z : LEVEL) {
         double best = -INFINITY, ties = 0.0;
         for (Index a = 0; a < arms; ++a) {
-            const double score = margin[a] + z * std::sqrt(variance[a]);
+            const double score = margin[a] + z * w[a];
             ties = score > best ? 1.0 : ties + (score == best ? 1.0 : 0.0);
             best = score > best ? score : best;
         }
         for (Index a = 0; a < arms; ++a)
-            if (margin[a] + z * std::sqrt(variance[a]) == best) probability[a] += 1.0 / ties;
+            if (margin[a] + z * w[a] == best) probability[a] += 1.0 / ties;
     }
     const double levels = static_cast<double>(LEVELS), count = static_cast<double>(arms);
     for (Index a = 0; a < arms; ++a)

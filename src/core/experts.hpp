@@ -199,10 +199,11 @@ class Scratch {
 };
 
 struct UntunedLoops {
-    // Learn rows first to last - 1 and fill their predictions (rows, outputs) before each step; return the row at which
-    // the sketch was full, or `last`. Without `update_stats` the statistics of features do not change.
+    // Learn rows first to last - 1 and fill their predictions (rows, outputs) before each step, and `readings` with what
+    // `read` would have predicted then, unless it is null; return the row at which the sketch was full, or `last`.
+    // Without `update_stats` the statistics of features do not change.
     Index (*learn)(Experts& experts, const Work& work, const Rows& rows, Index first, Index last, const double* y,
-                   const double* weight, double* predictions, bool update_stats);
+                   const double* weight, double* predictions, double* readings, bool update_stats);
     // Fill the predictions of all rows.
     void (*read)(const Experts& experts, const Work& work, const Rows& rows, double* predictions);
     // Fill the predictions of all rows, and their variances: the mean of x'H^-1 x over the experts, by shares, times

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "array.hpp"
@@ -36,6 +37,25 @@ struct Window {
 };
 
 inline double tail_of(Index k) { return (1.0 - GRID_LEVELS[k]) / 2.0; }
+
+// The steps of a threshold of numbers: the usual one, and the first one, which falls with the root of the rows. Small
+// tails have longer usual steps, as they seldom miss, and shorter first ones, as they need many rows to return.
+struct Step {
+    double usual, first;
+};
+
+inline const Step* steps() {
+    static const std::array<Step, GRID> all = [] {
+        std::array<Step, GRID> found{};
+        for (Index k = 0; k < GRID; ++k) {
+            const double tail = tail_of(k), usual = STEP * std::max(std::sqrt(0.1 / tail), 1.0);
+            found[static_cast<std::size_t>(k)] = {std::min(usual, LARGEST_STEP),
+                                                  STEP_OF_FIRST * std::sqrt(std::sqrt(2.0 * tail))};
+        }
+        return found;
+    }();
+    return all.data();
+}
 
 // The scale of a row: the predicted size of its residual, at least a tenth of the typical one. If all residuals were 0
 // there is no unit, and the prediction means nothing.
@@ -94,10 +114,10 @@ inline void track_number(double y, double predicted, double size, double weight,
             window.width[next++] += std::min(weight * (to - from), WIDEST);
         }
         t.judged += 1.0;
-        const double score = std::asinh(residual / scale / NEAR), least = STEP_OF_FIRST / std::sqrt(t.judged);
+        const double score = std::asinh(residual / scale / NEAR), root = std::sqrt(t.judged);
+        const Step* all = steps();
         for (Index k = 0; k < GRID; ++k) {
-            const double tail = tail_of(k), usual = STEP * std::max(std::sqrt(0.1 / tail), 1.0);
-            const double step = relative * std::max(std::min(usual, LARGEST_STEP), least);
+            const double tail = tail_of(k), step = relative * std::max(all[k].usual, all[k].first / root);
             lower[k] = std::clamp(lower[k] - step * ((score < lower[k] ? 1.0 : 0.0) - tail), -FARTHEST, FARTHEST);
             upper[k] = std::clamp(upper[k] + step * ((score > upper[k] ? 1.0 : 0.0) - tail), -FARTHEST, FARTHEST);
         }

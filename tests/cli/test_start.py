@@ -10,6 +10,7 @@ from robustfd.cli import COMMANDS
 from robustfd.cli._command import Commands
 from tests.cli.conftest import ROOT
 
+WITHOUT_THREADS = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
 HEAVY = ("pandas", "pyarrow", "scipy.stats", "scipy.linalg", "matplotlib", "sklearn", "safetensors.torch")
 
 TRAIN = """
@@ -36,6 +37,24 @@ def test_learning_and_predicting_from_libsvm_text_imports_nothing_heavy(svm, tmp
         assert not loaded.intersection(HEAVY)
 
 
+def test_bandits_of_text_import_nothing_heavy(tmp_path):
+    model, log = tmp_path / "policy", tmp_path / "log"
+    block = "shared | age:{0}\n{1}| sport long:2\n{2}| news long:1\n\n"
+    for text in (
+        "".join(f"{1 + i % 2}:{i % 3 % 2}:0.5 | age:{i % 7} sex=f\n" for i in range(200)),
+        "".join(block.format(i, *(("0:1:0.5 ", "") if i % 2 else ("", "0:0:0.5 "))) for i in range(100)),
+    ):
+        log.write_text(text)
+        for command in (["train", log, "-o", model, "-q"], ["predict", model, log], ["evaluate", model, log]):
+            done = subprocess.run(
+                [sys.executable, "-c", TRAIN, "bandit", *command], cwd=ROOT, env=WITHOUT_THREADS, capture_output=True,
+                text=True, check=True,
+            )  # fmt: skip
+            loaded = set(done.stderr.split())
+            assert "robustfd.estimators.bandit" in loaded
+            assert not loaded.intersection([*HEAVY, "scipy"])
+
+
 TOLD = """
 import os, sys
 from robustfd import cli
@@ -50,9 +69,13 @@ cli.script()
     ("sketch", {}, "None"),
 ])  # fmt: skip
 def test_training_has_one_thread_of_blas_unless_somebody_says_otherwise(command, given, threads):
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | given
     done = subprocess.run(
-        [sys.executable, "-c", TOLD, command], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", TOLD, command],
+        cwd=ROOT,
+        env=WITHOUT_THREADS | given,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout.split() == [threads, "False"]
 

@@ -174,8 +174,9 @@ void learn(Experts& e, const Made& made) {
     const Rows rows = made.rows();
     rows.check(e.features(), 0, rows.count);
     const Scratch scratch(e, rows.longest(0, rows.count));
-    std::vector<double> out(made.out);
-    untuned_loops().learn(e, scratch.work, rows, 0, rows.count, made.y.data(), made.weight.data(), out.data(), true);
+    std::vector<double> out(made.out), readings(made.out);
+    untuned_loops().learn(e, scratch.work, rows, 0, rows.count, made.y.data(), made.weight.data(), out.data(),
+                          readings.data(), true);
     untuned_loops().read(e, scratch.work, rows, out.data());
 }
 

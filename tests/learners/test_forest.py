@@ -124,11 +124,13 @@ def test_blends_are_those_of_the_transcription(kind):
     margins = np.exp(margins) if kind == "counts" else margins
     share, steady = np.full(3, 1 / 3), np.full(3, 1 / 3)
     out, totals, flat = np.empty((len(y), outputs)), np.zeros(BLENDED), margins.reshape(-1, outputs)
-    blend(Objective[kind], 0.3, flat, y, np.ones(len(y)), share, steady, totals, out)
+    read = np.empty_like(out)
+    blend(Objective[kind], 0.3, flat, flat, y, np.ones(len(y)), share, steady, totals, out, read)
     expected, last, mean = reference.blend(kind, 0.3, margins, y.tolist())
     np.testing.assert_allclose(out, expected, rtol=1e-9)
     np.testing.assert_allclose(share, last, rtol=1e-9)
     np.testing.assert_allclose(steady, mean, rtol=1e-9)
+    np.testing.assert_allclose(read[0], out[0], rtol=1e-9)  # all shares are equal before the first row
     again = np.empty_like(out)
     blended(Objective[kind], flat, np.array([1.0, 0.0, 0.0]), again)
     np.testing.assert_allclose(again, margins[0], rtol=1e-12)

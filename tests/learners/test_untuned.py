@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustfd._core import implicit_steps
-from robustfd.learners import hessian, untuned_reading
+from robustfd.learners import hessian, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss, with_rungs
 from robustfd.learners.rows import as_rows
 from robustfd.learners.untuned import UntunedState
@@ -89,6 +89,28 @@ def test_classes_equal_the_transcription(sparse, exact, density, constant):
     state = UntunedState(6, 1, sketch=None if exact else 0)
     assert_transcribed(state, ref.Learner(6, exact=exact), X, y, 1e-3, sparse=sparse)
     assert state.form == ("exact" if exact else "diagonal")
+
+
+@both_hessians
+def test_few_experts_equal_the_transcription(exact):
+    X, y, _ = stream(2, 300, 6)
+    state = UntunedState(6, 1, sketch=None if exact else 0, few=True)
+    assert_transcribed(state, ref.Learner(6, exact=exact, few=True), X, y, 1e-3)
+    assert state.experts.bets.size == 0 and len(state.experts.exact.ladder) == 2 * exact
+    assert pickle.loads(pickle.dumps(state)).few
+    merged = untuned_merging.merge(*untuned_merging.split(state, 2, range(2)), 6)
+    assert merged.few and merged.experts.bets.size == 0
+
+
+def test_readings_are_the_predictions_of_a_model_that_is_read():
+    X, _, y = stream(3, 200, 4)
+    state, slow = (UntunedState(4, 1, loss=NumberLoss()) for _ in range(2))
+    readings, expected = np.empty((200, 1)), np.empty((200, 1))
+    state.learn(X, y, np.ones(200), np.empty((200, 1)), readings)
+    for i in range(200):
+        expected[i] = slow.margins(X[i : i + 1])
+        slow.learn(X[i : i + 1], y[i : i + 1], np.ones(1), np.empty((1, 1)))
+    np.testing.assert_array_equal(readings, expected)
 
 
 @both_hessians

@@ -255,12 +255,18 @@ void write_output(const Experts& e, const Work& work, double* out) {
 }
 
 Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index last, const double* y,
-            const double* weight, double* predictions, bool update_stats) {
+            const double* weight, double* predictions, double* readings, bool update_stats) {
+    const Index outputs = e.outputs();
     for (Index i = first; i < last; ++i) {
         if (e.is_full()) return i;
         fetch_row(e, rows, i + 1);
         const Row row = predict_row<Use::learn>(e, work, list_row(e, rows, i, work));
-        write_output(e, work, predictions + i * e.outputs());
+        if (readings) {
+            predict(e, work, e.steady.data());
+            write_output(e, work, readings + i * outputs);
+            predict(e, work, e.share.data());
+        }
+        write_output(e, work, predictions + i * outputs);
         learn_row(e, work, row, y[i], weight[i], update_stats);
     }
     return last;

@@ -103,7 +103,7 @@ def train(
             progress.resumed(run.model)
         more = {} if start is None else {"unseen": "drop"}
         stream = open_log(files, inputs, layout=run.layout, start=run.position, **more)
-        stream.parse_threads = jobs
+        stream.parse_threads, stream.plain_rows = jobs, jobs == 1
         _learn(run, stream, progress, files, (epsilon, seed, jobs))
         progress.finished(run.model)
         run.finish(stream)
@@ -151,10 +151,7 @@ def _learn(run: Pass, stream: Stream, progress: Progress, files: list[str], sett
         run.model = parallel(run.model, jobs)
         found = block.decisions
         assert found is not None
-        arms = found.arm
-        if found.arms is not None and found.arms.ndim == 2:  # arms have features
-            arms = found.arms[found.starts[:-1] + found.arm]
-        run.model.partial_fit(block.X, arms, rewards=block.y)
+        run.model.partial_fit(block.X, found.chosen(), rewards=block.y)
 
 
 def _require_decisions(block: Block, files: list[str]) -> None:
@@ -190,7 +187,7 @@ def predict(
     loaded, inputs = _load(policy, inputs)
     model, layout = loaded.model, _without_decisions(loaded.layout)
     stream = open_log(files, inputs, layout=layout, unlabelled="keep", unseen="drop")
-    stream.wants_ids = True
+    stream.wants_ids = stream.plain_rows = True
     with open_output(output) as file:
         for block, first in _with_rows_before(stream):
             names, chances = _policy(model, block, first, model.predict_rewards if best else model.predict_proba)
@@ -237,7 +234,7 @@ def _policy(model: Any, block: Block, first: int, predict: Callable[..., Any]) -
         names = sorted(model.arms_, key=lambda name: (isinstance(name, str), name))
         return [names] * block.X.shape[0], predict(block.X)[:, [model.arms_.index(name) for name in names]]
     some: list[Any] = [found.of_row(i) for i in range(block.X.shape[0])]
-    if found.arms.ndim == 2:
+    if found.has_features:
         if model.arms_:
             raise ValueError("This policy knows arms by their names, and the arms of this file have features.")
         return [range(each.shape[0]) for each in some], predict(block.X, some)
@@ -278,6 +275,7 @@ def evaluate(
     low, high = _range(reward_range, model)
     evaluation = PolicyEvaluation(level=level, reward_range=(low, high))
     stream = open_log(files, inputs, layout=loaded.layout, unseen="drop")
+    stream.plain_rows = True
     for block, first in _with_rows_before(stream):
         _require_decisions(block, files)
         found = block.decisions

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 
 SHARES = {"rfd": 0.5, "fd": 0.0, "scfd": 1.0, "exact": 0.0}  # the share of Delta that is added to alpha
 MOST = 1e50  # the largest feature or reward; products stay finite
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Confidence:
         """Return the state with another row, for which there must be room. Rows in use do not change."""
         n, (q, v) = self.n, self.split(x[None])
         self.stack[n], self.chol[n, :n] = x, q[0] @ self.chol[:n, :n]
-        self.chol[n, n] = np.sqrt(self.alpha * (1.0 + q[0] @ q[0]) + v[0] @ v[0])
+        rest = self.alpha * (1.0 + q[0] @ q[0]) + v[0] @ v[0]
+        self.chol[n, n] = np.sqrt(max(rest, EPS * (x @ x)))  # less would be rounding error of S S', magnified
         return replace(self, n=n + 1, b=self.b + reward * x)
 
     def shrunk(self, alpha0: float, share: float, *, grows: bool) -> "Confidence":

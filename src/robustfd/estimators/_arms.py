@@ -92,7 +92,11 @@ class _Learners:
 
 
 class Apart(_Learners):
-    """One learner for each arm, by the place of the arm."""
+    """One learner for each arm, by the place of the arm.
+
+    A choice reads all of them, so that they have few experts. Bettors and smaller priors earn nothing more here
+    (benchmarks/results/bandits.md).
+    """
 
     def _changes(self, arms: Iterable[int], features: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
         arms = set(arms)
@@ -118,7 +122,7 @@ class Apart(_Learners):
         for arm in np.unique(arms).tolist():
             which = np.flatnonzero(arms == arm)
             if arm not in self.states:
-                self.states[arm] = UntunedState(self.d, 1, share=self.share)
+                self.states[arm] = UntunedState(self.d, 1, few=True, share=self.share)
             rows = x if len(which) == x.shape[0] else rows_at(x, which)
             self.states[arm].learn(rows, label[which], weight[which], np.empty((len(which), 1)))
 
@@ -329,7 +333,10 @@ def unpack_learners(model: Any, states: list[Parts]) -> None:
     learners: Any = Together(1, share) if capacity else Apart(1, share)
     learners.d, learners.capacity = d, capacity
     fits = check_products if capacity else check
-    learners.states = {place: UntunedState.unpack(parts, fits) for place, parts in zip(places, others, strict=True)}
+    few = isinstance(learners, Apart)
+    learners.states = {
+        place: UntunedState.unpack(parts, fits, few=few) for place, parts in zip(places, others, strict=True)
+    }
     if capacity and 0 not in learners.states:
         raise ValueError("the learner is missing")
     model._learners = learners

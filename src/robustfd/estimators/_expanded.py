@@ -45,18 +45,22 @@ class Expanded(OnlineEstimator):
     def _has_trees(self) -> bool:
         return self.expand is not None and bool(self._expansion.states)
 
-    def _learn_some(self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, new: bool) -> None:
-        """Learn rows with their indicators, and fill in their margins if they are new.
+    def _learn_some(
+        self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, *, new: bool, readings: Floats | None = None
+    ) -> None:
+        """Learn rows with their indicators, and fill in their margins, and what reading them would have returned.
 
         Known rows do not change the shares of the experts: they would favour experts that remember them.
         """
         if self.expand is not None:
             owners = owners_of(self)
             self._expansion.widen(self._model.d, np.array(owners.category, bool), growing=True)
-            learn = self._expansion.learn if new else self._expansion.learn_again
-            return learn(self._model, x, cells_of(x, owners, codes), y, weight, margins)
+            cells = cells_of(x, owners, codes)
+            if new:
+                return self._expansion.learn(self._model, x, cells, y, weight, margins, readings)
+            return self._expansion.learn_again(self._model, x, cells, y, weight, margins)
         shares = None if new else self._model.shares
-        self._model.learn(x, y, weight, margins)
+        self._model.learn(x, y, weight, margins, readings)
         if shares is not None:
             self._model.shares = shares
 

@@ -116,7 +116,7 @@ class UntunedEstimator(Expanded):
         return OneRow(model.core, self._lock, self._vocabulary, *judged, self._progress, shares, usual, until, watch)
 
     def _watching(self) -> tuple[Any, ...] | None:
-        """Return what `OneRow` needs to do the same as `_watch`, if there is anything."""
+        """Return what `OneRow` needs to do the same as `_learn_part`, if that does more than to learn."""
         return None
 
     @abstractmethod
@@ -130,17 +130,17 @@ class UntunedEstimator(Expanded):
         # A dict has no missing values to indicate.
         parts = [(every, x)] if isinstance(x, CsrRows) else rows_to_learn(self, x, self._widen)
         for here, rows in parts:
-            self._learn_some(rows, None if codes is None else codes[here], y[here], weight[here], margins[here], new)
-            if new:
-                self._watch(rows, y[here], weight[here], margins[here])
+            mine = None if codes is None else codes[here]
+            self._learn_part(rows, mine, y[here], weight[here], margins[here], new=new)
         self._update_common_names()
         return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
         self._learn_margins(x, y, weight, new=False)  # the errors on known rows say nothing about new ones
 
-    def _watch(self, x: Any, y: Any, weight: Floats, margins: Floats) -> None:
-        """Learn from the margins that rows had before they were learned."""
+    def _learn_part(self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, *, new: bool) -> None:
+        """Learn rows, whose text has these codes, and fill their margins."""
+        self._learn_some(x, codes, y, weight, margins, new=new)
 
     def _all_states(self) -> dict[str, UntunedState]:
         """Return the states of all learners by the names of their attributes, the predicting one first."""

@@ -23,9 +23,9 @@ from robustfd.learners.rows import CsrRows
 class ContextualBandit(RewardLearner):
     """Chooses among arms by context, learns from the rewards of its choices, and has nothing to tune.
 
-    Each arm has its own untuned learner, that of `SketchedNewtonClassifier`, which predicts its reward for a context.
-    Arms with features of their own, and contexts of more than 256 features, share one learner over the products of arm
-    features and context features.
+    Each arm has its own untuned learner, that of `SketchedNewtonClassifier` with fewer experts, which predicts its
+    reward for a context. Arms with features of their own, and contexts of more than 256 features, share one learner
+    over the products of arm features and context features.
 
     The learner also knows how little it knows: the variance x'H^-1 x of the context under its Hessian, times the root
     of the learning rates that do best if it is above 1. The bandit chooses by RandUCB: it draws one level z, the
@@ -349,7 +349,7 @@ class ContextualBandit(RewardLearner):
         if len(arms) != x.shape[0]:
             raise ValueError(f"arms has {len(arms)} rows, but X has {x.shape[0]}.")
         if self._names is not None:
-            rows: Any = (row for _, block in rows_to_read(x, self._missing) for row in _single_rows(block))
+            rows: Any = (row for block in self._blocks_of(x) for row in _single_rows(block))
             for row, some in zip(rows, arms, strict=True):
                 yield self._finite_doubts(row, [self._entries(each) for each in _listed(some)])
             return
@@ -367,23 +367,30 @@ class ContextualBandit(RewardLearner):
         if self._names is not None:
             raise ValueError("This bandit knows arms by their features. Give them to predict_one or predict_proba_one.")
         keys = self._keys(range(len(self._arms)))
-        found = [self._finite_doubts(rows, keys) for _, rows in rows_to_read(x, self._missing)]
+        found = [self._finite_doubts(rows, keys) for rows in self._blocks_of(x)]
         empty = np.empty((0, len(self._arms)))
         return np.vstack([empty, *(m for m, _ in found)]), np.vstack([empty, *(v for _, v in found)])
+
+    def _blocks_of(self, x: Any) -> Iterator[Any]:
+        """Yield blocks of rows as the learners take them."""
+        if isinstance(x, CsrRows):  # rows of text have no missing values to indicate
+            yield x
+        else:
+            yield from (rows for _, rows in rows_to_read(x, self._missing))
 
 
 def _listed(arms: Any) -> list[Any]:
     """Return names or features of arms as a list, and the rows of a sparse matrix as dicts by column."""
-    if not sp.issparse(arms):
+    if not isinstance(arms, CsrRows) and not sp.issparse(arms):
         return arms.tolist() if hasattr(arms, "tolist") else list(arms)
-    rows = arms.tocsr()
+    rows = arms if isinstance(arms, CsrRows) else arms.tocsr()
     columns, values = rows.indices.tolist(), rows.data.tolist()
     return [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in pairwise(rows.indptr.tolist())]
 
 
 def _single_rows(x: Any) -> Iterator[Any]:
     for i in range(x.shape[0]):
-        yield x[i : i + 1]
+        yield x.take(slice(i, i + 1)) if isinstance(x, CsrRows) else x[i : i + 1]
 
 
 class _Arm:
@@ -405,8 +412,8 @@ class _Arm:
         return self._bandit._learners.explain(rows, self._key)
 
     def _finite_margins(self, x: Any) -> Floats:
-        parts = [x] if isinstance(x, CsrRows) else [rows for _, rows in rows_to_read(x, self._bandit._missing)]
-        return np.vstack([np.empty((0, 1)), *(self._bandit._finite_doubts(each, [self._key])[0] for each in parts)])
+        doubts = (self._bandit._finite_doubts(rows, [self._key]) for rows in self._bandit._blocks_of(x))
+        return np.vstack([np.empty((0, 1)), *(margins for margins, _ in doubts)])
 
     def _number_loss(self) -> None:
         """Margins are not numbers of a regression."""

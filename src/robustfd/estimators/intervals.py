@@ -219,15 +219,18 @@ class IntervalRegressor(OnlineRegressor, Tracking):
     def _floor(self) -> float:
         return 0.0 if self.loss == "poisson" else -np.inf
 
-    def _watch(self, x: Any, y: Any, weight: Floats, margins: Floats) -> None:
-        if not self._tracks():
-            return
-        tracker, predicted = self._tracker.copy(), np.ascontiguousarray(margins[:, 0])
-        sizes, first = np.zeros((len(y), 1)), int(tracker.totals[0] == 0)  # nothing predicted the first row
-        if first:
+    def _learn_part(self, x: Any, codes: Any, y: Any, weight: Floats, margins: Floats, *, new: bool) -> None:
+        if not new or not self._tracks():
+            return super()._learn_part(x, codes, y, weight, margins, new=new)
+        # The ends that are tracked are those that `predict_interval` would have returned before each row.
+        readings, sizes = np.empty_like(margins), np.zeros((len(y), 1))
+        self._learn_some(x, codes, y, weight, margins, new=True, readings=readings)
+        tracker, predicted = self._tracker.copy(), np.ascontiguousarray(readings[:, 0])
+        if first := int(tracker.totals[0] == 0):  # nothing predicted the first row
             x = x.take(np.arange(len(y)) > 0) if isinstance(x, CsrRows) else x[1:]
         with np.errstate(over="ignore"):
-            self._scale.learn(x, np.abs(y - predicted)[first:], weight[first:], sizes[first:])
+            rest = np.abs(y - predicted)[first:], weight[first:]
+            self._scale.learn(x, *rest, np.empty((len(y) - first, 1)), sizes[first:])
         y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight)
         track_numbers(y, predicted, np.ascontiguousarray(sizes[:, 0]), weight, self._floor(), *tracker)
         self._tracker = tracker

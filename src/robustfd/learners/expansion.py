@@ -100,35 +100,45 @@ class Expansion:
 
     # -- learning
 
-    def learn(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Let the linear learner, `base`, and the others learn rows; fill the margins before each step."""
+    def learn(
+        self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, margins: Floats,
+        readings: Floats | None = None,
+    ) -> None:  # fmt: skip
+        """Let the linear learner, `base`, and the others learn rows; fill the margins before each step.
+
+        `readings` gets what `margins` of this class would have returned for each row then.
+        """
         y, weight, done, n = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight), 0, len(y)
         x = plain_rows(x)
+        read = np.empty((0, margins.shape[1])) if readings is None else readings
         while done < n:
             until = min(self.grow_at, self.look_at) if self.states else self.grow_at
             stop = done + 1 if self.build is not None else min(n, done + max(until - self.seen, 1))
             part = slice(done, stop)
-            self._learn_part(base, some_rows(x, part), cells[part], y[part], weight[part], margins[part])
+            rows = some_rows(x, part), cells[part], y[part], weight[part]
+            self._learn_part(base, rows, margins[part], read[part])
             self._handle_events(base)
             done = stop
 
-    def _learn_part(self, base: UntunedState, x: Any, cells: Floats, y: Floats, weight: Floats, out: Floats) -> None:
-        base.learn(x, y, weight, out)
+    def _learn_part(self, base: UntunedState, rows: Any, out: Floats, read: Floats) -> None:
+        x, cells, y, weight = rows
+        base.learn(x, y, weight, out, read if len(read) else None)
         first = out.copy()
-        self._learn_trees(x, cells, y, weight, first, out)
+        self._learn_trees(rows, first, read.copy(), out, read)
         self._remember(cells, y, weight, first)
         self.seen += len(y)
 
-    def _learn_trees(self, x: Any, cells: Floats, y: Floats, weight: Floats, first: Floats, out: Floats) -> None:
-        """Let the learners of trees learn rows, given the margins of the linear learner; fill in the blend."""
+    def _learn_trees(self, rows: Any, first: Floats, reading: Floats, out: Floats, read: Floats) -> None:
+        """Let the learners of trees learn rows, given margins and readings of the linear learner; fill in the blend."""
         if not self.states:
             return
-        each = np.empty((MEMBERS, *out.shape))
-        each[0] = first
-        for state, rows, margins in zip(self.states, self._rows(x, cells), each[1:], strict=False):
-            state.learn(rows, y, weight, margins)
-        flat = self._with_mean(each)
-        blend(self.objective, self.level, flat, y, weight, self.share, self.steady, self.totals, out)
+        x, cells, y, weight = rows
+        each, readings = np.empty((MEMBERS, *out.shape)), np.empty((MEMBERS, *read.shape))
+        each[0], readings[0] = first, reading
+        for k, (state, some) in enumerate(zip(self.states, self._rows(x, cells), strict=True), 1):
+            state.learn(some, y, weight, each[k], readings[k] if len(read) else None)
+        both = self._with_mean(each), self._with_mean(readings)
+        blend(self.objective, self.level, *both, y, weight, self.share, self.steady, self.totals, out, read)
 
     def _with_mean(self, each: Floats) -> Floats:
         """Fill in the margins of the last member, the mean of the two before it; return them as a matrix."""
@@ -270,7 +280,8 @@ class Expansion:
         for some, others in (halves, halves[::-1]):
             self.use_trees(base, self.grown(some))
             x, out = rows_of(others.cells), np.empty_like(others.margin)
-            self._learn_trees(x, others.cells, others.y, others.weight, base.margins(x), out)
+            rows = x, others.cells, others.y, others.weight
+            self._learn_trees(rows, base.margins(x), out[:0], out, out[:0])
         self.forests = [self.grown(), self.forests[1]]
 
     def grown(self, rows: Store | None = None) -> Forest:

@@ -120,10 +120,14 @@ def padded(n: int) -> int:
 
 
 def start_experts(
-    features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None, bets: Any = None
-) -> Experts:
-    """Return new experts for these features; `weights` and `bets` are zeros to reuse if they have the right shape."""
-    rates, linear, more = RATES, LINEAR, line.settings(outputs, loss)
+    features: Features, outputs: int, loss: NumberLoss | None, weights: Any = None, bets: Any = None,
+    *, few: bool = False,
+) -> Experts:  # fmt: skip
+    """Return new experts for these features; `weights` and `bets` are zeros to reuse if they have the right shape.
+
+    If `few`, there are no bettors and no flat priors.
+    """
+    rates, linear, more = RATES, LINEAR, line.settings(outputs, loss)[:, : 0 if few else None]
     if loss is not None:
         rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
         rates = RATES_OF_SIZES if loss.few else rates

@@ -11,11 +11,13 @@ by a quarter, and stays fixed in between. With U = (I + B D^-1 B')^-1/2 B D^-1
 The steps are in the core (src/core/hot/hessians.hpp), and weights are w = a + U'b.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robustfd._core import GAMMA
+from robustfd._core import GAMMA, OWN_INVERSE
 from robustfd._scipy import scipy_linalg
 from robustfd.learners import line
 from robustfd.learners.experts import (
@@ -61,9 +63,8 @@ def set_form(state: "UntunedState", form: Form, size: int = 0, rows: int = 0) ->
         e.mix.plain[:] = e.mix.share  # no row updates them while all experts are diagonal
     exact, low = start_exact(0, (), 0, lanes), start_low_rank(state.d + 1, size if form == "sketch" else 0, lanes)
     if form == "exact":
-        slow = (
-            LADDER if state.seen >= FIRST else LADDER[:1]
-        )  # the first rows are too few for the others, and learned often
+        # The first rows are too few for other priors, and learned often.
+        slow = LADDER if state.seen >= FIRST and not state.few else LADDER[:1]
         exact = start_exact(state.d + 1, [*slow, 1.0][: len(slow) + memories - 1], memories, lanes)
     rungs = rungs_of(form, exact)
     if form != "diagonal":
@@ -110,11 +111,16 @@ def begin_form(state: "UntunedState", entries: float) -> None:
 def renew(state: "UntunedState", rows: int) -> None:
     """Update the better Hessian after `rows` rows, and schedule its next update."""
     e = state.experts
-    with one_blas_thread():
+    with one_blas_thread() if state.form == "sketch" or state.d >= OWN_INVERSE else nullcontext():
         if state.form == "exact":
             state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
         else:
             renew_low_rank(e.low_rank, e.features.table["prior"], e.features.table["slow"])
+    _schedule(state, rows)
+
+
+def _schedule(state: "UntunedState", rows: int) -> None:
+    """Set when to update the better Hessian after an update at `rows` rows."""
     soon = max(2 * (rows - state.renewed_at), FIRST)  # a new Hessian learns from its first rows soon
     state.renewed_at = rows
     more = max(rows // RENEW, 1)
@@ -122,9 +128,18 @@ def renew(state: "UntunedState", rows: int) -> None:
         more = max(rows // 4, 1)
     elif state.d > TWO_MEMORIES:  # an update is slow
         more = max(rows // 2, state.d // 8)
-    if state.form == "exact" and len(e.exact.past) > 1:
+    if state.form == "exact" and len(state.experts.exact.past) > 1:
         soon = min(soon, OFTEN)
     state.renew_at = rows + min(more, soon)
+
+
+def renewals(state: "UntunedState", n: int) -> NDArray[np.int64]:
+    """Return the numbers of rows, up to n, at which an exact Hessian is updated from now on, and count them as done."""
+    found = []
+    while (rows := max(state.renew_at, state.renewed_at + 1)) <= n:
+        found.append(rows)
+        _schedule(state, rows)
+    return np.array(found, np.int64)
 
 
 def next_event(state: "UntunedState") -> int:
@@ -170,7 +185,8 @@ def _evaluate(state: "UntunedState") -> None:
         elif state.form == "sketch" and state.d <= LARGEST_EXACT:
             set_form(state, "exact", state.size, state.seen)
             # The weights are not those that this Hessian would have learned from past rows: it starts without these.
-            state.experts = with_rungs(state.experts, (LADDER[0], LADDER[-1]), fast=False)  # rows are slow
+            ends = LADDER[:1] if state.few else (LADDER[0], LADDER[-1])  # rows are slow
+            state.experts = with_rungs(state.experts, ends, fast=False)
             state.experts.exact.past[:] = 0.0
             state.gain = UNPROVEN
             renew(state, state.seen)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._core import HEAVIEST, INTERCEPT, Untuned
+from robustfd._core import HEAVIEST, INTERCEPT, OWN_INVERSE, Untuned
 from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
     SOON,
@@ -44,10 +44,15 @@ class UntunedState:
     """The experts, which the core holds, the first rows while they are few, and the rows at which events happen."""
 
     def __init__(
-        self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None, share: float = 1.0
-    ):
-        """Start with d features; `share` is the share of the prior, below 1 for parts that will be merged."""
-        self.d, self.outputs, self.sketch, self.loss = d, outputs, sketch, loss
+        self, d: int, outputs: int, *, sketch: int | None = None, loss: NumberLoss | None = None, few: bool = False,
+        share: float = 1.0,
+    ):  # fmt: skip
+        """Start with d features.
+
+        `few` saves time for classes: no bettors, no flat priors, and a single prior of the exact Hessian. `share` is
+        the share of the prior, below 1 for parts that will be merged.
+        """
+        self.d, self.outputs, self.sketch, self.loss, self.few = d, outputs, sketch, loss, few
         self.first = FIRST  # number of first rows, which are learned again; 0 if they are not stored
         self.entries = 0  # the largest number of entries of a row
         self.kept: list[StoredRows] = []  # the first rows, unscaled
@@ -59,7 +64,7 @@ class UntunedState:
         self.core = Untuned()
         self._experts: Experts | None = None  # views of the arrays of the core
         features = start_features(d, share * self.prior(), by_density=loss is None)
-        self.experts = start_experts(features, outputs, loss)
+        self.experts = start_experts(features, outputs, loss, few=few)
 
     def prior(self) -> float:
         """Return a0."""
@@ -134,13 +139,18 @@ class UntunedState:
         """Pickle what a snapshot holds: the core has space for many features that have not occurred."""
         numbers, arrays = self.pack()
         check_finite(type(self).__name__, arrays)
-        return _restored, ({"sketch": self.sketch, "loss": self.loss}, self.entries, numbers, arrays)
+        settings = {"sketch": self.sketch, "loss": self.loss, "few": self.few}
+        return _restored, (settings, self.entries, numbers, arrays)
 
     # -- learning
 
-    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step."""
-        batch = plain_rows(x), np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64), margins
+    def learn(self, x: Any, y: Floats, weight: Floats, margins: Floats, readings: Floats | None = None) -> None:
+        """Learn from dense or sparse rows, and fill margins (n, outputs) with each prediction before the step.
+
+        `readings` gets what `margins` of this class would have returned for each row then.
+        """
+        y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight, np.float64)
+        batch = plain_rows(x), y, weight, margins, readings
         # Few rows rarely update a Hessian, so setting the number of BLAS threads does not pay off.
         with one_blas_thread() if len(y) > FIRST else nullcontext():
             done = 0
@@ -161,7 +171,8 @@ class UntunedState:
         elif (wanted := self._to_set_aside()) and (count := self._next_aside(wanted)):
             part = slice(done, min(done + count, n))
             rows = stored(batch, part)
-            batch[3][part] = self.margins(rows[0], len(rows[1]))
+            for out in batch[3:] if batch[4] is not None else batch[3:4]:
+                out[part] = self.margins(rows[0], len(rows[1]))
             self.aside.append(rows)
         else:
             until = self.quiet_until()
@@ -196,12 +207,12 @@ class UntunedState:
         return sum(len(y) for _, y, _ in self.aside)
 
     def _learn(self, batch: Any, part: slice, update_stats: bool = True) -> None:
-        """Learn from the rows between two events; `batch` holds rows, targets, weights and margins."""
-        (x, y, weight, margins), done, stop = batch, part.start, part.stop
+        """Learn from the rows between two events; `batch` holds rows, targets, weights, margins and readings."""
+        (x, y, weight, margins, readings), done, stop = batch, part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
             until = min(done + INTERRUPTIBLE, stop)
-            done = self.core.learn(x, y, weight, margins, done, until, update_stats)
+            done = self.core.learn(x, y, weight, margins, readings, done, until, update_stats)
             if done < until:  # the sketch is full
                 with one_blas_thread():
                     hessian.shrink(self.experts.low_rank)
@@ -222,7 +233,10 @@ class UntunedState:
         self.form, self.size = "diagonal", 0
         if n == FIRST or self.d <= AT_ONCE:
             hessian.begin_form(self, (len(x.data) if sparse else np.count_nonzero(x)) / n)
-        batch, done = (x, y, weight, np.empty((n, self.outputs))), 0
+        batch, done = (x, y, weight, np.empty((n, self.outputs)), None), 0
+        if len(self.experts.exact.past) and self.d < OWN_INVERSE:
+            self.core.learn_again(*batch[:4], hessian.renewals(self, n))
+            done = n
         while done < n:
             stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
             self._learn(batch, slice(done, stop), update_stats=False)
@@ -240,7 +254,7 @@ class UntunedState:
 
     def _fresh_experts(self, old: Experts, weights: Any = None, bets: Any = None) -> Experts:
         """Return new experts for the same features, which continue the trace of the old ones."""
-        new = start_experts(old.features, self.outputs, self.loss, weights, bets)
+        new = start_experts(old.features, self.outputs, self.loss, weights, bets, few=self.few)
         new.mix.targets["stride"] = old.mix.targets["stride"]
         return new._replace(mix=new.mix._replace(trace=old.mix.trace))
 

@@ -118,7 +118,8 @@ def _copy(state: UntunedState) -> UntunedState:
 
 def _fresh(like: UntunedState, share: float, d: int | None = None) -> UntunedState:
     """Return an empty state with the settings of `like`."""
-    return UntunedState(like.d if d is None else d, like.outputs, sketch=like.sketch, loss=like.loss, share=share)
+    d = like.d if d is None else d
+    return UntunedState(d, like.outputs, sketch=like.sketch, loss=like.loss, few=like.few, share=share)
 
 
 def _widened(state: UntunedState, d: int) -> UntunedState:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robustfd._core import Problem, parse_log
+from robustfd.learners.rows import CsrRows
 from robustfd.streams.base import Block, Options
 from robustfd.streams.decisions import Decisions
 from robustfd.streams.inputs import Chunk, Input, StreamError
@@ -148,9 +149,12 @@ class BlockStream(_LogStream):
             chosen = arms[parsed.starts[:-1] + parsed.chosen]
             chosen[parsed.chosen < 0] = None
             return Decisions(chosen, parsed.probabilities, arms, parsed.starts)
-        from scipy.sparse import csr_array
+        values, columns, ends = parsed.features[0]
+        features: Any = CsrRows(values, columns, ends.astype(np.int64), 2**30)
+        if not self.plain_rows and not self._finding:
+            from scipy.sparse import csr_array
 
-        features = csr_array(parsed.features[0], shape=(len(parsed.actions), 2**30))
+            features = csr_array(features[:3], shape=features.shape)
         return Decisions(parsed.chosen, parsed.probabilities, features, parsed.starts)
 
     @staticmethod

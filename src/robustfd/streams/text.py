@@ -187,7 +187,7 @@ class IndexedTextStream(Stream):
     def _matrix(self, rows: tuple[Any, Any, Any]) -> Any:
         """Return rows as a CSR matrix."""
         width = self._width if self._width >= 0 else int(rows[1].max(initial=0)) + 1
-        if self.plain_rows:
+        if self.plain_rows or self._finding:
             return CsrRows(rows[0], rows[1], rows[2].astype(np.int64), width)
         from scipy.sparse import csr_matrix
 
