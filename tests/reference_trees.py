@@ -118,7 +118,7 @@ def boost(rows, y, weight, margin, objective, level, seed, trees):
 
 # -- blends
 
-SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 0.25
+SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 1.0
 
 
 def loss_of(objective, level, margin, y):

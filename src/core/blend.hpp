@@ -15,7 +15,7 @@ constexpr double STEADY = 256.0;    // rows over which shares are averaged for m
 constexpr double RECENT = 0.99;     // decay of the typical loss per row
 constexpr double WORST = 32.0;      // larger losses, in typical ones, are clipped to this
 constexpr double HEAVIEST_ROW = 10.0;  // larger weights, relative to the mean, are clipped to this
-constexpr double MISTAKE = 0.25;    // what a wrong label adds to the loss of a learner
+constexpr double MISTAKE = 1.0;    // what a wrong label adds to the loss of a learner
 
 // Sums over rows: their number and weights, recent losses of the best learner, and losses of the first learner and of
 // the blend since the last look at them.
