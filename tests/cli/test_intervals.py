@@ -39,7 +39,8 @@ def test_numbers(run, table, tmp_path):
     assert list(found[0]) == ["prediction", "low", "high"]
     low, high, y = (np.array([float(row[name]) for row in some]) for some, name in
                     ((found, "low"), (found, "high"), (read(rows), "y")))  # fmt: skip
-    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.82, abs=0.04)  # of rows that were learned
+    covered = np.mean((low <= y) & (y <= high))
+    assert covered == pytest.approx(0.81, abs=0.07)  # thresholds of one moment: 0.81 +- 0.03 over 12 streams
     result = json.loads(run("inspect", model, "--json").out)
     assert result["progressive_coverage"]["0.9"] == pytest.approx(0.9, abs=0.02)
     assert robustfd.load(model).progressive_width_[0.5] == result["progressive_width"]["0.5"]

@@ -75,7 +75,8 @@ def _parts(model: Any, rows: Any, codes: Any = None, texts: Sequence[Any] = ()) 
     """
     if (own := getattr(model, "_explain", None)) is not None:  # the arm of a bandit
         indptr, which, values = own(rows)
-        return [sp.csr_array((each, which, indptr)) for each in values.T]
+        shape = len(indptr) - 1, int(which.max(initial=-1)) + 1
+        return [sp.csr_array((each, which, indptr), shape=shape) for each in values.T]
     if getattr(model, "expand", None) is None or not model._expansion.states:
         return by_feature_of(model._model, rows, rows.shape[0])
     owners = owners_of(model)
