@@ -113,7 +113,9 @@ class Expanded(OnlineEstimator):
         owner = np.repeat(np.arange(len(category)), np.diff(at))
         alone, pairs = forest.importances(self._expansion.forests[0], owner)
         total = max(float(alone.sum()), 1e-300)
-        found: dict[Any, float] = {names[k]: alone[k] / total for k in np.argsort(-alone).tolist() if alone[k] > 0}
+        found: dict[Any, float] = {
+            names[k]: float(alone[k]) / total for k in np.argsort(-alone).tolist() if alone[k] > 0
+        }
         strongest = sorted(pairs.items(), key=lambda item: -item[1])[:MOST_PAIRS]
         return found | {(names[a], names[b]): gain / total for (a, b), gain in strongest}
 
