@@ -158,4 +158,4 @@ def draw(points: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
     handles = axes[0][0].get_legend_handles_labels()
     figure.legend(*handles, loc="lower center", ncols=len(COLOURS), frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(RESULTS / "peers.png", dpi=110)
+    figure.savefig(RESULTS.parents[1] / "docs" / "peers.png", dpi=110)
