@@ -57,7 +57,7 @@ def test_a_classifier(labels, missing, sketch_size, sparse):
     chances = model.predict_proba(new)
     assert list(found) == ["label", "probabilities"] and found["probabilities"].dtype == np.float32
     np.testing.assert_allclose(found["probabilities"], chances, atol=1e-5, rtol=0)
-    clear = np.diff(np.sort(chances, axis=1)[:, -2:])[:, 0] > 1e-4
+    clear = np.diff(np.sort(chances, axis=1)[:, -2:])[:, 0] > 2e-5
     assert clear.mean() > 0.9 and found["label"].tolist()[0] in classes.tolist()
     assert np.array_equal(found["label"][clear].astype(classes.dtype), model.predict(new)[clear])
 
