@@ -25,10 +25,7 @@ MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so m
 MOST_CELLS = 2**22  # numbers that are stored
 WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
 FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
-WIDEST, DENSE = (
-    1024,
-    0.1,
-)  # trees are tried by themselves on at most so many columns, with at least this share of non-zeros
+WIDEST, DENSE = 1024, 0.1  # "auto" tries trees on at most so many columns, with at least this share of non-zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
 FEW_ROWS = 64  # a call of so few rows keeps only what they change
@@ -46,7 +43,7 @@ class Store(NamedTuple):
 
 
 class Expansion:
-    """The stored rows, the trees, the second learner and the blend."""
+    """The stored rows, the trees, the two learners of trees and the blend."""
 
     def __init__(self, category: NDArray[np.bool_], outputs: int, loss: NumberLoss | None, *, seed: int, always: bool):
         """Start with these columns, numbers or categories; `always` keeps the trees even if they do not help."""
