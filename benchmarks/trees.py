@@ -217,24 +217,24 @@ def merging() -> Iterator[str]:
     """Yield scores of models that learned in parts."""
     yield "\n## Merging: one pass, and eight parts merged; the parts split an empty model"
     yield "| table | one pass | eight parts | difference |\n|---|---|---|---|"
-    for name, rows, numbers in (
-        ("covtype (2 classes)", CLASSES["covtype (2 classes)"], False),
-        ("protein", NUMBERS["protein"], True),
-        ("kin40k", NUMBERS["kin40k"], True),
-    ):
+    made = [("covtype (2 classes)", CLASSES["covtype (2 classes)"]), ("ijcnn1", CLASSES["ijcnn1"])]
+    made += [(name, NUMBERS[name]) for name in ("protein", "kin40k", "elevators", "bike", "keggundirected")]
+    for name, rows in [*made, *MIXED.items()]:
+        numbers = name not in CLASSES
         x, y = rows()
         order = np.random.default_rng(0).permutation(len(y))[:60_000]
         a, b = order[: int(0.8 * len(order))], order[int(0.8 * len(order)) :]
         options = {} if numbers else {"classes": np.unique(y)}
-        one = _learner(numbers, "trees").partial_fit(x[a], y[a], **options)
+        x = x if hasattr(x, "iloc") else pd.DataFrame(x)
+        one = _learner(numbers, "trees").partial_fit(x.iloc[a], y[a], **options)
         parts = _learner(numbers, "trees").split(8)
         for k, part in enumerate(parts):
-            part.partial_fit(x[a[k::8]], y[a[k::8]], **options)
+            part.partial_fit(x.iloc[a[k::8]], y[a[k::8]], **options)
         merged = parts[0]
         for part in parts[1:]:
             merged.merge(part)
-        scores = [model.score(x[b], y[b]) for model in (one, merged)]
-        yield f"| {name} | {scores[0]:.4f} | {scores[1]:.4f} | {scores[1] - scores[0]:+.4f} |"
+        scores = [model.score(x.iloc[b], y[b]) for model in (one, merged)]
+        yield f"| {_marked(name)} | {scores[0]:.4f} | {scores[1]:.4f} | {scores[1] - scores[0]:+.4f} |"
 
 
 SECTIONS = {"tables": tables, "streams": streams, "few": few, "cost": cost, "merging": merging}

@@ -60,7 +60,7 @@ void bind_growing(nb::module_& m) {
             require(outputs >= 1 && gradient.rows == n && gradient.cols == outputs && curvature.rows == n &&
                         curvature.cols == outputs,
                     "the gradients have another shape");
-            for (Index i = 0; i < bins.rows * n; ++i) require(bins.data[i] <= BINS, "a bin is out of range");
+            require(has_valid_bins(bins), "a bin is out of range");
             if (objective == Objective::softmax)
                 for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
             const Trees trees = trees_of(place, cut, value, gain);

@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
 #include <vector>
 
 namespace robustfd {
 
 namespace {
 
-struct Sum {
+struct alignas(16) Sum {
     double g = 0.0, h = 0.0;
 };
 
-constexpr Index CELLS = BINS + 1;  // of the histogram of a column at most
+constexpr Index CELLS = BINS + 1;         // of the histogram of a column at most
+constexpr Index HISTOGRAMS = (Index{1} << (DEPTH - 1)) + 1;  // at most, with one that is dropped at once
+constexpr std::size_t TOGETHER = 4;      // columns whose histograms are summed in one loop
 
 // A pseudo-random number of a counter (Steele, Lea and Flood 2014), so that trees depend on nothing but the seed.
 std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
@@ -39,6 +44,12 @@ class Grower {
         pairs_.resize(static_cast<std::size_t>(n_));
         for (Index j = 0; j < data.cuts.rows; ++j)
             cuts_.push_back(std::lower_bound(data.cuts[j], data.cuts[j] + BINS, NOWHERE) - data.cuts[j]);
+        std::vector<Index> sizes;
+        for (Index j = 0; j < data.cuts.rows; ++j) sizes.push_back(cells(j));
+        std::ranges::sort(sizes, std::greater<>());
+        sizes.resize(std::min(sizes.size(), static_cast<std::size_t>(MOST_COLUMNS)));
+        const Index largest = std::accumulate(sizes.begin(), sizes.end(), Index{0});
+        histograms_ = std::make_unique_for_overwrite<Sum[]>(static_cast<std::size_t>(HISTOGRAMS * largest));
     }
 
     void grow(Index output, Index t, const Trees& trees) {
@@ -62,7 +73,10 @@ class Grower {
     std::vector<Sum> pairs_;                   // gradients of the rows of a node
     std::vector<Index> cuts_;                  // number of cuts of each column
     std::vector<Index> columns_;               // of this tree
-    std::vector<Sum> histograms_, parents_;    // of the nodes of a level, and of the level above; they only grow
+    Index size_ = 0;                           // of the histograms of a node
+    std::unique_ptr<Sum[]> histograms_;        // of the nodes of a level, in any order; none of them is filled at first
+    std::vector<Index> slot_;                  // where the histograms of each node of a level are
+    Index used_ = 0;                           // slots in use
     std::vector<Index> begin_;                 // where the rows of each node of a level begin
     std::vector<Sum> sums_;                    // of each node of a level
     std::vector<char> alive_;                  // whether a node of the level exists and may be split
@@ -71,15 +85,8 @@ class Grower {
     double *cut_ = nullptr, *value_ = nullptr;
     float* gain_ = nullptr;
 
-    static void reserve(std::vector<Sum>& some, Index size) {
-        if (static_cast<Index>(some.size()) < size) some.resize(static_cast<std::size_t>(size));
-    }
     Index cells(Index column) const { return cuts_[static_cast<std::size_t>(column)] + 2; }
-    Index histogram_size() const {
-        Index size = 0;
-        for (const Index column : columns_) size += cells(column);
-        return size;
-    }
+    Sum* histogram(Index slot) { return histograms_.get() + slot * size_; }
 
     // A random half of the rows.
     void choose_rows(Index t) {
@@ -113,16 +120,17 @@ class Grower {
 
     Sum start_root() {
         Sum all;
-        total_weight_ = 0.0;
+        double weight = 0.0;
         for (const std::int32_t i : rows_) {
             all.g += data_.gradient(i, output_), all.h += data_.curvature(i, output_);
-            total_weight_ += data_.weight[static_cast<std::size_t>(i)];
+            weight += data_.weight[static_cast<std::size_t>(i)];
         }
+        total_weight_ = weight;
         sums_.assign(1, all), alive_.assign(1, 1);
         begin_ = {0, static_cast<Index>(rows_.size())};
-        reserve(histograms_, histogram_size());
-        std::fill_n(histograms_.data(), histogram_size(), Sum{});
-        fill_histogram(0, begin_[1], histograms_.data());
+        size_ = 0, slot_.assign(1, 0), used_ = 1;
+        for (const Index column : columns_) size_ += cells(column);
+        fill_histogram(0, begin_[1], histogram(0));
         value_[0] = value_of(all);
         return all;
     }
@@ -131,34 +139,46 @@ class Grower {
 
     // Sum the gradients of rows begin to end - 1 by bin.
     void fill_histogram(Index begin, Index end, Sum* histogram) {
+        std::fill_n(histogram, size_, Sum{});
         for (Index i = begin; i < end; ++i) {
             const std::int32_t row = rows_[static_cast<std::size_t>(i)];
             pairs_[static_cast<std::size_t>(i)] = {data_.gradient(row, output_), data_.curvature(row, output_)};
         }
-        for (const Index column : columns_) {
-            const std::uint8_t* bins = data_.bins[column];
-            for (Index i = begin; i < end; ++i) {
-                Sum& cell = histogram[bins[rows_[static_cast<std::size_t>(i)]]];
-                cell.g += pairs_[static_cast<std::size_t>(i)].g, cell.h += pairs_[static_cast<std::size_t>(i)].h;
-            }
-            histogram += cells(column);
+        std::size_t k = 0;
+        for (; k + TOGETHER <= columns_.size(); k += TOGETHER) histogram = add_rows<TOGETHER>(begin, end, k, histogram);
+        for (; k < columns_.size(); ++k) histogram = add_rows<1>(begin, end, k, histogram);
+    }
+
+    // Add rows to the histograms of columns k to k + MANY - 1, and return where the next one begins. Several columns at
+    // once need fewer loads, and their sums do not wait for each other.
+    template <std::size_t MANY> Sum* add_rows(Index begin, Index end, std::size_t k, Sum* histogram) {
+        const std::uint8_t* bins[MANY];
+        Sum* cell[MANY];
+        for (std::size_t j = 0; j < MANY; ++j) {
+            bins[j] = data_.bins[columns_[k + j]], cell[j] = histogram;
+            histogram += cells(columns_[k + j]);
         }
+        for (Index i = begin; i < end; ++i) {
+            const std::int32_t row = rows_[static_cast<std::size_t>(i)];
+            const Sum pair = pairs_[static_cast<std::size_t>(i)];
+            for (std::size_t j = 0; j < MANY; ++j) {
+                Sum& sum = cell[j][bins[j][row]];
+                sum.g += pair.g, sum.h += pair.h;
+            }
+        }
+        return histogram;
     }
 
     // Split the nodes of a level, and prepare those of the next.
     void grow_level(Index level) {
-        const Index nodes = Index{1} << level, first = nodes - 1, size = histogram_size();
-        const bool last = level + 1 == DEPTH;
-        std::swap(histograms_, parents_);
-        if (!last) reserve(histograms_, 2 * nodes * size);
+        const Index nodes = Index{1} << level, first = nodes - 1;
         std::vector<Index> begin{0};
         std::vector<Sum> sums;
         std::vector<char> alive;
         spare_.resize(rows_.size());
         for (Index k = 0; k < nodes; ++k) {
             const auto at = static_cast<std::size_t>(k);
-            const Sum* histogram = parents_.data() + k * size;
-            const Cut cut = alive_[at] ? best_cut(histogram, sums_[at]) : Cut{};
+            const Cut cut = alive_[at] ? best_cut(histogram(slot_[at]), sums_[at]) : Cut{};
             Index middle = begin_[at + 1];
             if (cut.column >= 0) {
                 write_split(first + k, cut);
@@ -175,22 +195,24 @@ class Grower {
         }
         std::swap(rows_, spare_);
         begin_ = begin, sums_ = sums, alive_ = alive;
-        for (Index k = 0; k < nodes && !last; ++k) share_histogram(k, size);
+        if (level + 1 == DEPTH) return;
+        slot_.resize(sums.size());
+        for (Index k = nodes - 1; k >= 0; --k) share_histogram(k);
     }
 
-    // The histograms of the children of node k of the level above.
-    void share_histogram(Index k, Index size) {
+    // Make the histograms of node k of the level above those of its children. The larger child gets their place.
+    void share_histogram(Index k) {
         const auto left = static_cast<std::size_t>(2 * k);
+        const Index slot = slot_[static_cast<std::size_t>(k)];
         if (!alive_[left] && !alive_[left + 1]) return;
-        const Sum* parent = parents_.data() + k * size;
         const bool right_is_smaller = begin_[left + 2] - begin_[left + 1] < begin_[left + 1] - begin_[left];
         const std::size_t small = left + (right_is_smaller ? 1 : 0), large = left + (right_is_smaller ? 0 : 1);
-        Sum* some = histograms_.data() + static_cast<Index>(small) * size;
-        Sum* rest = histograms_.data() + static_cast<Index>(large) * size;
-        std::fill_n(some, size, Sum{});
+        slot_[large] = slot, slot_[small] = alive_[large] ? used_ : slot;
+        Sum *rest = histogram(slot), *some = histogram(slot_[small]);
         fill_histogram(begin_[small], begin_[small + 1], some);
         if (!alive_[large]) return;
-        for (Index i = 0; i < size; ++i) rest[i] = {parent[i].g - some[i].g, parent[i].h - some[i].h};
+        for (Index i = 0; i < size_; ++i) rest[i].g -= some[i].g, rest[i].h -= some[i].h;
+        used_ += alive_[small];
     }
 
     Cut best_cut(const Sum* histogram, const Sum& all) const {
@@ -343,6 +365,12 @@ void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Spa
         for (Index step = BINS / 2; step > 0; step /= 2) bin += x > cuts[static_cast<std::size_t>(bin + step - 1)] ? step : 0;
         bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? 0 : bin + 1);
     }
+}
+
+bool has_valid_bins(Matrix<const std::uint8_t> bins) {
+    std::uint8_t most = 0;  // a loop without branches
+    for (Index i = 0; i < bins.rows * bins.cols; ++i) most = std::max(most, bins.data[i]);
+    return most <= BINS;
 }
 
 void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last) {

@@ -71,6 +71,9 @@ RFD_LEVELS(ForestLoops, forest_loops)
 // Fill cuts (BINS) for a column, between its quantiles, and the bins (n) of its values.
 void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Span<double> cuts);
 
+// Whether all bins are numbers of bins.
+bool has_valid_bins(Matrix<const std::uint8_t> bins);
+
 // Grow trees first to last - 1; tree t is that of output t % K in round t / K.
 void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last);
 

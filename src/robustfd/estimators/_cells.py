@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._core import murmur3
+from robustfd._scipy import scipy_sparse as sp
 from robustfd.estimators._rows import IS_MISSING
 from robustfd.learners.rows import CsrRows, Floats, plain_rows
 
@@ -90,3 +91,27 @@ def cells_of(x: Any, owners: Owners, codes: Floats | None = None) -> Floats:
     if codes is not None:
         cells[:, category] = codes
     return cells
+
+
+def has_rows(cells: Floats, category: NDArray[np.bool_]) -> bool:
+    """Return whether `rows_of` makes good rows of these cells: at most half of the text has several words."""
+    codes = cells[:, category]
+    return bool(np.count_nonzero(codes != np.round(codes)) <= np.count_nonzero(np.isnan(codes)) + codes.size / 2.0)
+
+
+def rows_of(cells: Floats, category: NDArray[np.bool_], width: int) -> Any:
+    """Return the rows, of an array or a table with text, that have these cells, without indicators of missing values.
+
+    Cells of several words, whose code does not say which features they have, are left out.
+    """
+    if not category.any():
+        return np.ascontiguousarray(cells)
+    numbers, codes = cells[:, ~category], cells[:, category]
+    entries = np.hstack([numbers, np.sign(codes)])
+    there = entries != 0.0
+    there[:, numbers.shape[1] :] &= codes == np.round(codes)
+    places = np.hstack(
+        [np.broadcast_to(np.arange(numbers.shape[1]), numbers.shape), np.abs(np.nan_to_num(codes)) - 1.0]
+    )
+    indptr = np.append(0, np.cumsum(there.sum(axis=1)))
+    return sp.csr_array((entries[there], places[there].astype(np.int32), indptr), shape=(len(cells), width))

@@ -13,7 +13,7 @@ from robustfd._core import Judge, OneRow
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
-from robustfd.estimators._cells import cells_of, first_columns, owners_of
+from robustfd.estimators._cells import cells_of, first_columns, has_rows, owners_of, rows_of
 from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._online import Floats, OnlineEstimator, nothing
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
@@ -279,13 +279,14 @@ class UntunedEstimator(Expanded):
         if self.expand is not None:
             owners = owners_of(self)
             category, moves = np.array(owners.category, bool), [owners.places_of(each) for each in columns]
-            known = self._kind == "rows" and not category.any() and len(category) == self._width
+            stored = [model._expansion.stored().cells for model in (self, other)]
+            known = self._kind == "rows" and all(has_rows(cells, category) for cells in stored)
             after = Merged(self._model, (here, there), moves, category, self._rows_of_cells if known else None)
             self._expansion = expansion_transfer.merge(self._expansion, other._expansion, after)
 
     def _rows_of_cells(self, cells: Floats) -> Any:
-        """Return the rows of cells, which are all numbers of the rows, with indicators."""
-        return with_indicators(np.ascontiguousarray(cells), self._missing)
+        """Return the rows of cells, with indicators."""
+        return with_indicators(rows_of(cells, self._expansion.category, self._width), self._missing)
 
     def _linear_model(self) -> tuple[Floats, Floats]:
         """Return weights (n_features, outputs) and intercepts (outputs,) in the units of the features."""

@@ -6,7 +6,7 @@ use. A blend of both learners predicts.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,25 +105,33 @@ class Expansion:
 
         `readings` gets what `margins` of this class would have returned for each row then.
         """
-        y, weight, done, n = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight), 0, len(y)
-        x = plain_rows(x)
+        y, weight, x = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight), plain_rows(x)
         read = np.empty((0, margins.shape[1])) if readings is None else readings
+        for part in self._parts(len(y), base):
+            rows = some_rows(x, part), cells[part], y[part], weight[part]
+            base.learn(rows[0], *rows[2:], margins[part], read[part] if len(read) else None)
+            first = margins[part].copy()
+            self._learn_trees(rows, first, read[part].copy(), margins[part], read[part])
+            self._remember(Store(*rows[1:], first))
+
+    def learn_stored(self, base: UntunedState, x: Any, stored: Store) -> None:
+        """Learn the stored rows of another model, whose linear learner is part of `base`. x has all their features."""
+        x, out, now = plain_rows(x), np.empty_like(stored.margin), base.margins(x)
+        for part in self._parts(len(out), base):
+            rows = Store(*(each[part] for each in stored))
+            self._learn_trees((some_rows(x, part), *rows[:3]), rows.margin, out[:0], out[part], out[:0])
+            self._remember(rows._replace(margin=now[part]))
+
+    def _parts(self, n: int, base: UntunedState) -> Iterator[slice]:
+        """Yield slices of the next n rows, to be learned between events."""
+        done = 0
         while done < n:
             until = min(self.grow_at, self.look_at) if self.states else self.grow_at
             stop = done + 1 if self.build is not None else min(n, done + max(until - self.seen, 1))
-            part = slice(done, stop)
-            rows = some_rows(x, part), cells[part], y[part], weight[part]
-            self._learn_part(base, rows, margins[part], read[part])
+            yield slice(done, stop)
+            self.seen += stop - done
             self._handle_events(base)
             done = stop
-
-    def _learn_part(self, base: UntunedState, rows: Any, out: Floats, read: Floats) -> None:
-        x, cells, y, weight = rows
-        base.learn(x, y, weight, out, read if len(read) else None)
-        first = out.copy()
-        self._learn_trees(rows, first, read.copy(), out, read)
-        self._remember(cells, y, weight, first)
-        self.seen += len(y)
 
     def _learn_trees(self, rows: Any, first: Floats, reading: Floats, out: Floats, read: Floats) -> None:
         """Let the learners of trees learn rows, given margins and readings of the linear learner; fill in the blend."""
@@ -167,16 +175,17 @@ class Expansion:
         place = there + (others.shape[1] + LEAVES * np.arange(there.shape[1], dtype=np.int32))
         return [with_sums(sums, x), with_leaves(others, place, self.fronts[1], x)]
 
-    def _remember(self, cells: Floats, y: Floats, weight: Floats, margin: Floats) -> None:
+    def _remember(self, rows: Store) -> None:
         """Put rows into the store, in place of the oldest."""
         if not self.capacity:
             return
-        self._enlarge(min(self.count + len(y), self.capacity))
-        size, n = len(self.store.y), min(len(y), len(self.store.y))
-        at = (self.next + np.arange(len(y) - n, len(y))) % size
-        for mine, new in zip(self.store, (cells, y, weight, margin), strict=True):
-            mine[at] = new[len(y) - n :]
-        self.count, self.next = min(self.count + len(y), size), (self.next + len(y)) % self.capacity
+        more = len(rows.y)
+        self._enlarge(min(self.count + more, self.capacity))
+        size, n = len(self.store.y), min(more, len(self.store.y))
+        at = (self.next + np.arange(more - n, more)) % size
+        for mine, new in zip(self.store, rows, strict=True):
+            mine[at] = new[more - n :]
+        self.count, self.next = min(self.count + more, size), (self.next + more) % self.capacity
 
     def _enlarge(self, rows: int) -> None:
         """Allocate space for so many rows. Before the store is full, row i is at place i."""
@@ -210,11 +219,11 @@ class Expansion:
     def _seed(self) -> int:
         return (self.seed + 0x9E3779B97F4A7C15 * self.generation) % 2**64
 
-    def _begin_build(self, rows: Store | None = None) -> None:
-        """Start to grow trees from the stored rows, the oldest first, or from some of them."""
+    def _begin_build(self) -> None:
+        """Start to grow trees from the stored rows, the oldest first."""
         if not self.count:
             return
-        cells, y, weight, margin = self.stored() if rows is None else rows
+        cells, y, weight, margin = self.stored()
         self.generation += 1
         self.build = forest.start_build(cells, self.category, y, weight, margin, self.objective)
 
@@ -237,6 +246,7 @@ class Expansion:
             self.states = list(self.states)
             self.states[1] = without_features(self.states[1], leaves)
             return
+        base = untuned_merging.whole(base)  # learners of parts do not merge, but learn the stored rows of each other
         diagonal = copy.deepcopy(base)
         diagonal.sketch = 0
         hessian.set_form(diagonal, "diagonal")
@@ -257,8 +267,8 @@ class Expansion:
             self.look_at = 2 * self.grow_at
 
     def complete(self, base: UntunedState) -> None:
-        """Grow the trees behind the sums once more, from all stored rows, if there are any trees."""
-        if not self.forests and self.build is None:
+        """Grow the trees behind the sums once more, from all stored rows, if there are any of both."""
+        if not self.count or (not self.forests and self.build is None):
             return
         trees = self.grown()
         if not self.states:
@@ -266,24 +276,9 @@ class Expansion:
         else:
             self.forests = [trees, self.forests[1]]
 
-    def relearn(self, base: UntunedState, rows_of: Callable[[Floats], Any]) -> None:
-        """Start over with trees, from stored rows alone: trees of each half of them are learned on the other half.
-
-        `rows_of` returns the rows of cells. The sums are then those of trees that are grown from all stored rows.
-        """
-        stored, half = self.stored(), self.count // 2
-        halves = [Store(*(each[part] for each in stored)) for part in (slice(half), slice(half, None))]
-        self.states, self.forests, self.build = [], [], None
-        for some, others in (halves, halves[::-1]):
-            self.use_trees(base, self.grown(some))
-            x, out = rows_of(others.cells), np.empty_like(others.margin)
-            rows = x, others.cells, others.y, others.weight
-            self._learn_trees(rows, base.margins(x), out[:0], out, out[:0])
-        self.forests = [self.grown(), self.forests[1]]
-
-    def grown(self, rows: Store | None = None) -> Forest:
-        """Return trees that are grown from the stored rows, or from some of them, at once."""
-        self._begin_build(rows)
+    def grown(self) -> Forest:
+        """Return trees that are grown from the stored rows at once."""
+        self._begin_build()
         assert self.build is not None
         forest.advance(self.build, self.objective, self.level, self._seed(), ALL)
         build, self.build = self.build, None

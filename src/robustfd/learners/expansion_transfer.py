@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._core import BINS, BLENDED, INNER, NODES
 from robustfd.learners import forest, untuned_merging
-from robustfd.learners.expansion import FIRST_TREES, MEMBERS, Expansion, Store
+from robustfd.learners.expansion import MEMBERS, Expansion, Store
 from robustfd.learners.forest import Build, Codes, Forest
 from robustfd.learners.rows import LARGEST, Floats, sort_keys
 from robustfd.learners.snapshot import Parts
@@ -50,39 +50,68 @@ class Merged(NamedTuple):
 def merge(one: Expansion, two: Expansion, after: Merged) -> Expansion:
     """Return the merged expansion.
 
-    Parts of one model may have the same trees. Otherwise trees are grown from the stored rows of both, and learned
-    anew. Where the rows themselves are not known, the weights of the sums of trees are merged; those of leaves start
-    over, and predictions do not use them until they have earned it.
+    If parts of one model still have the same trees, their learners merge. Otherwise the part that has seen more rows
+    learns the stored rows of the other, as if the stream went on with them, and new trees grow from the rows of both.
     """
-    new, parts = copy.copy(one), [one, two]
-    new.category, new.build = after.category, None
-    rows = [_moved(part.stored(), there, after.category) for part, there in zip(parts, after.columns, strict=True)]
-    joined = Store(*(np.concatenate(each) for each in zip(*rows, strict=True)))
-    keys = sort_keys(np.nan_to_num(joined.cells), joined.y, joined.weight)
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    new.put(Store(*(each[order] for each in joined)))
-    new.seen, new.generation = one.seen + two.seen, max(one.generation, two.generation)
-    new.totals, new.states, new.forests = one.totals + two.totals, [], []
-    new.share, new.steady = one.share.copy(), one.steady.copy()
-    new.look_at = max(one.look_at, two.look_at, new.seen + 1)
-    grown = [part for part in parts if part.states]
-    if not grown:
-        new.grow_at = max(one.grow_at, new.seen + 1)
-        return new
-    new.grow_at = new.seen + min(new.seen, max(new.capacity, 1))
-    same = all(_same_trees(grown[0], part) for part in grown[1:])
-    if not same and after.rows_of is not None and new.count >= 2 * FIRST_TREES:
-        new.relearn(after.base, after.rows_of)
-        return new
-    _merge_learners(new, grown, [after.places[parts.index(part)] for part in grown], after.base)
+    parts = one, two
+    k = max((0, 1), key=lambda i: (bool(parts[i].states), parts[i].seen, parts[i].store.y[: parts[i].count].tobytes()))
+    lead, rest = parts[k], parts[1 - k]
+    rows, others = (_moved(parts[i].stored(), after.columns[i], after.category) for i in (k, 1 - k))
+    new = copy.copy(lead)
+    new.category, new.build, new.generation = after.category, None, max(one.generation, two.generation)
+    new.share, new.steady, new.totals = lead.share.copy(), lead.steady.copy(), lead.totals.copy()
+    new.states = _placed(lead, k, after)
+    same = bool(rest.states) and _same_trees(lead, rest)
     if same:
-        new.forests = list(grown[0].forests)
-        new.grow_at = max(one.grow_at + two.grow_at, new.seen + 1)
-        return new
-    for share in (new.share, new.steady):
-        share[1], share[2:] = share[1:].sum(), 0.0  # the leaves are new
-    new.use_trees(after.base, new.grown())
+        _merge_learners(new, lead, rest, _placed(rest, 1 - k, after))
+    elif lead.states and after.rows_of is not None:
+        new.states = [copy.deepcopy(untuned_merging.whole(state)) for state in new.states]
+        new.put(rows._replace(margin=after.base.margins(after.rows_of(rows.cells))))
+        new.learn_stored(after.base, after.rows_of(others.cells), others)
+    new.put(_shuffled(Store(*(np.concatenate(each) for each in zip(rows, others, strict=True)))))
+    new.seen, new.build = one.seen + two.seen, None
+    new.grow_at, new.look_at = max(new.grow_at, new.seen + 1), max(new.look_at, new.seen + 1)
+    if new.states and not same:
+        _renew_trees(new, after.base, moved=not np.array_equal(after.columns[k], np.arange(len(after.category))))
     return new
+
+
+def _placed(part: Expansion, k: int, after: Merged) -> list[UntunedState]:
+    """Return the learners of part k with their features at their new places."""
+    states = []
+    for state, front in zip(part.states, part.fronts):
+        at, d = np.concatenate([np.arange(front), after.places[k] + front]), after.base.d + front
+        same = np.array_equal(at, np.arange(len(at))) and state.d >= d
+        states.append(state if same else untuned_merging.with_features_at(state, at, d))
+    return states
+
+
+def _merge_learners(new: Expansion, lead: Expansion, rest: Expansion, others: list[UntunedState]) -> None:
+    """Merge the learners of parts with the same trees."""
+    new.states = [untuned_merging.merge(*pair) for pair in zip(new.states, others, strict=True)]
+    new.totals = lead.totals + rest.totals
+    for name in ("share", "steady"):
+        pair = [getattr(part, name) for part in (lead, rest)]
+        setattr(new, name, np.average(pair, axis=0, weights=[lead.seen, rest.seen]))
+    new.grow_at, new.look_at = lead.grow_at + rest.grow_at, max(lead.look_at, rest.look_at)
+
+
+def _renew_trees(new: Expansion, base: UntunedState, *, moved: bool) -> None:
+    """Grow trees from the stored rows. If columns have moved, those of the leaves do not fit any more."""
+    if not moved:
+        new.complete(base)
+    elif new.count:
+        for share in (new.share, new.steady):
+            share[1], share[2:] = share[1:].sum(), 0.0  # the leaves are new
+        new.use_trees(base, new.grown())
+    else:
+        new.forget_trees()
+
+
+def _shuffled(rows: Store) -> Store:
+    """Return rows in an order that depends only on their contents."""
+    keys = sort_keys(np.nan_to_num(rows.cells), rows.y, rows.weight)
+    return Store(*(each[sorted(range(len(keys)), key=keys.__getitem__)] for each in rows))
 
 
 def with_more_prior(e: Expansion, share: float) -> Expansion:
@@ -97,22 +126,6 @@ def _moved(rows: Store, there: NDArray[np.int64], category: NDArray[np.bool_]) -
     cells = np.tile(np.where(category, np.nan, 0.0), (len(rows.y), 1))
     cells[:, there[there >= 0]] = rows.cells[:, np.flatnonzero(there >= 0)]
     return rows._replace(cells=cells)
-
-
-def _merge_learners(
-    new: Expansion, grown: list[Expansion], places: list[NDArray[np.int64]], base: UntunedState
-) -> None:
-    for k, front in enumerate(new.fronts):
-        states = []
-        for part, there in zip(grown, places, strict=True):
-            at = np.concatenate([np.arange(front), there + front])
-            moved = not np.array_equal(at, np.arange(len(at))) or part.states[k].d < base.d + front
-            state = part.states[k]
-            states.append(untuned_merging.with_features_at(state, at, base.d + front) if moved else state)
-        new.states.append(states[0] if len(states) == 1 else untuned_merging.merge(states[0], states[1]))
-    weight = np.array([max(part.seen, 1) for part in grown], np.float64)
-    for name in ("share", "steady"):
-        setattr(new, name, np.average([getattr(part, name) for part in grown], axis=0, weights=weight))
 
 
 def _same_trees(one: Expansion, two: Expansion) -> bool:

@@ -89,6 +89,11 @@ def with_more_prior(state: UntunedState, share: float) -> UntunedState:
     return merge(state, _fresh(state, share))
 
 
+def whole(state: UntunedState) -> UntunedState:
+    """Return the state with the whole prior, the state itself if it has that."""
+    return state if is_whole(state.share) else with_more_prior(state, 1.0 - state.share)
+
+
 def with_features_at(state: UntunedState, places: NDArray[np.int64], d: int) -> UntunedState:
     """Return a copy with d features in which feature j becomes feature places[j].
 

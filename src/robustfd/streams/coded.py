@@ -34,10 +34,18 @@ def coded(x: Any, codes: Floats, numbers: int) -> CodedRows:
 
 
 def codes_of(texts: Iterable[Any]) -> Floats:
-    """Return the codes of columns of text, given their entries: the sum of the features of a cell, NaN without any."""
-    codes = [sp.csr_array((1.0 + text.indices, text.indices, text.indptr), text.shape).sum(axis=1) for text in texts]
-    found = np.column_stack([np.asarray(each).reshape(-1) for each in codes])
-    return np.where(found == 0.0, np.nan, found)
+    """Return the codes of columns of text, given their entries, which are 1 or -1 if a cell has only one.
+
+    The code of a cell with one feature j is 1 + j, with the sign of the entry, from which the row can be made again.
+    The code of a cell with several features is not a whole number, and that of a cell without any is NaN.
+    """
+    codes = []
+    for text in texts:
+        single = np.diff(text.indptr) == 1
+        data = np.where(np.repeat(single, np.diff(text.indptr)), text.data, 1.0) * (1.0 + text.indices)
+        found = np.asarray(sp.csr_array((data, text.indices, text.indptr), text.shape).sum(axis=1)).reshape(-1)
+        codes.append(np.where(single, found, np.where(found == 0.0, np.nan, found + 0.5)))
+    return np.column_stack(codes)
 
 
 def stacked(some: Sequence[Any]) -> Any:
