@@ -41,12 +41,11 @@ Forest forest_of(Matrix<std::int32_t> place, Matrix<double> cut, Matrix<double> 
 void bind_growing(nb::module_& m) {
     m.def(
         "bin_column",
-        [](Matrix<const double> cells, Index column, Span<std::uint8_t> bins, Span<double> cuts) {
-            require(0 <= column && column < cells.cols && length(bins) == cells.rows && length(cuts) == BINS,
-                    "the sizes differ");
-            bin_column(cells.data + column, cells.stride, bins, cuts);
+        [](Span<const double> values, Span<std::uint8_t> bins, Span<double> cuts) {
+            require(length(bins) == length(values) && length(cuts) == BINS, "the sizes differ");
+            bin_column(values, bins, cuts);
         },
-        "cells"_a, "column"_a, "bins"_a, "cuts"_a, Unlocked(), "Fill the cuts of a column and the bins of its values.");
+        "values"_a, "bins"_a, "cuts"_a, Unlocked(), "Fill the cuts of a column and the bins of its values.");
     m.def(
         "grow_trees",
         [](Matrix<const std::uint8_t> bins, Matrix<const double> cuts, Span<const std::int32_t> owner,

@@ -339,11 +339,11 @@ constexpr Index BLOCK = 64;  // rows that go through all trees together
 
 }  // namespace
 
-void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Span<double> cuts) {
+void bin_column(Span<const double> values, Span<std::uint8_t> bins, Span<double> cuts) {
     const auto n = static_cast<Index>(bins.size()), step = (n + SAMPLE - 1) / SAMPLE;
     std::vector<double> sorted;
     for (Index i = 0; i < n; i += step)
-        if (!std::isnan(values[i * stride])) sorted.push_back(values[i * stride]);
+        if (const double x = values[static_cast<std::size_t>(i)]; !std::isnan(x)) sorted.push_back(x);
     std::sort(sorted.begin(), sorted.end());
     std::vector<double> different(sorted);
     different.erase(std::unique(different.begin(), different.end()), different.end());
@@ -360,9 +360,10 @@ void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Spa
         if (used == 0 || cut > cuts[static_cast<std::size_t>(used - 1)]) cuts[static_cast<std::size_t>(used++)] = cut;
     }
     for (Index i = 0; i < n; ++i) {
-        const double x = values[i * stride];
+        const double x = values[static_cast<std::size_t>(i)];
         Index bin = 0;
-        for (Index step = BINS / 2; step > 0; step /= 2) bin += x > cuts[static_cast<std::size_t>(bin + step - 1)] ? step : 0;
+        for (Index half = BINS / 2; half > 0; half /= 2)  // without branches
+            bin += half * static_cast<Index>(x > cuts[static_cast<std::size_t>(bin + half - 1)]);
         bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? 0 : bin + 1);
     }
 }

@@ -69,7 +69,7 @@ struct ForestLoops {
 RFD_LEVELS(ForestLoops, forest_loops)
 
 // Fill cuts (BINS) for a column, between its quantiles, and the bins (n) of its values.
-void bin_column(const double* values, Index stride, Span<std::uint8_t> bins, Span<double> cuts);
+void bin_column(Span<const double> values, Span<std::uint8_t> bins, Span<double> cuts);
 
 // Whether all bins are numbers of bins.
 bool has_valid_bins(Matrix<const std::uint8_t> bins);

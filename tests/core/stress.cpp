@@ -233,9 +233,12 @@ void grow_trees(Random& random) {
     std::vector<double> cells(static_cast<std::size_t>(n * d)), cuts(static_cast<std::size_t>(d * BINS));
     for (double& cell : cells) cell = below(random, 9) == 0 ? NAN : below(random, 2) ? extreme(random) : 1.0;
     std::vector<std::uint8_t> bins(static_cast<std::size_t>(d * n));
-    for (Index j = 0; j < d; ++j)
-        bin_column(cells.data() + j, d, {bins.data() + j * n, static_cast<std::size_t>(n)},
+    for (Index j = 0; j < d; ++j) {
+        std::vector<double> values;
+        for (Index i = 0; i < n; ++i) values.push_back(cells[static_cast<std::size_t>(i * d + j)]);
+        bin_column(values, {bins.data() + j * n, static_cast<std::size_t>(n)},
                    {cuts.data() + j * BINS, static_cast<std::size_t>(BINS)});
+    }
     const Objective of_one[] = {Objective::logistic, Objective::squared, Objective::pinball, Objective::counts};
     const auto objective = outputs > 1 ? Objective::softmax : of_one[below(random, 4)];
     std::vector<double> y, weight, margin(static_cast<std::size_t>(n * outputs));

@@ -81,14 +81,14 @@ def test_all_levels_give_the_same_bits():
 
 @given(st.lists(st.one_of(st.floats(-1e150, 1e150), st.just(float("nan"))), min_size=1, max_size=300))
 def test_a_bin_is_the_number_of_cuts_below(values):
-    values = np.array(values)[:, None]
+    values = np.array(values)
     bins, cuts = np.empty(len(values), np.uint8), np.empty(BINS)
-    bin_column(values, 0, bins, cuts)
+    bin_column(values, bins, cuts)
     finite = cuts[np.isfinite(cuts)]
     assert np.all(np.diff(finite) > 0)
     assert np.all(np.isinf(cuts[len(finite) :]))
-    np.testing.assert_array_equal(finite, reference.cuts_of(values[:, 0].tolist()))
-    expected = np.where(np.isnan(values[:, 0]), 0, 1 + (values > finite).sum(axis=1))
+    np.testing.assert_array_equal(finite, reference.cuts_of(values.tolist()))
+    expected = np.where(np.isnan(values), 0, 1 + (values[:, None] > finite).sum(axis=1))
     np.testing.assert_array_equal(bins, expected)
 
 
