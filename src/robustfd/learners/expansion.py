@@ -28,6 +28,8 @@ FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gai
 WIDEST, DENSE = 1024, 0.1  # "auto" tries trees on at most so many columns, with at least this share of non-zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
+
+MOST_AT_ONCE = 1024  # rows between events, whose arrays with leaves fit into a cache
 FEW_ROWS = 64  # a call of so few rows keeps only what they change
 ALL = 1e18  # more work than all trees
 CLIP = 8.0  # residuals beyond so many mean ones are clipped
@@ -127,7 +129,7 @@ class Expansion:
         done = 0
         while done < n:
             until = min(self.grow_at, self.look_at) if self.states else self.grow_at
-            stop = done + 1 if self.build is not None else min(n, done + max(until - self.seen, 1))
+            stop = done + 1 if self.build is not None else min(n, done + max(min(until - self.seen, MOST_AT_ONCE), 1))
             yield slice(done, stop)
             self.seen += stop - done
             self._handle_events(base)
@@ -415,14 +417,16 @@ def with_sums(sums: Floats, x: Any) -> Any:
 
 def with_leaves(sums: Floats, leaves: NDArray[np.int32], width: int, x: Any) -> CsrRows:
     """Return rows with dense columns and indicators of leaves in front."""
-    front = np.broadcast_to(np.arange(sums.shape[1], dtype=np.int32), sums.shape)
-    values, places = np.hstack([sums, np.ones(leaves.shape)]), np.hstack([front, leaves])
+    (n, k), trees = sums.shape, leaves.shape[1]
+    front = np.arange(k, dtype=np.int32)
     if isinstance(x, CsrRows):
-        return prepended(values, places, width, x)
-    n, d = x.shape
-    own = np.broadcast_to(np.arange(width, width + d, dtype=np.int32), (n, d))
-    data, indices = np.hstack([values, x]), np.hstack([places, own])
-    return CsrRows(data.reshape(-1), indices.reshape(-1), np.arange(n + 1) * data.shape[1], width + d)
+        places = np.hstack([np.broadcast_to(front, sums.shape), leaves])
+        return prepended(np.hstack([sums, np.ones(leaves.shape)]), places, width, x)
+    size = k + trees + x.shape[1]
+    data, indices = np.empty((n, size)), np.empty((n, size), np.int32)
+    data[:, :k], data[:, k : k + trees], data[:, k + trees :] = sums, 1.0, x
+    indices[:, :k], indices[:, k : k + trees], indices[:, k + trees :] = front, leaves, width + np.arange(x.shape[1])
+    return CsrRows(data.reshape(-1), indices.reshape(-1), np.arange(n + 1) * size, width + x.shape[1])
 
 
 def prepended(values: Floats, places: NDArray[np.int32], width: int, x: CsrRows) -> CsrRows:
