@@ -118,7 +118,9 @@ def boost(rows, y, weight, margin, objective, level, seed, trees):
 
 # -- blends
 
-SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 1.0
+SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 0.5
+MAPS = [(1, 0), (0.75, 0), (1, 0.01), (1.25, 0.02), (1.25, 0.05), (1.5, 0.1)]  # steepness and noise
+FIRST_MAPS = [0.999, 0.0002, 0.0002, 0.0002, 0.0002, 0.0002]
 
 
 def loss_of(objective, level, margin, y):
@@ -135,16 +137,28 @@ def loss_of(objective, level, margin, y):
     return margin[0] - y + (y * math.log(y / margin[0]) if y > 0 else 0.0)
 
 
+def recalibrated_loss(shares, margin):
+    """Return the log loss of the mixture of maps for the margin of the label, and update their shares."""
+    chances = [e / 2 + (1 - e) / (1 + math.exp(-t * margin)) for t, e in MAPS]
+    total = sum(s * c for s, c in zip(shares, chances, strict=True))
+    shares[:] = [(1 - 1e-4) * s * c / total + 1e-4 * f for s, c, f in zip(shares, chances, FIRST_MAPS, strict=True)]
+    return -math.log(total)
+
+
 def blend(objective, level, margins, ys):
     """Return the blended margins of rows (members, n, outputs), and the last shares; all weights are 1."""
     members, n, outputs = np.shape(margins)
+    maps = [list(FIRST_MAPS) for _ in range(members)]
     share, steady, typical, recent, out = [1 / members] * members, [1 / members] * members, 0.0, 0.0, []
     for i, y in enumerate(ys):
         own = [[float(m) for m in margins[k][i]] for k in range(members)]
         log = objective == "counts"
         means = [sum(s * (math.log(m[k]) if log else m[k]) for s, m in zip(share, own)) for k in range(outputs)]
         out.append([math.exp(m) if log else m for m in means])
-        losses = [loss_of(objective, level, m, y) for m in own]
+        if objective == "logistic":
+            losses = [recalibrated_loss(maps[k], m[0] if y else -m[0]) for k, m in enumerate(own)]
+        else:
+            losses = [loss_of(objective, level, m, y) for m in own]
         best = min(losses)
         typical, recent = RECENT * typical + best, RECENT * recent + 1
         unit = typical / recent * (1 if objective == "pinball" else 2)

@@ -1,11 +1,13 @@
 // A blend of the predictions of several learners: their mean, weighted by shares that follow the losses of recent rows
-// (fixed share, Herbster and Warmuth 1998).
+// (fixed share, Herbster and Warmuth 1998). Losses of two classes are those of recalibrated probabilities: a learner whose
+// labels are right more often is often too sure of itself, and would lose to one with the better log loss.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
 #include "array.hpp"
+#include "calibration.hpp"
 #include "forest.hpp"
 
 namespace robustfd {
@@ -15,7 +17,7 @@ constexpr double STEADY = 256.0;    // rows over which shares are averaged for m
 constexpr double RECENT = 0.99;     // decay of the typical loss per row
 constexpr double WORST = 32.0;      // larger losses, in typical ones, are clipped to this
 constexpr double HEAVIEST_ROW = 10.0;  // larger weights, relative to the mean, are clipped to this
-constexpr double MISTAKE = 1.0;    // what a wrong label adds to the loss of a learner
+constexpr double MISTAKE = 0.5;    // what a wrong label adds to the loss of a learner
 
 // Sums over rows: their number and weights, recent losses of the best learner, and losses of the first learner and of
 // the blend since the last look at them.
@@ -64,16 +66,37 @@ inline void mean_of(Objective objective, Span<const double> share, const double*
     }
 }
 
+// What a blend of M learners learns: their shares, the means of these over recent rows, M times MAPS shares of the maps
+// that recalibrate two classes, and sums.
+struct Blend {
+    Span<double> share, steady, maps;
+    Blended& all;
+};
+
+// Fill in the loss of each learner.
+inline void fill_losses(Objective objective, double level, const double* margins, Index stride, Index outputs, double y,
+                        double weight, Span<double> maps, Span<double> losses) {
+    for (std::size_t m = 0; m < losses.size(); ++m) {
+        const double* margin = margins + static_cast<Index>(m) * stride;
+        if (objective != Objective::logistic) {
+            losses[m] = loss_of(objective, level, margin, outputs, y);
+            continue;
+        }
+        const double chance = recalibrate(&maps[m * MAPS], y > 0.5 ? margin[0] : -margin[0], weight);
+        losses[m] = -std::log(std::max(chance, 1e-300));
+    }
+}
+
 // Blend row i of the predictions of M learners, and let the shares follow its target.
 inline void blend_row(Objective objective, double level, const double* margins, Index stride, Index outputs, double y,
-                      double weight, Span<double> share, Span<double> steady, Span<double> losses, Blended& all,
-                      double* out) {
+                      double weight, const Blend& state, Span<double> losses, double* out) {
+    auto& [share, steady, maps, all] = state;
     mean_of(objective, share, margins, stride, outputs, out);
     all.rows += 1.0, all.weight += weight;
     const double relative = std::min(weight / (all.weight / all.rows), HEAVIEST_ROW);
-    for (std::size_t m = 0; m < share.size(); ++m)
-        losses[m] = loss_of(objective, level, margins + static_cast<Index>(m) * stride, outputs, y);
-    all.first += relative * losses[0], all.blend += relative * loss_of(objective, level, out, outputs, y);
+    fill_losses(objective, level, margins, stride, outputs, y, relative, maps, losses);
+    all.first += relative * loss_of(objective, level, margins, outputs, y);
+    all.blend += relative * loss_of(objective, level, out, outputs, y);
     const double best = *std::min_element(losses.begin(), losses.end());
     all.typical = RECENT * all.typical + relative * best, all.recent = RECENT * all.recent + relative;
     const double unit = all.typical / all.recent * (objective == Objective::pinball ? 1.0 : 2.0);

@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robustfd._core import BINS, BLENDED, INNER, Objective, bin_column, blend, blended, level, levels, use_level
+from robustfd._core import (
+    BINS,
+    BLENDED,
+    FIRST_SHARE,
+    INNER,
+    Objective,
+    bin_column,
+    blend,
+    blended,
+    level,
+    levels,
+    use_level,
+)
 from robustfd.learners import forest
 from tests import reference_trees as reference
 
@@ -122,10 +134,10 @@ def test_blends_are_those_of_the_transcription(kind):
     random, outputs = np.random.default_rng(1), 3 if kind == "softmax" else 1
     margins = random.normal(size=(3, len(y), outputs)) + np.arange(3)[:, None, None] / 4
     margins = np.exp(margins) if kind == "counts" else margins
-    share, steady = np.full(3, 1 / 3), np.full(3, 1 / 3)
+    share, steady, maps = np.full(3, 1 / 3), np.full(3, 1 / 3), np.tile(FIRST_SHARE, 3)
     out, totals, flat = np.empty((len(y), outputs)), np.zeros(BLENDED), margins.reshape(-1, outputs)
     read = np.empty_like(out)
-    blend(Objective[kind], 0.3, flat, flat, y, np.ones(len(y)), share, steady, totals, out, read)
+    blend(Objective[kind], 0.3, flat, flat, y, np.ones(len(y)), share, steady, maps, totals, out, read)
     expected, last, mean = reference.blend(kind, 0.3, margins, y.tolist())
     np.testing.assert_allclose(out, expected, rtol=1e-9)
     np.testing.assert_allclose(share, last, rtol=1e-9)
