@@ -61,7 +61,8 @@ def test_certificates_bound_the_true_error(client, request, name, k):
 @pytest.mark.parametrize("fan_in", [2, 8])
 def test_learners_are_those_of_one_machine(client, rows, fan_in):
     x, y = rows
-    for estimator in (robustfd.SketchedNewtonClassifier(), robustfd.RFDSONClassifier()):
+    untuned = robustfd.SketchedNewtonClassifier
+    for estimator in (untuned(), untuned(expand="trees", random_state=0), robustfd.RFDSONClassifier()):
         here = merged_here(estimator, cut(x, 7), cut(y, 7), ["no", "yes"])
         made = on_dask.fit(estimator, as_array(x, 7), as_array(y, 7), fan_in=fan_in)
         assert_same(made, here)

@@ -105,6 +105,8 @@ def test_learners_are_those_of_one_machine_also_when_a_task_fails(spark, rows, t
     made = on_spark.fit(estimator, df.mapInArrow(fails_once, df.schema), label="label", classes=WORDS)
     assert os.path.exists(flag)
     assert_same(made, here)
+    trees = robustfd.SketchedNewtonClassifier(expand="trees", random_state=0)
+    assert_same(on_spark.fit(trees, df, label="label", classes=WORDS), merged_here(trees, cut(x, 5), cut(y, 5), WORDS))
 
     found = on_spark.predict_proba(made, on_spark.predict(made, df)).collect()
     assert [row.prediction for row in found] == made.predict(x).tolist()
