@@ -492,6 +492,16 @@ def test_rungs_are_selected_and_added():
     assert (again.mix.share[0, 24:32] == 0).all() and (again.mix.share[0, 32:40] > 0).all()
 
 
+def test_an_exact_hessian_is_tried_after_a_sketch_that_does_not_pay_off():
+    random = np.random.default_rng(3)
+    X, y = random.standard_normal((2100, 300)), (random.random(2100) > 0.5).astype(float)
+    state = UntunedState(300, 1)
+    for rows, form in ((0, "sketch"), (1024, "diagonal"), (2048, "exact")):
+        learn(state, X[rows : rows + 50], y[rows : rows + 50])
+        assert state.form == form
+        learn(state, X[rows + 50 : 2 * rows or 1024], y[rows + 50 : 2 * rows or 1024])
+
+
 def test_an_exact_hessian_replaces_a_sketch_that_pays_off():
     X, y = correlated(1400, 300, 1.3)
     state = UntunedState(300, 1)

@@ -44,13 +44,13 @@ ALWAYS_EXACT = 32  # up to this number of features the exact Hessian is never dr
 LADDER = (1.0, 0.03, 0.001)  # factors of the prior in the exact Hessians of the slow memory
 LEAST_EARNED, LATE = 0.01, 16  # the mean share below which a rung is dropped; rows a feature before small priors are
 OFFER_EXACT = 256  # up to this number of features, an exact Hessian may pay off
-LARGEST_EXACT = 512  # up to this number of features, it replaces a sketch that pays off
+LARGEST_EXACT = 512  # up to this number of features, it is tried after a sketch
 OFFER_SKETCH = 32  # a sketch is tried if the number of features is at most this many times the entries of a row
 SKETCH = 20  # rows of the first sketch
 LARGEST_SKETCH = 320
 FIRST_LOOK = 1024  # rows after which a better Hessian is evaluated for the first time
-AGAIN = 8  # a dropped Hessian is tried again when the number of rows has grown by this factor
-UNPROVEN = -1.0  # in place of the gain of a Hessian that has just replaced a sketch
+AGAIN, SOON = 8, 2  # a dropped Hessian is tried again when the number of rows has grown by these factors
+UNPROVEN = -1.0  # in place of the gain of an exact Hessian that was just tried after a sketch
 KEEP, GROW = 0.005, 0.02  # the smallest relative gain in loss for which it is kept or enlarged
 RENEW = 8  # an exact Hessian of few features is updated after 1/8 more rows, others less often
 OFTEN = 256  # the largest number of rows between two updates of a Hessian that forgets
@@ -170,7 +170,10 @@ def _evaluate(state: "UntunedState") -> None:
     targets = state.experts.mix.targets[0]
     if state.form == "diagonal":
         if _is_offered(state):
-            set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
+            if OFFER_EXACT < state.d <= LARGEST_EXACT:
+                replace_sketch(state)
+            else:
+                set_form(state, "exact" if state.d <= OFFER_EXACT else "sketch", state.size, state.seen)
             state.look_at = state.seen + FIRST_LOOK
     else:
         if state.form == "exact":
@@ -180,20 +183,27 @@ def _evaluate(state: "UntunedState") -> None:
         if state.gain == UNPROVEN:  # of the rows since it replaced the sketch, the first half says little
             state.gain = 0.0
         elif gain < KEEP and state.d > ALWAYS_EXACT:
+            # A small sketch misses directions of small variance, in which an exact Hessian may pay off.
+            soon = state.form == "sketch" and state.d <= LARGEST_EXACT
             drop(state)
-            state.look_at = AGAIN * state.seen
+            state.look_at = (SOON if soon else AGAIN) * state.seen
         elif state.form == "sketch" and state.d <= LARGEST_EXACT:
-            set_form(state, "exact", state.size, state.seen)
-            # The weights are not those that this Hessian would have learned from past rows: it starts without these.
-            ends = LADDER[:1] if state.few else (LADDER[0], LADDER[-1])  # rows are slow
-            state.experts = with_rungs(state.experts, ends, fast=False)
-            state.experts.exact.past[:] = 0.0
-            state.gain = UNPROVEN
-            renew(state, state.seen)
+            replace_sketch(state)
         elif state.form == "sketch" and gain > state.gain + GROW and state.size < LARGEST_SKETCH:
             state.gain = gain
             grow(state, 2 * state.size)
     reset_gain(state)
+
+
+def replace_sketch(state: "UntunedState") -> None:
+    """Try an exact Hessian in place of a sketch, or after one."""
+    set_form(state, "exact", state.size, state.seen)
+    # The weights are not those that this Hessian would have learned from past rows: it starts without these.
+    ends = LADDER[:1] if state.few else (LADDER[0], LADDER[-1])  # rows are slow
+    state.experts = with_rungs(state.experts, ends, fast=False)
+    state.experts.exact.past[:] = 0.0
+    state.gain = UNPROVEN
+    renew(state, state.seen)
 
 
 def _drop_rungs(state: "UntunedState") -> None:
