@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
-from robustfd.estimators import _online
+from robustfd.estimators import _learning
 from tests.estimators.online_faces import FACES, assert_same, stream, targets
 
 
@@ -197,7 +197,7 @@ def test_what_cannot_be_split_or_added_is_refused():
 @pytest.mark.parametrize("face", FACES)
 def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face, monkeypatch):
     make, classification = FACES[face]
-    monkeypatch.setattr(_online, "LEAST_WORK", 1)
+    monkeypatch.setattr(_learning, "LEAST_WORK", 1)
     X, y = targets(classification, n=8192 + 5)
     model = make().fit(X, y, n_jobs=2)
     merged = robustfd.merge(parts_of(make(), X, y, 2))
@@ -213,15 +213,15 @@ def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face, monkeypatch
 def test_little_work_is_done_in_one_part(monkeypatch):
     X, y = stream(n=8200)
     work = X.size * (len(set(y)) if len(set(y)) > 2 else 1)
-    monkeypatch.setattr(_online, "LEAST_WORK", work // 2 + 1)
+    monkeypatch.setattr(_learning, "LEAST_WORK", work // 2 + 1)
     alone, parts = (SketchedNewtonClassifier(random_state=0).fit(X, y, n_jobs=jobs) for jobs in (1, 2))
     assert alone.to_bytes() == parts.to_bytes()
-    monkeypatch.setattr(_online, "LEAST_WORK", work // 2)
+    monkeypatch.setattr(_learning, "LEAST_WORK", work // 2)
     assert SketchedNewtonClassifier(random_state=0).fit(X, y, n_jobs=2).to_bytes() != alone.to_bytes()
 
 
 def test_several_passes_in_parts(monkeypatch):
-    monkeypatch.setattr(_online, "LEAST_WORK", 1)
+    monkeypatch.setattr(_learning, "LEAST_WORK", 1)
     X, y = stream(n=8200)
     model = SketchedNewtonClassifier(epochs=2, random_state=0).fit(X, y, n_jobs=2)
     assert model.n_samples_seen_ == 8200

@@ -13,22 +13,18 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded, guarded_pair, guards_itself
-from robustfd._jobs import count_jobs
 from robustfd._sklearn import BaseEstimator, NotFittedError
-from robustfd._validation import check_integer, check_rows, check_weights
+from robustfd._validation import check_integer, check_rows
+from robustfd.estimators._learning import UNWEIGHTED, learn_row, learn_rows
 from robustfd.estimators._onnx import Exported
-from robustfd.estimators._rows import Order, encoded, kind_of, one_dimensional, single_row
-from robustfd.estimators._transfer import learn_in_order, learn_in_parts, merge_into, pack, some_parts, unpack
+from robustfd.estimators._rows import Order, encoded, kind_of, single_row
+from robustfd.estimators._transfer import merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
 from robustfd.learners.progress import plot_progress
 from robustfd.learners.rows import CsrRows, check_numbers, writable
 from robustfd.learners.snapshot import Parts
 
 Floats = NDArray[np.float64]
-UNWEIGHTED, ONE = 1.0, np.array([1.0])  # the default weight of a single row, and the same as a shared read-only array
-
-FEWEST_ROWS = 4096  # per thread; merging models of fewer rows loses accuracy
-LEAST_WORK = 2**20  # entries times outputs per thread; with less, merging takes longer than the threads save
 
 
 class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
@@ -172,63 +168,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         """
         return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
-    def _learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        reset: bool,
-        classes: Any = None,
-        whole: bool = False,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Check rows and learn them. With `whole`, they are the whole data set and may be shuffled and repeated."""
-        jobs = count_jobs("n_jobs", n_jobs)
-        after = self._working_copy(reset=reset)
-        if not reset and self._kind != "rows":
-            raise ValueError(
-                f"This model was started with {self._kind}. Continue with learn_one, or call fit to start over."
-            )
-        x = after._checked(X, reset=reset, learn=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        y = one_dimensional(y, warn=True)
-        if len(y) != x.shape[0]:
-            raise ValueError(f"y has {len(y)} rows, but X has {x.shape[0]}: inconsistent numbers of samples.")
-        y = after._check_targets(y, classes)
-        weight = after._weigh_classes(y, check_weights(sample_weight, len(y)), whole=whole)
-        if not weight.all():
-            if reset and not weight.any():
-                raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
-            live = weight > 0
-            x, y, weight = x.take(live) if isinstance(x, CsrRows) else x[live], y[live], weight[live]
-        orders = after._orders(len(y)) if whole else (None,)
-        work = after._outputs * int(x.size if isinstance(x, np.ndarray) else x.nnz)
-        jobs = max(min(jobs, len(y) // FEWEST_ROWS, work // LEAST_WORK), 1)
-        if reset:
-            after._kind = "rows"
-            after._begin(x)
-            after._progress = progress.start()
-        before, undo, after._progress = self.__dict__, after._keep(x), after._progress.copy()
-        try:
-            for number, order in enumerate(orders):
-                judged = number == 0  # progressive losses count each row once, before it is first learned
-                if jobs > 1:
-                    after = learn_in_parts(after, (x, y, weight), order, jobs, judged=judged)
-                else:
-                    learn_in_order(after, (x, y, weight), order, judged=judged)
-            if whole:
-                after._complete_fit()
-            after._check_learned()
-            self.__dict__ = after.__dict__
-        except BaseException:  # also an interrupt
-            undo()
-            self.__dict__ = before
-            raise
-        self._forget_kept()
-        return self
-
     def _working_copy(self, *, reset: bool) -> Self:
         """Return a copy to learn on after checking the parameters. With `reset`, drop everything learned so far."""
         after = self._shallow_copy()
@@ -292,42 +231,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         if quick is None or not quick.learn(x, y, sample_weight):
             self._learn_one(x, y, sample_weight)
         return self
-
-    @guarded
-    def _learn_one(self, x: Any, y: Any, sample_weight: float) -> None:
-        """Learn one row by way of Python, or leave the model as it was."""
-        before, new = self.__dict__.copy(), dict[Any, int]()
-        undo: Callable[[], object] = nothing
-        try:
-            kind = kind_of(self, x)
-            fitted = self._begin_row(kind)
-            weight = ONE if sample_weight is UNWEIGHTED else check_weights([sample_weight], 1)
-            row, new = single_row(self, x, kind, reset=not fitted)
-            weight = self._weigh_classes(target := self._check_target(y), weight, whole=False)
-            if weight[0] == 0:
-                self.__dict__ = before
-                return
-            if not fitted:
-                self._begin(row)
-            undo = self._keep(row)
-            self._progress = self._progress.copy() if fitted else progress.start()
-            if row.shape[1] > self.n_features_in_:
-                self.n_features_in_ = row.shape[1]
-                if fitted:
-                    self._widen(row.shape[1])
-            losses, wrong = self._learn_rows(row, target, weight)
-            progress.tally_judged(losses, wrong, weight, self._progress)
-            self._check_learned()
-            if new:
-                self._vocabulary.update(new)
-        except BaseException:  # also an interrupt
-            undo()
-            self.__dict__ = before
-            for name in new:
-                self.__dict__.get("_vocabulary", {}).pop(name, None)
-            raise
-        self._forget_kept()
-        self._renew_quick()
 
     def _renew_quick(self) -> None:
         self.__dict__.pop("_quick", None)
@@ -398,7 +301,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         """
         return self._some_parts(check_integer("k", k, 1), range(k))
 
-    _some_parts, _pack, _unpack = some_parts, pack, unpack  # functions of the model
+    _learn, _learn_one, _some_parts, _pack, _unpack = learn_rows, guarded(learn_row), some_parts, pack, unpack
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -482,10 +385,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     def plot_progress(self, ax: Any = None, label: str | None = None) -> Any:
         """Plot `progressive_` against the number of rows and return the axes."""
         return plot_progress(self.progressive_, ax=ax, label=label, loss=self._loss_name())
-
-
-def nothing() -> None:
-    """Undo nothing."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Parts and copies of online estimators: learning in parts, merging, splitting and snapshots."""
+"""Parts and copies of online estimators: merging, splitting and snapshots."""
 
 import copy
 import json
@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._jobs import side_by_side
 from robustfd._validation import check_choice, check_same_features, check_same_params
-from robustfd.estimators._rows import Order, in_order, width_of
+from robustfd.estimators._rows import width_of
 from robustfd.learners import expansion_transfer, progress
 from robustfd.learners.snapshot import Parts, pack_common, unpack_common
-from robustfd.sketch.merging import merge
 from robustfd.streams.layout import without_names
 
-Data = tuple[Any, Any, Any]  # rows, targets and weights
 PLAIN = (str, int, float, bool)
 LAST_LETTER = 0x10FFFF
 
@@ -55,35 +52,6 @@ def some_parts(model: Any, k: int, which: Sequence[int]) -> list[Any]:
         if fitted:
             part._progress = progress.fraction(model._progress, k, i)
     return parts
-
-
-def learn_in_order(model: Any, data: Data, order: Order, *, judged: bool) -> None:
-    """Learn rows in the given order. With `judged`, they are new to the model."""
-    for rows, targets, weights in in_order(*data, order):
-        if judged:
-            losses, wrong = model._learn_rows(rows, targets, weights)
-            progress.tally_judged(losses, wrong, weights, model._progress)
-        else:
-            model._learn_again(rows, targets, weights)
-
-
-def learn_in_parts(model: Any, data: Data, order: Order, jobs: int, *, judged: bool) -> Any:
-    """Learn parts of the rows in parallel threads and return the merged model."""
-    order = np.arange(len(data[1])) if order is None else order
-    parts = model.split(jobs)
-
-    def learn(part: Any, some: Order) -> None:
-        learn_in_order(part, data, some, judged=judged)
-        part._check_learned()
-
-    side_by_side(learn, [(part, order[i::jobs]) for i, part in enumerate(parts)])
-    merged = merge(parts)
-    if not judged:
-        merged._progress = model._progress  # later passes do not change the progressive losses
-    del merged._share
-    if hasattr(model, "_share"):
-        merged._share = model._share
-    return merged
 
 
 def _check_mergeable(model: Any, other: Any) -> None:

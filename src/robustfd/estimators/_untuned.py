@@ -15,7 +15,8 @@ from robustfd._validation import check_choice, check_integer, random_generator
 from robustfd.estimators import explain
 from robustfd.estimators._cells import cells_of, first_columns, has_rows, owners_of, rows_of
 from robustfd.estimators._expanded import Expanded
-from robustfd.estimators._online import Floats, OnlineEstimator, nothing
+from robustfd.estimators._learning import nothing
+from robustfd.estimators._online import Floats, OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
