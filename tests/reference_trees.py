@@ -118,9 +118,7 @@ def boost(rows, y, weight, margin, objective, level, seed, trees):
 
 # -- blends
 
-SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 0.5
-MAPS = [(1, 0), (0.75, 0), (1, 0.01), (1.25, 0.02), (1.25, 0.05), (1.5, 0.1)]  # steepness and noise
-FIRST_MAPS = [0.999, 0.0002, 0.0002, 0.0002, 0.0002, 0.0002]
+SWITCH, STEADY, RECENT, WORST, MISTAKE = 1e-3, 256, 0.99, 32.0, 0.25
 
 
 def loss_of(objective, level, margin, y):
@@ -137,40 +135,38 @@ def loss_of(objective, level, margin, y):
     return margin[0] - y + (y * math.log(y / margin[0]) if y > 0 else 0.0)
 
 
-def recalibrated_loss(shares, margin):
-    """Return the log loss of the mixture of maps for the margin of the label, and update their shares."""
-    chances = [e / 2 + (1 - e) / (1 + math.exp(-t * margin)) for t, e in MAPS]
-    total = sum(s * c for s, c in zip(shares, chances, strict=True))
-    shares[:] = [(1 - 1e-4) * s * c / total + 1e-4 * f for s, c, f in zip(shares, chances, FIRST_MAPS, strict=True)]
-    return -math.log(total)
+def divided_anew(share):
+    return [(1 - SWITCH) * s / sum(share) + SWITCH / len(share) for s in share]
+
+
+def is_wrong(objective, margin, y):
+    return (margin[0] > 0) != (y == 1) if objective == "logistic" else int(np.argmax(margin)) != y
 
 
 def blend(objective, level, margins, ys):
     """Return the blended margins of rows (members, n, outputs), and the last shares; all weights are 1."""
     members, n, outputs = np.shape(margins)
-    maps = [list(FIRST_MAPS) for _ in range(members)]
+    labels, classes = [0.5, 0.5], objective in ("logistic", "softmax")
     share, steady, typical, recent, out = [1 / members] * members, [1 / members] * members, 0.0, 0.0, []
     for i, y in enumerate(ys):
         own = [[float(m) for m in margins[k][i]] for k in range(members)]
         log = objective == "counts"
         means = [sum(s * (math.log(m[k]) if log else m[k]) for s, m in zip(share, own)) for k in range(outputs)]
-        out.append([math.exp(m) if log else m for m in means])
-        if objective == "logistic":
-            losses = [recalibrated_loss(maps[k], m[0] if y else -m[0]) for k, m in enumerate(own)]
-        else:
-            losses = [loss_of(objective, level, m, y) for m in own]
+        means = [math.exp(m) if log else m for m in means]
+        out.append([(1 - labels[1]) * m + labels[1] * f for m, f in zip(means, own[0])] if classes else means)
+        losses = [loss_of(objective, level, m, y) for m in own]
         best = min(losses)
         typical, recent = RECENT * typical + best, RECENT * recent + 1
         unit = typical / recent * (1 if objective == "pinball" else 2)
-        for k, m in enumerate(own):
-            loss = losses[k] - best
-            if objective == "logistic":
-                loss += MISTAKE * ((m[0] > 0) != (y == 1))
-            elif objective == "softmax":
-                loss += MISTAKE * (int(np.argmax(m)) != y)
-            else:
+        for k, loss in enumerate(losses):
+            loss -= best
+            if not classes:
                 loss = min(loss / unit, WORST) if unit > 0 else WORST * (loss > 0)
             share[k] *= math.exp(-loss)
-        share = [(1 - SWITCH) * s / sum(share) + SWITCH / members for s in share]
-        steady = [t + (s - t) / min(i + 1, STEADY) for s, t in zip(share, steady, strict=True)]
+        share = divided_anew(share)
+        if classes:
+            wrong = [is_wrong(objective, m, y) for m in (means, own[0])]
+            labels = divided_anew([s * math.exp(-MISTAKE * w) for s, w in zip(labels, wrong)])
+        ours = [labels[0] * s + labels[1] * (k == 0) for k, s in enumerate(share)] if classes else share
+        steady = [t + (s - t) / min(i + 1, STEADY) for s, t in zip(ours, steady, strict=True)]
     return np.array(out), np.array(share), np.array(steady)

@@ -112,8 +112,8 @@ void bind_blend(nb::module_& m) {
     m.def(
         "blend",
         [](Objective objective, double level, Matrix<const double> margins, Matrix<const double> readings,
-           Span<const double> y, Span<const double> weight, Span<double> share, Span<double> steady,
-           Span<double> maps, Span<double> totals, Matrix<double> out, Matrix<double> read) {
+           Span<const double> y, Span<const double> weight, Span<double> share, Span<double> labels,
+           Span<double> steady, Span<double> totals, Matrix<double> out, Matrix<double> read) {
             const Index n = length(y), outputs = out.cols;
             require(readings.cols == outputs && read.cols == outputs && readings.rows == read.rows * length(share) &&
                         (read.rows == 0 || read.rows == n),
@@ -122,10 +122,10 @@ void bind_blend(nb::module_& m) {
                         margins.rows == n * length(share) && share.size() >= 1 && steady.size() == share.size(),
                     "the shapes differ");
             require(totals.size_bytes() == sizeof(Blended), "totals has another length");
-            require(maps.size() == share.size() * MAPS, "maps has another length");
+            require(labels.size() == 2, "labels has another length");
             if (objective == Objective::softmax)
                 for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
-            const Blend state{share, steady, maps, *reinterpret_cast<Blended*>(totals.data())};
+            const Blend state{share, labels, steady, *reinterpret_cast<Blended*>(totals.data())};
             std::vector<double> losses(share.size());
             for (Index i = 0; i < n; ++i) {
                 if (read.rows) mean_of(objective, steady, readings[i], n * outputs, outputs, read[i]);
@@ -133,7 +133,7 @@ void bind_blend(nb::module_& m) {
                           weight[static_cast<std::size_t>(i)], state, losses, out[i]);
             }
         },
-        "objective"_a, "level"_a, "margins"_a, "readings"_a, "y"_a, "weight"_a, "share"_a, "steady"_a, "maps"_a,
+        "objective"_a, "level"_a, "margins"_a, "readings"_a, "y"_a, "weight"_a, "share"_a, "labels"_a, "steady"_a,
         "totals"_a, "out"_a, "read"_a, Unlocked(),
         "Blend the margins (learners n, outputs) of rows, and let the shares follow their targets. Before that, blend "
         "readings of the same shape as models that are read do; both may have no rows.");

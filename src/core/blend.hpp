@@ -1,13 +1,13 @@
 // A blend of the predictions of several learners: their mean, weighted by shares that follow the losses of recent rows
-// (fixed share, Herbster and Warmuth 1998). Losses of two classes are those of recalibrated probabilities: a learner whose
-// labels are right more often is often too sure of itself, and would lose to one with the better log loss.
+// (fixed share, Herbster and Warmuth 1998). The learner with the best log loss may have more wrong labels than the first
+// one, which is too sure of itself. So the prediction for classes is the mean of the blend and of the first learner,
+// weighted by shares that follow wrong labels.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
 #include "array.hpp"
-#include "calibration.hpp"
 #include "forest.hpp"
 
 namespace robustfd {
@@ -17,7 +17,7 @@ constexpr double STEADY = 256.0;    // rows over which shares are averaged for m
 constexpr double RECENT = 0.99;     // decay of the typical loss per row
 constexpr double WORST = 32.0;      // larger losses, in typical ones, are clipped to this
 constexpr double HEAVIEST_ROW = 10.0;  // larger weights, relative to the mean, are clipped to this
-constexpr double MISTAKE = 0.5;    // what a wrong label adds to the loss of a learner
+constexpr double MISTAKE = 0.25;  // the loss of a wrong label
 
 // Sums over rows: their number and weights, recent losses of the best learner, and losses of the first learner and of
 // the blend since the last look at them.
@@ -66,53 +66,50 @@ inline void mean_of(Objective objective, Span<const double> share, const double*
     }
 }
 
-// What a blend of M learners learns: their shares, the means of these over recent rows, M times MAPS shares of the maps
-// that recalibrate two classes, and sums.
+// What a blend of M learners learns: their shares, those of the blend and of the first learner by wrong labels, means
+// of the shares of each learner in predictions over recent rows, and sums.
 struct Blend {
-    Span<double> share, steady, maps;
+    Span<double> share, labels, steady;
     Blended& all;
 };
 
-// Fill in the loss of each learner.
-inline void fill_losses(Objective objective, double level, const double* margins, Index stride, Index outputs, double y,
-                        double weight, Span<double> maps, Span<double> losses) {
-    for (std::size_t m = 0; m < losses.size(); ++m) {
-        const double* margin = margins + static_cast<Index>(m) * stride;
-        if (objective != Objective::logistic) {
-            losses[m] = loss_of(objective, level, margin, outputs, y);
-            continue;
-        }
-        const double chance = recalibrate(&maps[m * MAPS], y > 0.5 ? margin[0] : -margin[0], weight);
-        losses[m] = -std::log(std::max(chance, 1e-300));
-    }
+// Divide a part of the shares anew.
+inline void divide_anew(Span<double> share) {
+    double total = 0.0;
+    for (const double each : share) total += each;
+    for (double& each : share) each = (1.0 - SWITCH) * each / total + SWITCH / static_cast<double>(share.size());
 }
 
 // Blend row i of the predictions of M learners, and let the shares follow its target.
 inline void blend_row(Objective objective, double level, const double* margins, Index stride, Index outputs, double y,
                       double weight, const Blend& state, Span<double> losses, double* out) {
-    auto& [share, steady, maps, all] = state;
-    mean_of(objective, share, margins, stride, outputs, out);
+    auto& [share, labels, steady, all] = state;
+    const bool classes = is_of_classes(objective);
+    const double first = classes ? labels[1] : 0.0;
     all.rows += 1.0, all.weight += weight;
     const double relative = std::min(weight / (all.weight / all.rows), HEAVIEST_ROW);
-    fill_losses(objective, level, margins, stride, outputs, y, relative, maps, losses);
-    all.first += relative * loss_of(objective, level, margins, outputs, y);
-    all.blend += relative * loss_of(objective, level, out, outputs, y);
+    mean_of(objective, share, margins, stride, outputs, out);
+    if (classes) {
+        labels[0] *= std::exp(-relative * MISTAKE * is_wrong(objective, out, outputs, y));
+        labels[1] *= std::exp(-relative * MISTAKE * is_wrong(objective, margins, outputs, y));
+        divide_anew(labels);
+        for (Index k = 0; k < outputs; ++k) out[k] += first * (margins[k] - out[k]);
+    }
+    for (std::size_t m = 0; m < share.size(); ++m)
+        losses[m] = loss_of(objective, level, margins + static_cast<Index>(m) * stride, outputs, y);
+    all.first += relative * losses[0], all.blend += relative * loss_of(objective, level, out, outputs, y);
     const double best = *std::min_element(losses.begin(), losses.end());
     all.typical = RECENT * all.typical + relative * best, all.recent = RECENT * all.recent + relative;
     const double unit = all.typical / all.recent * (objective == Objective::pinball ? 1.0 : 2.0);
-    double total = 0.0;
     for (std::size_t m = 0; m < share.size(); ++m) {
         double loss = losses[m] - best;
-        if (!is_of_classes(objective))
-            loss = unit > 0.0 ? std::min(loss / unit, WORST) : (loss > 0.0 ? WORST : 0.0);
-        else if (is_wrong(objective, margins + static_cast<Index>(m) * stride, outputs, y))
-            loss += MISTAKE;
-        total += share[m] *= std::exp(-relative * loss);
+        if (!classes) loss = unit > 0.0 ? std::min(loss / unit, WORST) : (loss > 0.0 ? WORST : 0.0);
+        share[m] *= std::exp(-relative * loss);
     }
-    const auto many = static_cast<double>(share.size());
+    divide_anew(share);
     for (std::size_t m = 0; m < share.size(); ++m) {
-        share[m] = (1.0 - SWITCH) * share[m] / total + SWITCH / many;
-        steady[m] += (share[m] - steady[m]) / std::min(all.rows, STEADY);
+        const double own = classes ? labels[0] * share[m] + (m == 0 ? labels[1] : 0.0) : share[m];
+        steady[m] += (own - steady[m]) / std::min(all.rows, STEADY);
     }
 }
 

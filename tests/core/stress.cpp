@@ -263,9 +263,9 @@ void grow_trees(Random& random) {
     divide_amounts(trees, {cells.data(), n, d}, {amounts.data(), n, count}, {parts.data(), n, d});
     std::vector<double> share(2, 0.5), steady(share), losses(2), both(margin), out(static_cast<std::size_t>(outputs));
     both.insert(both.end(), sums.begin(), sums.end());
-    std::vector<double> maps(2 * MAPS, 1.0 / MAPS);
+    std::vector<double> labels(2, 0.5);
     Blended all{};
-    const Blend state{share, steady, maps, all};
+    const Blend state{share, labels, steady, all};
     for (Index i = 0; i < n; ++i)
         blend_row(objective, 0.5, both.data() + i * outputs, n * outputs, outputs, y[static_cast<std::size_t>(i)],
                   weight[static_cast<std::size_t>(i)] + 1e-9, state, losses, out.data());

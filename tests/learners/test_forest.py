@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from robustfd._core import (
     BINS,
     BLENDED,
-    FIRST_SHARE,
     INNER,
     Objective,
     bin_column,
@@ -134,15 +133,15 @@ def test_blends_are_those_of_the_transcription(kind):
     random, outputs = np.random.default_rng(1), 3 if kind == "softmax" else 1
     margins = random.normal(size=(3, len(y), outputs)) + np.arange(3)[:, None, None] / 4
     margins = np.exp(margins) if kind == "counts" else margins
-    share, steady, maps = np.full(3, 1 / 3), np.full(3, 1 / 3), np.tile(FIRST_SHARE, 3)
+    share, labels, steady = np.full(3, 1 / 3), np.full(2, 0.5), np.full(3, 1 / 3)
     out, totals, flat = np.empty((len(y), outputs)), np.zeros(BLENDED), margins.reshape(-1, outputs)
     read = np.empty_like(out)
-    blend(Objective[kind], 0.3, flat, flat, y, np.ones(len(y)), share, steady, maps, totals, out, read)
+    blend(Objective[kind], 0.3, flat, flat, y, np.ones(len(y)), share, labels, steady, totals, out, read)
     expected, last, mean = reference.blend(kind, 0.3, margins, y.tolist())
     np.testing.assert_allclose(out, expected, rtol=1e-9)
     np.testing.assert_allclose(share, last, rtol=1e-9)
     np.testing.assert_allclose(steady, mean, rtol=1e-9)
-    np.testing.assert_allclose(read[0], out[0], rtol=1e-9)  # all shares are equal before the first row
+    np.testing.assert_allclose(read[0], margins[:, 0].mean(axis=0) if kind != "counts" else out[0], rtol=1e-9)
     again = np.empty_like(out)
     blended(Objective[kind], flat, np.array([1.0, 0.0, 0.0]), again)
     np.testing.assert_allclose(again, margins[0], rtol=1e-12)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import BLENDED, FIRST_SHARE, INNER, Objective, blend, blended
+from robustfd._core import BLENDED, INNER, Objective, blend, blended
 from robustfd._scipy import scipy_sparse as sp
 from robustfd.learners import forest, hessian, untuned_merging, untuned_reading
 from robustfd.learners.experts import NumberLoss
@@ -61,7 +61,7 @@ class Expansion:
         self.states: list[UntunedState] = []  # learners of rows with sums, and of rows with sums and leaves
         self.share = np.full(MEMBERS, 1.0 / MEMBERS)
         self.steady = self.share.copy()
-        self.maps = np.tile(FIRST_SHARE, MEMBERS)  # that recalibrate the members, to compare their losses
+        self.labels = np.full(2, 0.5)  # shares of the blend and of the linear learner, by wrong labels
         self.totals = np.zeros(BLENDED)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,7 +146,9 @@ class Expansion:
         for k, (state, some) in enumerate(zip(self.states, self._rows(x, cells), strict=True), 1):
             state.learn(some, y, weight, each[k], readings[k] if len(read) else None)
         both = self._with_mean(each), self._with_mean(readings)
-        blend(self.objective, self.level, *both, y, weight, self.share, self.steady, self.maps, self.totals, out, read)
+        blend(
+            self.objective, self.level, *both, y, weight, self.share, self.labels, self.steady, self.totals, out, read
+        )
 
     def _with_mean(self, each: Floats) -> Floats:
         """Fill in the margins of the last member, the mean of the two before it; return them as a matrix."""
@@ -257,7 +259,7 @@ class Expansion:
             places = np.arange(base.d, dtype=np.int64) + before
             self.states.append(untuned_merging.with_features_at(start, places, base.d + before))
         self.share[:] = self.steady[:] = 1.0 / MEMBERS
-        self.maps[:] = np.tile(FIRST_SHARE, MEMBERS)
+        self.labels[:] = 0.5
         self.totals[2:] = 0.0
 
     def _look(self) -> None:
@@ -328,7 +330,7 @@ class Expansion:
         """Return what `undo` needs to forget the next rows."""
         at = (self.next + np.arange(min(len(cells), len(self.store.y)))) % max(len(self.store.y), 1)
         stored = [(array, array[at]) for array in self.store]
-        arrays = [(array, array.copy()) for array in (self.share, self.steady, self.maps, self.totals)]
+        arrays = [(array, array.copy()) for array in (self.share, self.labels, self.steady, self.totals)]
         few = self.states and len(cells) <= FEW_ROWS
         rows = self._rows(plain_rows(x), cells) if few else self.states
         touched = [self._touched(k, each, x.shape[1]) for k, each in enumerate(rows)]

@@ -26,7 +26,7 @@ def split(whole: Expansion, k: int, which: Sequence[int]) -> list[Expansion]:
     for place, i in enumerate(which):
         part = copy.copy(whole)
         part.states = [each[place] for each in states]
-        part.share, part.steady, part.maps = whole.share.copy(), whole.steady.copy(), whole.maps.copy()
+        part.share, part.steady, part.labels = whole.share.copy(), whole.steady.copy(), whole.labels.copy()
         part.totals = whole.totals / k
         part.build = None
         part.put(Store(*(each[i::k] for each in whole.stored())))
@@ -60,7 +60,7 @@ def merge(one: Expansion, two: Expansion, after: Merged) -> Expansion:
     rows, others = (_moved(parts[i].stored(), after.columns[i], after.category) for i in (k, 1 - k))
     new = copy.copy(lead)
     new.category, new.build, new.generation = after.category, None, max(one.generation, two.generation)
-    new.share, new.steady, new.maps = lead.share.copy(), lead.steady.copy(), lead.maps.copy()
+    new.share, new.steady, new.labels = lead.share.copy(), lead.steady.copy(), lead.labels.copy()
     new.totals = lead.totals.copy()
     new.states = _placed(lead, k, after)
     same = bool(rest.states) and _same_trees(lead, rest)
@@ -92,7 +92,7 @@ def _merge_learners(new: Expansion, lead: Expansion, rest: Expansion, others: li
     """Merge the learners of parts with the same trees."""
     new.states = [untuned_merging.merge(*pair) for pair in zip(new.states, others, strict=True)]
     new.totals = lead.totals + rest.totals
-    for name in ("share", "steady"):
+    for name in ("share", "steady", "labels"):
         pair = [getattr(part, name) for part in (lead, rest)]
         setattr(new, name, np.average(pair, axis=0, weights=[lead.seen, rest.seen]))
     new.grow_at, new.look_at = lead.grow_at + rest.grow_at, max(lead.look_at, rest.look_at)
@@ -146,7 +146,7 @@ def pack(e: Expansion) -> tuple[Document, Tensors]:
     numbers: Document = {name: getattr(e, name) for name in COUNTS}
     rows = e.stored()
     arrays = {"category": e.category.astype(np.uint8), "share": e.share, "steady": e.steady}
-    arrays |= {"maps": e.maps, "totals": e.totals}
+    arrays |= {"labels": e.labels, "totals": e.totals}
     arrays |= {f"rows.{name}": array for name, array in rows._asdict().items()}
     same = len(e.forests) == 2 and e.forests[0] is e.forests[1]
     for k, trees in enumerate(e.forests[:1] if same else e.forests):
@@ -185,7 +185,7 @@ def unpack(
     n = parts.shape("rows.y", 1)[0]
     if counts["count"] != n or n > min(e.capacity, counts["seen"]):
         raise ValueError(f"{n} stored rows of {counts['seen']}")
-    for name, size in (("share", MEMBERS), ("steady", MEMBERS), ("maps", len(e.maps)), ("totals", BLENDED)):
+    for name, size in (("share", MEMBERS), ("steady", MEMBERS), ("labels", 2), ("totals", BLENDED)):
         setattr(e, name, parts.array(name, size, least=0.0))
     cells = parts.array("rows.cells", n, columns, missing=True, least=-LARGEST, most=LARGEST)
     y, weight = parts.array("rows.y", n), parts.array("rows.weight", n, least=0.0)
