@@ -331,3 +331,28 @@ def rows_to_learn(model: Any, x: Any, widen: Callable[..., None]) -> Iterator[tu
             if columns:
                 model._missing = [*model._missing, *columns]
                 widen(width_of(model) + len(model._missing), growing=False)
+
+
+def as_matrix(x: Any) -> Any:
+    """Return a single row in CSR format as a matrix, and other rows unchanged."""
+    return sp.csr_array((x.data, x.indices, x.indptr), shape=x.shape) if type(x) is CsrRows else x
+
+
+def normalized(x: Any) -> Any:
+    """Return the rows divided by their Euclidean norms. Rows of zeros are unchanged."""
+    # Divide by the largest entry first, so that squares neither underflow nor overflow.
+    if sp.issparse(x):
+        x = _divided(sp.csr_array(x, dtype=np.float64), np.abs(x).max(axis=1).toarray().ravel())
+        row = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+        return _divided(x, np.sqrt(np.bincount(row, x.data * x.data, x.shape[0])))
+    x = np.asarray(x, np.float64)
+    x = _divided(x, np.abs(x).max(axis=1, initial=0.0))
+    return _divided(x, np.linalg.norm(x, axis=1))
+
+
+def _divided(x: Any, lengths: Floats) -> Any:
+    """Return the rows divided by their lengths, where these are positive."""
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    if sp.issparse(x):
+        return sp.csr_array((x.data / np.repeat(lengths, np.diff(x.indptr)), x.indices, x.indptr), shape=x.shape)
+    return x / lengths[:, None]

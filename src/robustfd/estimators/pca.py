@@ -357,8 +357,7 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
     @property
     def explained_variance_ratio_(self) -> Floats:
         """The explained variances divided by the exact total variance; 0 if there is none."""
-        analysis = self._analysis()
-        total = analysis.view.squared_norm
+        total = (analysis := self._analysis()).view.squared_norm
         return analysis.scatter / total if total > 0 else np.zeros(analysis.k)
 
     @property

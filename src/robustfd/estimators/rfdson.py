@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice
 from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import blocks
+from robustfd.estimators._rows import as_matrix, blocks, normalized
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor, nearest_distribution, of_two, sharpened
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress
@@ -18,7 +18,7 @@ from robustfd.learners.learner import check_sound, keep, one_thread_for, overflo
 from robustfd.learners.losses import LOSSES, loss_values
 from robustfd.learners.newton import NARROW, OnlineNewton
 from robustfd.learners.newton_state import NewtonState
-from robustfd.learners.rows import CsrRows, as_rows
+from robustfd.learners.rows import as_rows
 from robustfd.learners.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
@@ -148,31 +148,6 @@ class _RFDSON(OnlineEstimator):
         first = self._require_rows()._seen_parameters["fit_intercept"]
         w = np.array([state.weights()[: self.n_features_in_ + first] for state in self._states])
         return w if first else np.hstack([np.zeros((len(w), 1)), w])
-
-
-def as_matrix(x: Any) -> Any:
-    """Return a single row in CSR format as a matrix, and other rows unchanged."""
-    return sp.csr_array((x.data, x.indices, x.indptr), shape=x.shape) if type(x) is CsrRows else x
-
-
-def normalized(x: Any) -> Any:
-    """Return the rows divided by their Euclidean norms. Rows of zeros are unchanged."""
-    # Divide by the largest entry first, so that squares neither underflow nor overflow.
-    if sp.issparse(x):
-        x = _divided(sp.csr_array(x, dtype=np.float64), np.abs(x).max(axis=1).toarray().ravel())
-        row = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
-        return _divided(x, np.sqrt(np.bincount(row, x.data * x.data, x.shape[0])))
-    x = np.asarray(x, np.float64)
-    x = _divided(x, np.abs(x).max(axis=1, initial=0.0))
-    return _divided(x, np.linalg.norm(x, axis=1))
-
-
-def _divided(x: Any, lengths: Floats) -> Any:
-    """Return the rows divided by their lengths, where these are positive."""
-    lengths = np.where(lengths > 0, lengths, 1.0)
-    if sp.issparse(x):
-        return sp.csr_array((x.data / np.repeat(lengths, np.diff(x.indptr)), x.indices, x.indptr), shape=x.shape)
-    return x / lengths[:, None]
 
 
 class RFDSONClassifier(OnlineClassifier, _RFDSON):
