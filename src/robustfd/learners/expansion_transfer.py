@@ -247,7 +247,7 @@ def _unpack_build(parts: Parts, e: Expansion, most: int) -> Build:
     if e.loss is None and not np.isin(y, np.arange(max(e.outputs, 2))).all():
         raise ValueError("a stored row has an unknown class")
     return Build(
-        cells=parts.array("build.cells", width, n, missing=True, least=-LARGEST, most=LARGEST),
+        cells=parts.array("build.cells", n, width, missing=True, least=-LARGEST, most=LARGEST),
         bins=parts.array("build.bins", width, n, dtype=np.uint8, least=0, most=BINS),
         cuts=np.where(np.isnan(cuts), np.inf, cuts),
         owner=parts.array("build.owner", width, dtype=np.int32, least=-1, most=e.outputs - 1),

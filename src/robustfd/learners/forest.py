@@ -58,7 +58,7 @@ class Forest(NamedTuple):
 class Build(NamedTuple):
     """Trees that are being grown. Columns are binned first, one at a time; then trees grow, one at a time."""
 
-    cells: Floats  # (columns, n), encoded
+    cells: Floats  # (n, columns), encoded
     bins: NDArray[np.uint8]
     cuts: Floats
     owner: NDArray[np.int32]
@@ -172,7 +172,7 @@ def start_build(
         codes,
     )
     return Build(
-        cells=np.ascontiguousarray(encoded.T),
+        cells=encoded,
         bins=np.zeros((width, n), np.uint8),
         cuts=np.full((width, BINS), np.inf),
         owner=owner.astype(np.int32),
@@ -192,7 +192,7 @@ def advance(build: Build, objective: Objective, level: float, seed: int, work: f
     width, n = build.bins.shape
     while build.done[0] < width and work > 0:
         j = int(build.done[0])
-        bin_column(build.cells[j], build.bins[j], build.cuts[j])
+        bin_column(np.ascontiguousarray(build.cells[:, j]), build.bins[j], build.cuts[j])
         build.done[0] += 1
         work -= 64.0 * n
     used = min(width, 32)
