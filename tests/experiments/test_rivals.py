@@ -65,7 +65,7 @@ def test_verdicts_say_who_is_best():
     assert "1 of S-AdaGrad's 1 learning rates that converged have fewer errors." in paper.reason
     sections = [Section("rivals", rivals.TITLE, rivals.CLAIM, found, [best, paper, ours], [], rivals.display(found))]
     assert claims(sections).count("\n") == 5 and summarise(sections)[0] == {"what": "claims", "value": 3}
-    about = {"versions": {"robustfd": "0"}, "data": [], "machine": {}, "seconds": 1.0, "quick": False}
+    about = {"data": [], "machine": {"robustfd": "0"}, "jobs": 1, "seconds": 1.0, "quick": False}
     assert "<h1>Methods since the paper</h1>" in page(sections, about, [])
 
 

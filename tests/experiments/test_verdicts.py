@@ -209,6 +209,6 @@ def test_the_report_says_in_a_sentence_what_holds(counts, said):
     verdicts = [
         Verdict(status, "a", "b", "c") for status, k in zip(("holds", "differs", "fails"), counts) for _ in range(k)
     ]
-    about = {"versions": {"robustfd": "1"}, "data": [], "machine": {}, "began": "", "seconds": 1, "jobs": 1}
+    about = {"data": [], "machine": {"robustfd": "1"}, "began": "", "seconds": 1, "jobs": 1}
     text = page([Section("error", "Error", "It is small.", [{"m": 1}], verdicts, [], [])], about, [])
     assert said in " ".join(re.sub("<.*?>", "", text).split())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import robustfd
+from robustfd import _core
 from robustfd.linalg.threads import THREADS, one_blas_thread
 
 Result = dict[str, Any]
@@ -59,10 +60,10 @@ def cell(kind: str, data: str, *, effort: float, **settings: Any) -> Cell:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that results depend on."""
+    """Return a digest of the code that results depend on, with the compiled core."""
     root = files("robustfd")
     sources = [path for package in SOURCES for path in (root / package).iterdir() if path.name.endswith(".py")]
-    sources += [root / "experiments" / f"{name}.py" for name in OWN]
+    sources += [root / "experiments" / f"{name}.py" for name in OWN] + [Path(_core.__file__)]
     h = hashlib.sha256()
     for path in sorted(sources, key=str):
         h.update(path.read_bytes())

@@ -3,8 +3,6 @@
 import csv
 import datetime
 import json
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,8 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import bandits, figures, rivals
+from robustfd.experiments import bandits, figures, machine, rivals
 from robustfd.experiments.cells import (
+    PACKAGES,
     Cell,
     Result,
     Row,
@@ -27,7 +26,6 @@ from robustfd.experiments.cells import (
     run_cells,
     select,
     shown,
-    versions,
 )
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
@@ -134,10 +132,9 @@ def reproduce(
 
 
 def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float) -> dict[str, Any]:
-    """Return a description of the run: versions, machine, seeds and data."""
+    """Return a description of the run: machine, versions, code, seeds and data."""
     return {
-        "versions": {"python": platform.python_version(), **versions()},
-        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "machine": machine.about(*PACKAGES) | {"code": code_digest()},
         "seeds": {
             "RP and Oja in the order of the file": list(range(SEEDS)), "random orders": list(range(ORDERS)),
             "what they seed": "numpy.random.default_rng(seed)",
@@ -149,14 +146,6 @@ def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.date
         ],
         "quick": quick, "jobs": jobs, "began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 1),
     }  # fmt: skip
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> Path:
@@ -180,8 +169,7 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-    made = {"date": about["began"], "code": code_digest()}
-    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | made}
+    summary = {"rows": summarise(sections), "machine": about["machine"]}
     (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (out / "claims.md").write_text(claims(sections), "utf-8")
     draft = out / ".report.html"
