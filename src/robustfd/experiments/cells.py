@@ -103,6 +103,10 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def seconds(self, cells: Iterable[Cell]) -> float:
+        """Return the time that finished cells took, now or in earlier runs."""
+        return sum(json.loads(self.path(cell).read_text("utf-8"))["seconds"] for cell in cells)
+
     def write(self, cell: Cell, result: Result, seconds: float) -> None:
         """Store a result and its run time. The file is written atomically."""
         path = self.path(cell)

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import robustfd
 
-# What other work the machine had when this process began, as the mean number of busy cores in the minute before.
-LOAD = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-CODE = Path(robustfd.__file__).parent
-
 
 def about(*packages: str) -> dict[str, str]:
     """Return the machine, the versions of this library and of packages, the date and the commit."""
@@ -22,13 +18,13 @@ def about(*packages: str) -> dict[str, str]:
         **{name: version(name) for name in packages},
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "system": f"{platform.system()} {platform.machine()}",
-        "load before": LOAD,
+        "load before": LOAD,  # mean number of processes that ran or waited to run in the minute before this one
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": commit(),
+        "commit": COMMIT,
     }
 
 
-def commit() -> str:
+def _commit() -> str:
     """Return the commit of the code, "unknown" outside a checkout; "+" marks code that was not committed."""
     changed = _git("status", "--porcelain", "-uno", "--", "src", "benchmarks", ":!benchmarks/results")
     return _git("rev-parse", "--short", "HEAD") + "+" * (changed not in ("", "unknown"))
@@ -44,7 +40,7 @@ def _processor() -> str:
 
 def _git(*arguments: str) -> str:
     """Return the output of a git command at the root of this checkout, or "unknown" if this is none."""
-    root = CODE.parent.parent
+    root = Path(robustfd.__file__).parents[2]
     if not (root / ".git").exists():  # installed, perhaps within a checkout of something else
         return "unknown"
     try:
@@ -52,3 +48,8 @@ def _git(*arguments: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+# Those of the moment when this process began, since files may be edited while it runs.
+LOAD = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+COMMIT = _commit()

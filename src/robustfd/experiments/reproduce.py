@@ -124,7 +124,7 @@ def reproduce(
         rows = module.table({cell: results[cell] for cell in planned[name] if cell in results})
         parts = [make(rows) if rows else [] for make in (module.verdicts, module.figures, module.display)]
         sections.append(Section(name, module.TITLE, module.CLAIM, rows, *parts))
-    about = _about(described, quick=quick, jobs=jobs, began=began, seconds=time.perf_counter() - clock)
+    about = _about(described, quick=quick, jobs=jobs, began=began, seconds=store.seconds(results))
     report = _write(Path(out), sections, about, failed)
     verdicts = [verdict for section in sections for verdict in section.verdicts]
     kept = list(ends.values()).count("kept")
