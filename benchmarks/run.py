@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks import (
+    asides,
     bandits,
     big_file,
     calibration,
@@ -77,6 +78,7 @@ CASES = {
     "calibration": calibration.calibration,
     "second_look": second_look.second_look,
     "windows": windows.windows,
+    "asides": asides.asides,
 }
 
 
@@ -88,7 +90,7 @@ GUESSES = {
     "bandits_speed": 2, "drift": 60, "frozen": 10, "intervals": 20, "command_line": 5, "price": 3, "big_file": 4,
     "reading": 2, "merging": 10, "distributed": 10, "partitions": 5, "policies": 5, "quantiles": 5, "calibration": 10,
     "demo": 0.2, "peers": 10, "cluster": 0.5, "trees": 60, "second_look": 1,
-    "windows": 60,
+    "windows": 60, "asides": 2,
 }  # fmt: skip
 
 
