@@ -173,6 +173,10 @@ def test_growing_sketches_are_compared_with_the_exact_matrix():
     assert shown.rows == [["d = 100, 10 arms, flat", "30", "2", "6.0", "9.5", "9.5", "3.5", "8.9", "1.48", "40"]]
     assert len(shown.header) == len(shown.rows[0])
     assert statuses(bandits.verdicts(bandits.table(bandit_cells(exact=5.5, RFD_grows=9.0)))) == ["fails", "holds"]
+    said = bandits.summary(rows)
+    assert said["d = 100, 10 arms, flat: last m"] == 40 and said["d = 100, 10 arms, flat: exact matrix"] == 6.0
+    assert said["RFD, doubled to the exact matrix, most"] == pytest.approx(8.9 / 6)
+    assert said["memory in m (d + K) numbers, least"] == 10_000 / (40 * 110)
     large = bandits.verdicts(bandits.table(bandit_cells(exact=9.0, RFD=10.0, numbers=40 * 110 * 9)))
     assert statuses(large) == ["fails", "differs"] and "9.0 m (d + K)" in large[0].found
 

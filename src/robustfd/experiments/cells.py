@@ -63,7 +63,11 @@ def code_digest() -> str:
     """Return a digest of the code that results depend on, with the compiled core."""
     root = files("robustfd")
     sources = [path for package in SOURCES for path in (root / package).iterdir() if path.name.endswith(".py")]
-    sources += [root / "experiments" / f"{name}.py" for name in OWN] + [Path(_core.__file__)]
+    sources += [root / "experiments" / f"{name}.py" for name in OWN]
+    core = [
+        path for folder in ("core", "bindings") for path in (Path(robustfd.__file__).parents[1] / folder).rglob("*.*pp")
+    ]
+    sources += core or [Path(_core.__file__)]  # in a checkout its sources, as a new build may have other bytes
     h = hashlib.sha256()
     for path in sorted(sources, key=str):
         h.update(path.read_bytes())

@@ -178,7 +178,7 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
 
 
 def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return numbers that pages quote: claims and cells of Table 2 by outcome, and errors of newer methods."""
+    """Return numbers that pages quote: claims and cells of Table 2 by outcome, errors of newer methods, regrets."""
     claims = Counter(verdict.status for section in sections for verdict in section.verdicts)
     counts: dict[str, float] = {
         "claims": claims.total(),
@@ -190,9 +190,12 @@ def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
     found = Counter(row["verdict"] for row in table if row["paper"] is not None)
     counts |= {"cells": found.total(), "cells that are equal": found["equal"]}
     counts["cells within a point or better"] = found["equal"] + found["near"] + found["better"]
+    own = select(table, method="rfd0")
+    counts |= {f"{row['data']}: accuracy of RFD0-SON, m = {row['m']}": row["ours"] for row in own if row["ours"]}
     tuned = [row for section in sections if section.name == "rivals" for row in section.rows]
     for data in data_of(tuned):
         counts |= {f"{data}: {row['method']}": row["error"] for row in rivals.best(select(tuned, data=data))}
+    counts |= bandits.summary([row for section in sections if section.name == "bandits" for row in section.rows])
     return [{"what": what, "value": value} for what, value in counts.items()]
 
 
