@@ -200,14 +200,27 @@ def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 
 def claims(sections: Sequence[Section]) -> str:
-    """Return a table of all claims, for pages of the site."""
-    lines = ["| claim of the paper | here | |", "|---|---|---|"]
-    for section in sections:
-        for each in section.verdicts:
-            found = each.found if not each.reason else f"{each.found}. {' '.join(each.reason.split())}"
-            cells = [text.replace("\n", " ").replace("|", "\\|") for text in (each.claim, found, each.status)]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    """Return two tables for pages of the site: the outcome of each claim by data set, and those that do not hold."""
+    grid: dict[str, dict[str, Verdict]] = {}
+    for verdict in (each for section in sections for each in section.verdicts):
+        name, claim = verdict.claim.split(": ", 1)  # claims begin with their data set
+        grid.setdefault(claim, {})[name] = verdict
+    names = list(dict.fromkeys(name for found in grid.values() for name in found))
+    shown = {name: f"{mark}\N{NO-BREAK SPACE}{name}" for name, (mark, _) in MARKS.items()}
+    outcomes = [
+        [claim, *(shown[found[name].status] if name in found else "" for name in names)]
+        for claim, found in grid.items()
+    ]
+    others = [
+        [f"{name}: {claim}", f"{each.found}. {' '.join(each.reason.split())}", each.status]
+        for claim, found in grid.items() for name, each in found.items() if each.status != "holds"
+    ]  # fmt: skip
+    return _markdown(["claim", *names], outcomes) + "\n" + _markdown(["what differs or fails", "here", ""], others)
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return "".join(f"| {line} |\n" for line in (" | ".join(header), " | ".join(["---"] * len(header)), *lines))
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:
