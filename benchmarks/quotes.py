@@ -24,7 +24,7 @@ FOLDERS = (ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction")
 DEFINED = ("changelog", "datasets", "mathematics", "numerics", "online-mathematics", "paper", "snapshot-format")
 LOOKS_MEASURED = r"\d ?%|\d\.\d|\d (?:times|points|seconds|milliseconds|microseconds|s|ms|MB|GB)\b"
 PLACE = re.compile(r"\{([\w./-]+\.(?:json|md)) \| ([^{}|]+?)(?: \| ([^{}|]*))?\}")
-NUMBER = r"[-+−]?\d(?:[\d,.]*\d)?"
+NUMBER = r"(?:\d{4}-\d\d-\d\d|[-+−]?\d(?:[\d,.]*\d)?)"
 
 
 class QuoteError(Exception):
