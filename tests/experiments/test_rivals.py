@@ -65,7 +65,7 @@ def test_verdicts_say_who_is_best():
     assert "1 of S-AdaGrad's 1 learning rates that converged have fewer errors." in paper.reason
     sections = [Section("rivals", rivals.TITLE, rivals.CLAIM, found, [best, paper, ours], [], rivals.display(found))]
     table, others = claims(sections).split("\n\n")
-    assert table.splitlines()[0] == "| claim | a9a |" and table.count("≠\N{NO-BREAK SPACE}differs") == 1 and others.count("\n") == 3
+    assert table.startswith("| claim | a9a |\n") and table.count("differs") == 1 and others.count("\n") == 3
     assert summarise(sections)[0] == {"what": "claims", "value": 3}
     about = {"data": [], "machine": {"robustfd": "0"}, "jobs": 1, "seconds": 1.0, "quick": False}
     assert "<h1>Methods since the paper</h1>" in page(sections, about, [])
