@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import many, untuned, vowpal
-from benchmarks.common import RESULTS, origin, report
+from benchmarks.common import report, save_markdown
 from robustfd import ContextualBandit
 
 MODES = {
@@ -256,7 +256,7 @@ def bandits(arguments: list[str] | None = None) -> None:
     found = run_all(given)
     command = f"python -m benchmarks.bandits {' '.join(arguments or [])}".strip()
     text = [
-        origin(command, "vowpalwabbit", "river", "mabwiser"),
+        f"Made by `{command}` on a machine that had other work.",
         f"At most {given.rows} rows, in {given.seeds} random orders here, {given.vowpal_seeds} for Vowpal Wabbit and "
         f"{given.peer_seeds} for LinUCB, each with its own seed.",
         f"Vowpal Wabbit has {len(VOWPAL)} modes: {', '.join(MODES)}, each with costs {' and '.join(COSTS)}. LinUCB of "
@@ -289,8 +289,7 @@ def bandits(arguments: list[str] | None = None) -> None:
         text.append(f"| {data} | {ours[0]:.1f} | {top[0]:.1f} ({best}) | {peers} | {ours[2]:.0f} | {top[2]:.0f} |")
     print("\n".join(text))
     if not given.names:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "bandits.md").write_text("\n".join(text) + "\n")
+        save_markdown("bandits", "\n".join(text), "vowpalwabbit", "river", "mabwiser")
 
 
 # -- speed

@@ -1,23 +1,16 @@
 """Shared code of the benchmarks: interleaved timing, the speed of a matrix product, results as JSON and Markdown."""
 
-import datetime
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 import scipy.sparse as sp
-import sklearn
 
-import robustfd
+from robustfd.experiments.machine import about
 from robustfd.linalg.threads import one_blas_thread
 
 RESULTS = Path(__file__).parent / "results"
@@ -66,51 +59,18 @@ def report(name: str, rows: list[dict[str, Any]]) -> None:
     (RESULTS / f"{name}.json").write_text(text + "\n")
 
 
-def save_markdown(name: str, text: str) -> None:
+def save_markdown(name: str, text: str, *peers: str) -> None:
     """Save a page of results."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(signed(text))
+    (RESULTS / f"{name}.md").write_text(signed(text, *peers))
 
 
-def signed(text: str) -> str:
-    """Return a page of results that ends with machine, versions, date and commit."""
-    about = ", ".join(f"{key} {value}" for key, value in machine().items())
-    return f"{text.rstrip()}\n\nMeasured with {about}.\n"
+def signed(text: str, *peers: str) -> str:
+    """Return a page of results that ends with machine, versions, those of peers too, date and commit."""
+    found = ", ".join(f"{key} {value}" for key, value in machine(*peers).items())
+    return f"{text.rstrip()}\n\nMeasured with {found}.\n"
 
 
-def machine() -> dict[str, str]:
-    """Return the machine, the versions, the date and the commit; "+" marks files that were not committed."""
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "robustfd": robustfd.__version__,
-        "processor": f"{_processor()}, {os.cpu_count()} cores",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": _git("rev-parse", "--short", "HEAD") + "+" * bool(_git("status", "--porcelain", "-uno")),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _git(*arguments: str) -> str:
-    """Return the output of a git command, or "unknown" where there is no git."""
-    try:
-        command = ["git", "-C", str(RESULTS.parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def origin(command: str, *peers: str) -> str:
-    """Return a sentence about the command that made a table, and what `machine` returns, with versions of peers."""
-    found = {name: version(name) for name in peers if find_spec(name)}
-    parts = ", ".join(f"{name} {value}" for name, value in (machine() | found).items())
-    return f"Made by `{command}` on a machine that had other work: {parts}."
+def machine(*peers: str) -> dict[str, str]:
+    """Return the machine, the versions of libraries and installed peers, the date and the commit."""
+    return about("numpy", "scipy", "scikit-learn", *filter(find_spec, peers))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables, untuned
-from benchmarks.common import RESULTS, origin
+from benchmarks.common import save_markdown
 from benchmarks.interval_streams import CHOOSE, REPORT
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
@@ -154,9 +154,8 @@ def sets() -> list[str]:
 
 def intervals() -> None:
     """Print and save all tables."""
-    made = origin("make bench ARGS=intervals", "river")
-    lines = ["# Intervals", "", made, "", CHOICES, "", *numbers(REPORT), "", "# Sets", "", *sets()]
-    (RESULTS / "intervals.md").write_text("\n".join(lines) + "\n")
+    lines = ["# Intervals", "", CHOICES, "", *numbers(REPORT), "", "# Sets", "", *sets()]
+    save_markdown("intervals", "\n".join(lines), "river")
 
 
 if __name__ == "__main__":

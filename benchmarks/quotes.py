@@ -8,8 +8,8 @@ quoted.md repeats, under the name of each document, its lines with such numbers,
     {many.md | /\\+([\\d.]+) in the mean/ | .1f}               the group of a regular expression
 
 Formats are those of Python. "~2" means two significant digits, "~2," with a comma at thousands, "% .1f" per cent. Lines
-of README with digits have to be in quoted.md, too, so that no number is without its file. There, braces are numbers
-that were measured, and all other digits are settings.
+of README with digits have to be in quoted.md, too, and so do lines of pages for users that look measured, so that no
+number is without its file. There, braces are numbers that were measured, and all other digits are settings.
 """
 
 import json
@@ -20,9 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction")
-COMPLETE = ("README.md",)  # documents of which every line with digits has to be listed
+# Pages whose numbers are definitions, constants of a method, or sizes of formats and data sets.
+DEFINED = ("changelog", "datasets", "mathematics", "numerics", "online-mathematics", "paper", "snapshot-format")
+LOOKS_MEASURED = r"\d ?%|\d\.\d|\d (?:times|points|seconds|milliseconds|microseconds|s|ms|MB|GB)\b"
 PLACE = re.compile(r"\{([\w./-]+\.(?:json|md)) \| ([^{}|]+?)(?: \| ([^{}|]*))?\}")
-NUMBER = r"[-+−]?\d(?:[\d,.]*\d)?"
+NUMBER = r"(?:\d{4}-\d\d-\d\d|[-+−]?\d(?:[\d,.]*\d)?)"
 
 
 class QuoteError(Exception):
@@ -36,13 +38,14 @@ def main(arguments: list[str]) -> int:
         before = (ROOT / name).read_text("utf-8")
         after, missing = updated(before, lines)
         wrong += [f"{name}: {problem}" for problem in missing]
-        if name in COMPLETE:
-            wrong += [f"{name} has numbers without a file: {line}" for line in unlisted(before, lines)]
         if "--check" not in arguments:
             (ROOT / name).write_text(after, "utf-8")
             continue
         pairs = zip(before.splitlines(), after.splitlines(), strict=True)
         wrong += [f"{name} says: {old}\n  the results say: {new}" for old, new in pairs if old != new]
+    for name, digits in documents().items():
+        lost = unlisted((ROOT / name).read_text("utf-8"), templates().get(name, []), digits)
+        wrong += [f"{name} has numbers without a file: {line}" for line in lost]
     print("\n".join(wrong) or "all quoted numbers are those of benchmarks/results")
     if wrong:
         print("benchmarks/quotes.py says how numbers are quoted; `make numbers` writes them.")
@@ -75,13 +78,19 @@ def updated(text: str, lines: list[str]) -> tuple[str, list[str]]:
     return "\n".join(document), missing
 
 
-def unlisted(text: str, lines: list[str]) -> list[str]:
-    """Return the lines with digits, outside code and addresses, that are not listed."""
+def documents() -> dict[str, str]:
+    """Return all documents that must not have numbers without a file, and what such a number looks like."""
+    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.stem not in DEFINED]
+    return {"README.md": r"\d"} | {f"docs/{path.name}": LOOKS_MEASURED for path in pages}
+
+
+def unlisted(text: str, lines: list[str], digits: str = r"\d") -> list[str]:
+    """Return the lines with digits, outside code, formulas and addresses, that are not listed."""
     known, out, code = [pattern(line) for line in lines], [], False
     for line in text.split("\n"):
         code ^= line.startswith("```")
-        words = re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
-        if not code and not line.startswith("    ") and re.search(r"\d", words):
+        words = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", line)
+        if not code and not line.startswith("    ") and re.search(digits, words):
             out += [line] * (not any(each.fullmatch(line) for each in known))
     return out
 
@@ -144,7 +153,7 @@ def _in_tables(text: str, steps: list[str]) -> str | None:
     """Return the cell of a line and a column, of the first table that has both."""
     line, column = steps
     name, _, count = column.rpartition(" ")
-    name, place = (name, int(count) - 1) if count.isdigit() and name else (column, 0)
+    name, place = (name, int(count) - 1) if count.isdigit() and not name.endswith("=") and name else (column, 0)
     header: list[str] = []
     for each in text.splitlines():
         cells = [cell.strip() for cell in each.strip().strip("|").split("|")]

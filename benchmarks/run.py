@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks import (
+    asides,
     bandits,
     big_file,
     calibration,
@@ -28,6 +29,7 @@ from benchmarks import (
     policies,
     quantiles,
     reading,
+    second_look,
     sketch_peers,
     sketch_speed,
     tables,
@@ -35,6 +37,7 @@ from benchmarks import (
     trees,
     untuned,
     untuned_speed,
+    windows,
 )
 from benchmarks.common import RESULTS
 
@@ -73,6 +76,9 @@ CASES = {
     "policies": policies.policies,
     "quantiles": quantiles.quantiles,
     "calibration": calibration.calibration,
+    "second_look": second_look.second_look,
+    "windows": windows.windows,
+    "asides": asides.asides,
 }
 
 
@@ -83,7 +89,8 @@ GUESSES = {
     "vowpal": 2, "linear_online": 3, "untuned": 20, "untuned_speed": 1, "many": 30, "tables": 10, "bandits": 60,
     "bandits_speed": 2, "drift": 60, "frozen": 10, "intervals": 20, "command_line": 5, "price": 3, "big_file": 4,
     "reading": 2, "merging": 10, "distributed": 10, "partitions": 5, "policies": 5, "quantiles": 5, "calibration": 10,
-    "demo": 0.2, "peers": 10, "cluster": 0.5,
+    "demo": 0.2, "peers": 10, "cluster": 0.5, "trees": 60, "second_look": 1,
+    "windows": 60, "asides": 2,
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 One pass, 70/30 split, five random orders; test accuracy and progressive error in percent. Constants of the learner were
 chosen on the sets with a *. Run it with `make bench ARGS=untuned`, or `python -m benchmarks.untuned NAMES` to measure
-some data sets and keep the other lines. Data sets missing in ROBUSTFD_DATA are skipped.
+some data sets and keep the other lines. With `--here`, the columns of Vowpal Wabbit, which do not depend on this
+library, are kept as well. Data sets missing in ROBUSTFD_DATA are skipped.
 """
 
 import lzma
@@ -137,13 +138,18 @@ def _with_robustfd(x: Any, y: Any, train: Any, test: Any) -> tuple[float, float]
     return 100 * model.score(x[test], y[test]), 100 * model.progressive_error_
 
 
+def _cuts(n: int) -> list[tuple[Any, Any]]:
+    """Return the rows to learn from and to test on, in each order."""
+    orders = [np.random.default_rng(1000 + k).permutation(n) for k in range(ORDERS)]
+    return [(order[: int(0.7 * n)], order[int(0.7 * n) :]) for order in orders]
+
+
 def compare(x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
     """Return test accuracy and progressive error of robustfd and of each mode of Vowpal Wabbit, if it is installed.
 
     Each row of the result is one random order.
     """
-    orders = [np.random.default_rng(1000 + k).permutation(len(y)) for k in range(ORDERS)]
-    cuts = [(order[: int(0.7 * len(y))], order[int(0.7 * len(y)) :]) for order in orders]
+    cuts = _cuts(len(y))
     ours = np.array([_with_robustfd(x, y, *cut) for cut in cuts])
     theirs: dict[str, Any] = {}
     if vowpal.available():
@@ -157,43 +163,54 @@ def compare(x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
     return ours, theirs
 
 
-def _marked(name: str) -> str:
-    return f"{name}*" if name in CHOSEN else name
-
-
-def untuned(names: list[str] | None = None) -> None:
+def untuned(arguments: list[str] | None = None) -> None:
     """Print and save the table."""
+    here = "--here" in (arguments or [])
+    names = [each for each in arguments or [] if each != "--here"]
     head = [
         "| data | accuracy here | best VW | default VW | progressive error here | best VW | default VW | |",
         "|" + "---|" * 8,
     ]
     print("\n".join(head), flush=True)
-    path, found = RESULTS / "untuned.md", dict[str, str]()
-    for line in path.read_text().splitlines() if names and path.exists() else ():
+    path, found = RESULTS / "untuned.md", dict[str, list[float]]()
+    for line in path.read_text().splitlines() if (names or here) and path.exists() else ():
         if line.startswith("| ") and line not in head:
-            name, numbers = line.removeprefix("| ").split(" | ", 1)
-            found[name.rstrip("*")] = f"| {_marked(name.rstrip('*'))} | {numbers}"
+            name, *numbers = line.strip("| ").split(" | ")
+            found[name.rstrip("*")] = [float(each) for each in numbers[:6]]
     for name in names or SETS:
         if name in REAL and folder() is None:
             continue
-        each, modes = compare(*SETS[name]())
-        ours, theirs = each.mean(axis=0), {mode: scores.mean(axis=0) for mode, scores in modes.items()}
-        best = (
-            max((s[0] for s in theirs.values()), default=np.nan),
-            min((s[1] for s in theirs.values()), default=np.nan),
-        )
-        usual = theirs.get("squared", (np.nan, np.nan))
-        verdict = "best" if ours[0] >= best[0] - 0.005 and ours[1] <= best[1] + 0.005 else ""
-        if ours[0] < usual[0] - 0.3 or ours[1] > usual[1] + 0.3:
-            verdict = "WORSE than the default"
-        numbers = (ours[0], best[0], usual[0], ours[1], best[1], usual[1])
-        found[name] = f"| {_marked(name)} | " + " | ".join(f"{v:.2f}" for v in numbers) + f" | {verdict} |"
-        print(found[name], flush=True)
-    lines = [found[name] for name in SETS if name in found]
+        if here:
+            x, y = SETS[name]()
+            found[name][::3] = np.mean([_with_robustfd(x, y, *cut) for cut in _cuts(len(y))], axis=0).tolist()
+        else:
+            found[name] = _numbers(*compare(*SETS[name]()))
+        print(_line(name, found[name]), flush=True)
+    lines = [_line(name, found[name]) for name in SETS if name in found]
     about = f"{len(lines)} data sets. Constants of the learner were chosen on those with a *."
     if names:
         about += f" This run measured {', '.join(names)}; the other lines are those of earlier runs."
-    save_markdown("untuned", "\n".join([about, "", *head, *lines]))
+    if here:
+        about += " The columns of Vowpal Wabbit are those of earlier runs."
+    save_markdown("untuned", "\n".join([about, "", *head, *lines]), "vowpalwabbit")
+
+
+def _numbers(each: Any, modes: dict[str, Any]) -> list[float]:
+    """Return accuracy and progressive error here, of the best and of the default mode of Vowpal Wabbit."""
+    ours, theirs = each.mean(axis=0), {mode: scores.mean(axis=0) for mode, scores in modes.items()}
+    usual = theirs.get("squared", (np.nan, np.nan))
+    accuracy = max((scores[0] for scores in theirs.values()), default=np.nan)
+    error = min((scores[1] for scores in theirs.values()), default=np.nan)
+    return [float(each) for each in (ours[0], accuracy, usual[0], ours[1], error, usual[1])]
+
+
+def _line(name: str, numbers: list[float]) -> str:
+    """Return a line of the table, with a verdict."""
+    right, best, usual, wrong, least, common = numbers
+    verdict = "best" if right >= best - 0.005 and wrong <= least + 0.005 else ""
+    if right < usual - 0.3 or wrong > common + 0.3:
+        verdict = "WORSE than the default"
+    return f"| {name + '*' * (name in CHOSEN)} | " + " | ".join(f"{each:.2f}" for each in numbers) + f" | {verdict} |"
 
 
 if __name__ == "__main__":

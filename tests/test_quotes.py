@@ -13,7 +13,7 @@ def results(tmp_path, monkeypatch):
     rows = [{"what": what, "value": value} for what, value in values]
     (tmp_path / "speed.json").write_text(json.dumps({"rows": rows}))
     (tmp_path / "table.md").write_text(
-        "3 sets: +2.10 in all\n\n| data | here | best | best |\n|---|---|---|---|\n| a | 1 | 2 | 3 |\n"
+        "3 sets: +2.10 in all\n\n| data | here | best | best | k = 2 |\n|---|---|---|---|---|\n| a | 1 | 2 | 3 | 4 |\n"
     )
     monkeypatch.setattr(quotes, "FOLDERS", (tmp_path,))
     return tmp_path
@@ -27,6 +27,7 @@ def results(tmp_path, monkeypatch):
     ("{speed.json | here | % ~1}", "70"),
     ("{table.md | a > here}", "1"),
     ("{table.md | a > best 2}", "3"),
+    ("{table.md | a > k = 2}", "4"),
     (r"{table.md | /\+([\d.]+) in all/ | .1f}", "2.1"),
 ])  # fmt: skip
 def test_places_of_numbers(results, place, expected):
@@ -53,6 +54,19 @@ def test_numbers_are_written_and_missing_lines_are_reported(results):
 def test_lines_with_numbers_that_are_not_listed_are_found():
     text = "It takes 3 s.\nIt has `m=3` and [a link](page3.md).\n```\n3\n```\n    robustfd 3\nTwice 4 is 8.\n"
     assert quotes.unlisted(text, ["It takes {speed.json | here} s."]) == ["Twice 4 is 8."]
+
+
+@pytest.mark.parametrize("line, measured", [
+    ("It has 3 % errors.", True), ("R² is 0.02 lower.", True), ("It is 14 times faster, in 2 ms.", True),
+    ("With 2000 rows and 3 parts, see `x=0.5` and $1.5 m$.", False),
+])  # fmt: skip
+def test_numbers_that_look_measured_are_found_in_pages(line, measured):
+    assert bool(quotes.unlisted(line, [], quotes.LOOKS_MEASURED)) is measured
+
+
+def test_pages_that_need_no_file_exist():
+    pages = {path.stem for path in (quotes.ROOT / "docs").glob("*.md")}
+    assert pages >= set(quotes.DEFINED) and "docs/decisions.md" in quotes.documents()
 
 
 def test_all_numbers_of_the_repository_are_those_of_their_files(capsys):

@@ -83,17 +83,25 @@ def test_a_diverged_run_is_never_an_error_rate():
     results = passes("fd", 5, [None, 8172]) | passes("rfd", 5, [8172, 8170]) | passes("rfd0", 5, [8172])
     rows = sensitivity.table(results)
     assert [row["test_error"] is None for row in rows] == [True, False, False, False, False]
-    flat, baselines, untuned = sensitivity.verdicts(rows)
-    assert (flat.status, baselines.status, untuned.status) == ("holds", "holds", "holds")
+    small, unmoved, baselines, untuned = sensitivity.verdicts(rows)
+    assert statuses((small, unmoved, baselines, untuned)) == ["holds"] * 4
     assert "1 diverge" in baselines.found
     assert not [row for row in online.table(results) if row["method"] == "fd" and row["alpha0"] == 1.0]
 
 
 def test_a_sensitive_rfd_is_noticed():
     rows = sensitivity.table(passes("rfd", 5, [8172, 7000]) | passes("rfd0", 5, [8172]))
-    verdict = sensitivity.verdicts(rows)[0]
-    assert verdict.status == "fails"
-    assert "It is not flat" in verdict.reason
+    small, unmoved, *_ = sensitivity.verdicts(rows)
+    assert (small.status, unmoved.status) == ("holds", "fails")  # 1 is small, 10 is not
+    assert "by at most 1 point up to 1." in unmoved.reason
+    rows = sensitivity.table(passes("rfd", 5, [7000, 8172]) | passes("rfd0", 5, [8172]))
+    assert statuses(sensitivity.verdicts(rows)[:2]) == ["differs", "fails"]
+
+
+def test_the_paper_says_of_four_data_sets_only_that_alpha0_does_not_matter():
+    rows = sensitivity.table(passes("rfd", 5, [8172, 7000]) | passes("rfd0", 5, [8172]))
+    other = [{**row, "data": "rcv1-subsets"} for row in rows]
+    assert not [each for each in sensitivity.verdicts(other) if "almost no effect" in each.claim]
 
 
 # ------------------------------------------------------------------ error
@@ -165,6 +173,10 @@ def test_growing_sketches_are_compared_with_the_exact_matrix():
     assert shown.rows == [["d = 100, 10 arms, flat", "30", "2", "6.0", "9.5", "9.5", "3.5", "8.9", "1.48", "40"]]
     assert len(shown.header) == len(shown.rows[0])
     assert statuses(bandits.verdicts(bandits.table(bandit_cells(exact=5.5, RFD_grows=9.0)))) == ["fails", "holds"]
+    said = bandits.summary(rows)
+    assert said["d = 100, 10 arms, flat: last m"] == 40 and said["d = 100, 10 arms, flat: exact matrix"] == 6.0
+    assert said["RFD, doubled to the exact matrix, most"] == pytest.approx(8.9 / 6)
+    assert said["memory in m (d + K) numbers, least"] == 10_000 / (40 * 110)
     large = bandits.verdicts(bandits.table(bandit_cells(exact=9.0, RFD=10.0, numbers=40 * 110 * 9)))
     assert statuses(large) == ["fails", "differs"] and "9.0 m (d + K)" in large[0].found
 
@@ -209,6 +221,6 @@ def test_the_report_says_in_a_sentence_what_holds(counts, said):
     verdicts = [
         Verdict(status, "a", "b", "c") for status, k in zip(("holds", "differs", "fails"), counts) for _ in range(k)
     ]
-    about = {"versions": {"robustfd": "1"}, "data": [], "machine": {}, "began": "", "seconds": 1, "jobs": 1}
+    about = {"data": [], "machine": {"robustfd": "1"}, "began": "", "seconds": 1, "jobs": 1}
     text = page([Section("error", "Error", "It is small.", [{"m": 1}], verdicts, [], [])], about, [])
     assert said in " ".join(re.sub("<.*?>", "", text).split())

@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.signal import lfilter
 
 from robustfd.learners.newton import NARROW, ROOTS, OnlineGradientDescent, OnlineNewton
 from tests import reference_online as ref
@@ -105,6 +107,23 @@ def test_a_stream_of_low_rank_stays_in_the_phase_of_alpha_zero(rank, shrink_firs
     learner = OnlineNewton("rfd", 5, shrink_first=shrink_first)
     assert_equal_runs(learner, X, y, tolerance=1e-7)
     assert learner.alpha_ == 0
+
+
+def test_nearly_dependent_first_rows_make_long_weights_if_alpha0_is_zero():
+    # Windows of a smooth series. The pseudo-inverse fits the first rows exactly (docs/errata.md, the last section).
+    noise = 0.1 * np.random.default_rng(2).standard_normal(612)
+    series = lfilter([1.0], [1.0, -0.95], lfilter([1.0], [1.0, -0.9], noise))
+    X = np.hstack([sliding_window_view(series, 12)[:600], np.ones((600, 1))])
+    y = np.where(X[:, -2] > np.median(X[:, -2]), 1.0, -1.0)
+    found = {}
+    for alpha0 in (0.0, 1.0):
+        first = OnlineNewton("rfd", 5, alpha0=alpha0)
+        first.learn(X[:10], y[:10])
+        whole = OnlineNewton("rfd", 5, alpha0=alpha0)
+        assert_equal_runs(whole, X, y, tolerance=1e-6)
+        found[alpha0] = (np.linalg.norm(first.weights_), whole.progressive_error_)
+    assert found[0.0][0] > 20 * found[1.0][0]
+    assert found[0.0][1] > 3 * found[1.0][1]
 
 
 @pytest.mark.parametrize("alpha0", [0.0, 1.0])

@@ -149,6 +149,28 @@ def _regret(ends: Sequence[Row]) -> float:
     return float(np.mean([row["regret"] for row in ends]))
 
 
+def summary(found: Sequence[Row]) -> dict[str, float]:
+    """Return the regrets of the table, and the least and the most of what the verdicts compare."""
+    out: dict[str, float] = {}
+    compared: dict[str, list[float]] = {}
+    for name in dict.fromkeys(row["data"] for row in found):
+        ends, case = _ends(select(found, data=name)), CASES[name]
+        regrets = {method: _regret(rows) for method, rows in ends.items()}
+        out |= {f"{name}: {STYLES[method].label}": regret for method, regret in regrets.items()}
+        for method in ("RFD, grows", "FD"):
+            if {"exact", method} <= set(ends):
+                compared.setdefault(f"{STYLES[method].label} to the exact matrix", []).append(
+                    regrets[method] / regrets["exact"]
+                )
+        if grown := ends.get("RFD, grows"):
+            m, numbers = max(row["m"] for row in grown), max(row["numbers"] for row in grown)
+            out[f"{name}: last m"] = m
+            compared.setdefault("memory in m (d + K) numbers", []).append(numbers / (m * (case.d + case.arms)))
+    for what, values in compared.items():
+        out |= {f"{what}, least": min(values), f"{what}, most": max(values)}
+    return out
+
+
 def display(found: Sequence[Row]) -> list[Table]:
     """Return the table of the literature: regret by problem and method."""
     lines = []

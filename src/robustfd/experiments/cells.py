@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import robustfd
+from robustfd import _core
 from robustfd.linalg.threads import THREADS, one_blas_thread
 
 Result = dict[str, Any]
@@ -59,10 +60,14 @@ def cell(kind: str, data: str, *, effort: float, **settings: Any) -> Cell:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that results depend on."""
+    """Return a digest of the code that results depend on, with the compiled core."""
     root = files("robustfd")
     sources = [path for package in SOURCES for path in (root / package).iterdir() if path.name.endswith(".py")]
     sources += [root / "experiments" / f"{name}.py" for name in OWN]
+    core = [
+        path for folder in ("core", "bindings") for path in (Path(robustfd.__file__).parents[1] / folder).rglob("*.*pp")
+    ]
+    sources += core or [Path(_core.__file__)]  # in a checkout its sources, as a new build may have other bytes
     h = hashlib.sha256()
     for path in sorted(sources, key=str):
         h.update(path.read_bytes())
@@ -101,6 +106,10 @@ class Store:
             return content["result"] if right else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def seconds(self, cells: Iterable[Cell]) -> float:
+        """Return the time that finished cells took, now or in earlier runs."""
+        return sum(json.loads(self.path(cell).read_text("utf-8"))["seconds"] for cell in cells)
 
     def write(self, cell: Cell, result: Result, seconds: float) -> None:
         """Store a result and its run time. The file is written atomically."""

@@ -3,8 +3,6 @@
 import csv
 import datetime
 import json
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,8 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from robustfd.experiments import bandits, figures, rivals
+from robustfd.experiments import bandits, figures, machine, rivals
 from robustfd.experiments.cells import (
+    PACKAGES,
     Cell,
     Result,
     Row,
@@ -27,7 +26,6 @@ from robustfd.experiments.cells import (
     run_cells,
     select,
     shown,
-    versions,
 )
 from robustfd.experiments.protocol import ORDERS, SEEDS, Data, describe
 
@@ -126,7 +124,7 @@ def reproduce(
         rows = module.table({cell: results[cell] for cell in planned[name] if cell in results})
         parts = [make(rows) if rows else [] for make in (module.verdicts, module.figures, module.display)]
         sections.append(Section(name, module.TITLE, module.CLAIM, rows, *parts))
-    about = _about(described, quick=quick, jobs=jobs, began=began, seconds=time.perf_counter() - clock)
+    about = _about(described, quick=quick, jobs=jobs, began=began, seconds=store.seconds(results))
     report = _write(Path(out), sections, about, failed)
     verdicts = [verdict for section in sections for verdict in section.verdicts]
     kept = list(ends.values()).count("kept")
@@ -134,10 +132,9 @@ def reproduce(
 
 
 def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.datetime, seconds: float) -> dict[str, Any]:
-    """Return a description of the run: versions, machine, seeds and data."""
+    """Return a description of the run: machine, versions, code, seeds and data."""
     return {
-        "versions": {"python": platform.python_version(), **versions()},
-        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "machine": machine.about(*PACKAGES) | {"code": code_digest()},
         "seeds": {
             "RP and Oja in the order of the file": list(range(SEEDS)), "random orders": list(range(ORDERS)),
             "what they seed": "numpy.random.default_rng(seed)",
@@ -149,14 +146,6 @@ def _about(data: Sequence[Data], *, quick: bool, jobs: int, began: datetime.date
         ],
         "quick": quick, "jobs": jobs, "began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 1),
     }  # fmt: skip
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> Path:
@@ -180,8 +169,7 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
     (out / "results.json").write_text(
         json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
     )
-    made = {"date": about["began"], "code": code_digest()}
-    summary = {"rows": summarise(sections), "machine": about["machine"] | about["versions"] | made}
+    summary = {"rows": summarise(sections), "machine": about["machine"]}
     (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (out / "claims.md").write_text(claims(sections), "utf-8")
     draft = out / ".report.html"
@@ -190,7 +178,7 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
 
 
 def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return numbers that pages quote: claims and cells of Table 2 by outcome, and errors of newer methods."""
+    """Return numbers that pages quote: claims and cells of Table 2 by outcome, errors of newer methods, regrets."""
     claims = Counter(verdict.status for section in sections for verdict in section.verdicts)
     counts: dict[str, float] = {
         "claims": claims.total(),
@@ -202,21 +190,37 @@ def summarise(sections: Sequence[Section]) -> list[dict[str, Any]]:
     found = Counter(row["verdict"] for row in table if row["paper"] is not None)
     counts |= {"cells": found.total(), "cells that are equal": found["equal"]}
     counts["cells within a point or better"] = found["equal"] + found["near"] + found["better"]
+    own = select(table, method="rfd0")
+    counts |= {f"{row['data']}: accuracy of RFD0-SON, m = {row['m']}": row["ours"] for row in own if row["ours"]}
     tuned = [row for section in sections if section.name == "rivals" for row in section.rows]
     for data in data_of(tuned):
         counts |= {f"{data}: {row['method']}": row["error"] for row in rivals.best(select(tuned, data=data))}
+    counts |= bandits.summary([row for section in sections if section.name == "bandits" for row in section.rows])
     return [{"what": what, "value": value} for what, value in counts.items()]
 
 
 def claims(sections: Sequence[Section]) -> str:
-    """Return a table of all claims, for pages of the site."""
-    lines = ["| claim of the paper | here | |", "|---|---|---|"]
-    for section in sections:
-        for each in section.verdicts:
-            found = each.found if not each.reason else f"{each.found}. {' '.join(each.reason.split())}"
-            cells = [text.replace("\n", " ").replace("|", "\\|") for text in (each.claim, found, each.status)]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    """Return two tables for pages of the site: the outcome of each claim by data set, and those that do not hold."""
+    grid: dict[str, dict[str, Verdict]] = {}
+    for verdict in (each for section in sections for each in section.verdicts):
+        name, claim = verdict.claim.split(": ", 1)  # claims begin with their data set
+        grid.setdefault(claim, {})[name] = verdict
+    names = list(dict.fromkeys(name for found in grid.values() for name in found))
+    shown = {name: f"{mark}\N{NO-BREAK SPACE}{name}" for name, (mark, _) in MARKS.items()}
+    outcomes = [
+        [claim, *(shown[found[name].status] if name in found else "" for name in names)]
+        for claim, found in grid.items()
+    ]
+    others = [
+        [f"{name}: {claim}", f"{each.found}. {' '.join(each.reason.split())}", each.status]
+        for claim, found in grid.items() for name, each in found.items() if each.status != "holds"
+    ]  # fmt: skip
+    return _markdown(["claim", *names], outcomes) + "\n" + _markdown(["what differs or fails", "here", ""], others)
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return "".join(f"| {line} |\n" for line in (" | ".join(header), " | ".join(["---"] * len(header)), *lines))
 
 
 def page(sections: Sequence[Section], about: dict[str, Any], failed: Sequence[str]) -> str:

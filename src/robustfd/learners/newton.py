@@ -91,7 +91,8 @@ class OnlineNewton(PaperLearner):
     alpha0 : float, default=0.0
         Initial value alpha0 I of H. With 0, the steps use pseudo-inverses until the sketch of "rfd", "scfd" or
         "s-adagrad" adds a multiple of the identity. The other sketches never add one, so they should start from a
-        value above 0.
+        value above 0. So should all if the first rows are nearly dependent, such as windows of a series, as
+        pseudo-inverses then make very long weights.
     loss : {"squared", "logistic", "squared_hinge", "hinge", "absolute", "huber"}, default="squared"
         Loss of a margin and a label.
     bound : float, default=1.0
