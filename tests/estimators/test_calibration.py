@@ -106,6 +106,18 @@ def test_merging_and_saving_keep_the_calibration(tmp_path):
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_many_parts_leave_every_share_positive(tmp_path):
+    X, y = make_classification(6400, 5, flip_y=0.3, random_state=0)
+    parts = SketchedNewtonClassifier().split(64)
+    for k, part in enumerate(parts):
+        part.partial_fit(X[k::64], y[k::64], classes=[0, 1])
+        part._calibration = np.array([1e-8, 1 - 5e-8, 1e-8, 1e-8, 1e-8, 1e-8])  # the evidence of each part is clear
+    merged = robustfd.merge(parts)
+    assert (merged._calibration > 0).all() and merged._calibration[1] > 0.999
+    merged.save(tmp_path / "model.rfd")
+    assert robustfd.load(tmp_path / "model.rfd").predict_proba(X[:1]) == pytest.approx(merged.predict_proba(X[:1]))
+
+
 def test_a_third_class_starts_over():
     X, y = stream(300)
     model = SketchedNewtonClassifier()

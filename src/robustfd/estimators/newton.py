@@ -24,6 +24,7 @@ from robustfd.estimators.intervals import IntervalRegressor, SetClassifier
 from robustfd.learners.experts import NumberLoss
 from robustfd.learners.snapshot import Parts
 
+LEAST_SHARE = 1e-12  # of a map in merged calibrations: the product of many shares may be 0
 LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
 
@@ -226,7 +227,7 @@ class SketchedNewtonClassifier(SetClassifier):
             return np.asarray(times * np.sum(parts, axis=0))
         first = np.log(FIRST_SHARE)
         evidence = first + times * np.sum(np.log(parts) - first, axis=0)
-        share = np.exp(evidence - evidence.max())
+        share = np.maximum(np.exp(evidence - evidence.max()), LEAST_SHARE)
         return np.asarray(share / share.sum())
 
     def _loss_name(self) -> str:
