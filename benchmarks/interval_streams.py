@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn import datasets
 
 from benchmarks import odd_streams, streams_of_change, tables
 
@@ -55,6 +56,31 @@ def _nonlinear(seed: int) -> Rows:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((ROWS, 5))
     return x, np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + x[:, 2] * x[:, 3] + 0.3 * rng.standard_normal(ROWS)
+
+
+def _two_sides(seed: int) -> Rows:
+    """Return targets whose noise above the line and below it depends on the row in different ways."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((ROWS, 6))
+    w, above, below = rng.standard_normal((3, 6))
+    size = np.where(rng.random(ROWS) < 0.5, np.exp(x @ above / 3), -np.exp(x @ below / 3))
+    return x, x @ w + size * np.abs(rng.standard_normal(ROWS))
+
+
+def _pieces(seed: int) -> Rows:
+    """Return targets without noise that are linear in pieces."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (ROWS, 8))
+    rest = np.where(x[:, 2] * x[:, 3] > 0, -4 * x[:, 4], x[:, 5] + 2 * x[:, 0])
+    return x, np.where(x[:, 0] > 0.3, 3 * x[:, 1] + 2, rest)
+
+
+def _column(make: Callable[[], Rows], column: int, seed: int | None = None) -> Rows:
+    """Return a column of a table from the others, in order or shuffled."""
+    x = make()[0]
+    rows = slice(None) if seed is None else np.random.default_rng(seed).permutation(len(x))
+    x = x[rows][:ROWS].astype(np.float64)
+    return np.delete(x, column, axis=1), x[:, column]
 
 
 def _of_river(make: Callable[[], Any]) -> Rows:
@@ -112,6 +138,14 @@ CHOOSE: dict[str, Callable[[], Rows]] = {name: partial(make, 0) for name, make i
     "flights, departure": partial(_flights, "dep_delay"),
     "elec2 price": partial(_demand, 3, 0),
     "diabetes": partial(_shuffled, tables.NUMBERS["diabetes"], 0),
+    "sine noise": partial(_linear, 0, noise=_sine),
+    "two sides": partial(_two_sides, 0),
+    "pieces": partial(_pieces, 0),
+    "Friedman 2": partial(datasets.make_friedman2, ROWS, noise=0.1, random_state=0),
+    "Friedman 3": partial(datasets.make_friedman3, ROWS, noise=0.1, random_state=0),
+    "Planes2D": partial(_river, "river.datasets.synth", "Planes2D", seed=0),
+    "elevation": partial(_column, tables._covtype, 0, seed=0),
+    "weather": partial(_column, tables.IN_TIME["weather (time order)"], 0),
 }
 REPORT: dict[str, Callable[[], Rows]] = (
     {name: partial(make, 1) for name, make in _NOISES.items()}

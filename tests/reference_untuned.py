@@ -514,8 +514,8 @@ class SeveralClasses(Learner):
 class SeveralQuantiles(Learner):
     """Several quantiles: each has its experts, shares and intercepts; statistics, spread and Hessians are shared."""
 
-    def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False):
-        self.levels, self.middle = levels, len(levels) // 2
+    def __init__(self, d: int, levels: tuple[float, ...], *, exact: bool = False, few: bool = False):
+        self.levels, self.middle, self.turns = levels, len(levels) // 2, len(levels) if few else 2
         super().__init__(d, exact=exact, huber=8.0, level=levels[self.middle])
         self.choose([[(4.0**k, 1) for k in some] for some in (range(1, 5), range(4))], [], [])
         self.start()
@@ -547,7 +547,9 @@ class SeveralQuantiles(Learner):
         calm = self.calm
         for c, level in enumerate(self.levels):
             self.level, self.calm = level, calm[c]
-            self.times = 2 if (c + self.turn) % 2 == 0 else 0  # how often the row counts for the shares
+            self.times = (
+                self.turns if (c + self.turn) % self.turns == 0 else 0
+            )  # how often the row counts for the shares
             self.spread, self.spread_weight, self.low, self.high = before
             self.W, self.share, self.b, self.beta = (each[c] for each in arrays)
             super().step_number(p[c], y, margins[c], kappas, directions)
@@ -556,7 +558,7 @@ class SeveralQuantiles(Learner):
             if c == self.middle:
                 after = self.spread, self.spread_weight, self.low, self.high
         (self.W, self.share, self.b, self.beta), (self.spread, self.spread_weight, self.low, self.high) = arrays, after
-        self.turn = 1 - self.turn
+        self.turn = (self.turn + 1) % self.turns
         return 1.0
 
     def output(self, p: Any) -> Any:

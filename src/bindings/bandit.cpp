@@ -238,7 +238,8 @@ class OneChoice {
         } else {
             const bool young = model->seen < nb::cast<Index>(states_[m].attr("first"));
             if (young) states_[m].attr("kept").attr("append")(stored(row, label, weight, count));
-            for (Index k = 0; k < count; ++k) model->learn_one(row, label[k], weight[k]);
+            double margin;
+            for (Index k = 0; k < count; ++k) model->learn_one(row, label[k], weight[k], &margin);
         }
         left_ -= count;
         return true;

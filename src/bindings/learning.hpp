@@ -14,7 +14,8 @@ RowsFromPython checked_rows(nb::handle x, Index d);
 // The table of progress of an array (64, 4).
 Progress* table_of(const Out2<double>& progress);
 
-// The tracker in three arrays: thresholds (sides, GRID), six totals, and a row for each window of the trace.
-Tracker tracker_of(Matrix<double> thresholds, Index sides, Span<double> totals, Matrix<double> trace);
+// The tracker in a tuple of four arrays: thresholds (sides, GRID), leans (4, 3) of numbers or (0, 3), six totals, and a
+// row for each window of the trace.
+Tracker tracker_of(const nb::tuple& arrays, bool numbers);
 
 }  // namespace robustfd

@@ -36,32 +36,42 @@ void set_chances(double* chances, double label, double p) {
     chances[label <= 0.0] = 1.0 - p;
 }
 
-// What learns from the prediction of a row: a model of the sizes of residuals (None for classes), the arrays of a
-// tracker, and the least possible target. It is made of a tuple of these.
+// What learns from the prediction of a row: a model of the sizes of residuals and one of quantiles (None for classes),
+// the arrays of a tracker, and the least possible target. It is made of a tuple of these.
 struct Watch {
     nb::object owner;
-    Untuned* sizes;
+    Untuned *sizes, *quantiles;
     Tracker tracker;
     double floor;
 
     explicit Watch(const nb::tuple& parts)
-        : owner(parts),
-          sizes(parts[0].is_none() ? nullptr : &nb::cast<Untuned&>(parts[0])),
-          tracker(tracker_of(nb::cast<Matrix<double>>(parts[1]), sizes ? 2 : 1, nb::cast<Span<double>>(parts[2]),
-                             nb::cast<Matrix<double>>(parts[3]))),
-          floor(nb::cast<double>(parts[4])) {}
+        : owner(parts), sizes(model_in(parts[0])), quantiles(model_in(parts[1])),
+          tracker(tracker_of(nb::cast<nb::tuple>(parts[2]), sizes != nullptr)), floor(nb::cast<double>(parts[3])) {
+        require(!sizes || (quantiles && sizes->experts.outputs() == 1 && quantiles->experts.outputs() == 2 * PAIRS),
+                "a model has other outputs");
+    }
 
     // `p` is what the model would have read for a number, or the probability of the label y.
     void learn(const Rows& row, double y, double p, double weight) const {
+        double size = 0.0, unused[2 * PAIRS], ends[2 * PAIRS], chances[2];
         if (sizes) {
-            double size = 0.0;
-            sizes->learn_one(row, std::abs(y - p), weight, &size);
-            return tracker.number(y, p, size, weight, floor);
+            sizes->learn_one(row, std::abs(y - p), weight, unused, &size);
+            quantiles->learn_one(row, y, weight, unused, ends);
+            return tracker.number(y, p, size, ends, weight, floor);
         }
-        double chances[2];
         set_chances(chances, y, p);
         tracker.label(y > 0.0 ? 1 : 0, chances, 2, weight);
     }
+
+    // The number of features that all of them have.
+    Index features(Index most) const {
+        for (const Untuned* each : {sizes, quantiles})
+            if (each) most = std::min(most, each->experts.features());
+        return most;
+    }
+
+  private:
+    static Untuned* model_in(nb::handle part) { return part.is_none() ? nullptr : &nb::cast<Untuned&>(part); }
 };
 
 class OneRow {
@@ -99,8 +109,8 @@ class OneRow {
         if (!lock_.try_enter(Lock::Use::write)) return false;
         const Leave leave{lock_};
         if (model_.seen + 1 >= until_ || model_.experts.is_full()) return false;
-        double reading = 0.0;
-        const double p = model_.learn_one(names_.row(), target, w, watch_ ? &reading : nullptr);
+        double reading = 0.0, p = 0.0;
+        model_.learn_one(names_.row(), target, w, &p, watch_ ? &reading : nullptr);
         const bool labelled = judge_ == Judge::classes, wrong = labelled && (p > 0.0) != (target > 0.0);
         const double chance = labelled ? recalibrate(shares_, target > 0.0 ? p : -p, w) : 0.0;  // of the label
         if (watch_) watch_->learn(names_.row(), target, labelled ? chance : reading, w);
@@ -135,8 +145,7 @@ class OneRow {
 
     bool has_usual() const { return has_all(usual_, names_.columns); }
     bool fits() const {
-        Index features = model_.experts.features();
-        if (watch_ && watch_->sizes) features = std::min(features, watch_->sizes->experts.features());
+        const Index own = model_.experts.features(), features = watch_ ? watch_->features(own) : own;
         return names_.columns.empty() || names_.columns.back() < features;
     }
 

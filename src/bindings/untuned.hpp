@@ -158,14 +158,12 @@ class Untuned {
         untuned_loops().first_scales(experts, which.data(), length(which));
     }
 
-    // Learn one row, all of whose columns the model has; return the prediction before the step, and fill what `read_one`
-    // would have predicted then, unless it is null. The model has one output.
-    double learn_one(const Rows& row, double y, double weight, double* reading = nullptr) {
-        double prediction = 0.0;
+    // Learn one row, all of whose columns the model has; fill the predictions (outputs,) before the step, and what
+    // `read_one` would have predicted then, unless it is null.
+    void learn_one(const Rows& row, double y, double weight, double* predictions, double* readings = nullptr) {
         scratch_.fit(experts, row.longest(0, 1));
-        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, &prediction, reading, true);
+        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, predictions, readings, true);
         ++seen;
-        return prediction;
     }
 
     // Return the prediction of such a row.

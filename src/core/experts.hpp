@@ -64,13 +64,13 @@ struct Totals {
 // the decaying sums of squared residuals and of weights, and `huber` is the size at which residuals are clipped, in
 // units of the root of their quotient. The experts see targets minus `offset`, divided by `unit`; `low` and `high` are
 // their range. If `counts` is 1 the experts predict the logarithm.
-// With several quantiles, `turn` alternates between 0 and 1.
+// With several quantiles, `turn` counts rows modulo `turns`: a row updates the shares of one quantile in so many.
 // `age` is how many rows the mean shares have followed the shares, and `lead` the recent loss of the latter minus that
 // of the former.
 struct Targets {
     Index numbers;
     double spread, spread_weight, huber, offset, unit, low, high, loss, plain_loss;
-    Index stride, counts, turn;
+    Index stride, counts, turn, turns;
     double age, lead;
 };
 

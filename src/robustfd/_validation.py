@@ -34,6 +34,18 @@ def check_real(name: str, value: Any, low: float, high: float = np.inf, *, open_
     return value
 
 
+def check_range(name: str, value: Any, most: float) -> tuple[float, float]:
+    """Return a pair of numbers (low, high) with low < high, of size at most `most`, or raise."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a pair (low, high), got {value!r}.") from None
+    low, high = (check_real(name, end, -most, most) for end in (low, high))
+    if not low < high:
+        raise ValueError(f"{name} must be (low, high) with low < high, got {value!r}.")
+    return low, high
+
+
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise unless value is one of the choices."""
     plain = value.item() if isinstance(value, np.generic) else value  # numpy's True and "auto" count too

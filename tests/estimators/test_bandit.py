@@ -454,7 +454,8 @@ def test_errors_leave_the_bandit_as_it_was(case):
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"epsilon": 2.0}, "epsilon"), ({"reward_range": (1, 0)}, "reward_range"), ({"arms": ["a", "a"]}, "distinct"),
+    ({"epsilon": 2.0}, "epsilon"), ({"arms": ["a", "a"]}, "distinct"), ({"reward_range": (1, 0)}, "reward_range"),
+    ({"reward_range": (0, np.inf)}, "reward_range"), ({"reward_range": 1}, "reward_range"),
     ({"costs": 3}, "costs"), ({"random_state": -1}, "random_state"),
     ({"random_state": 2**64}, "random_state"),
 ])  # fmt: skip

@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "line.hpp"
-#include "steps.hpp"
+#include "number_steps.hpp"
 
 namespace robustfd::RFD_LEVEL {
 
@@ -148,15 +148,13 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast, sums.unseen, sums.fresh};
 }
 
-// Fill `work` with the margins of all experts, with the prediction and, unless it is only read, with kappa; return the
-// scaled row.
-template <Use use> Row predict_row(Experts& e, const Work& work, Index n) {
+// Fill `work` with the margins of all experts and, unless the row is only read, with kappa; return the scaled row.
+template <Use use> Row fill_margins(Experts& e, const Work& work, Index n) {
     const Row row = scale_row<use>(e, work, n);
     diagonal_margins<use>(e, row, work);
     if (e.has_line()) line_margins<use>(e, row, work);
     if (e.has_exact()) exact_margins<use>(e, row, work);
     if (e.has_sketch()) sketch_margins<use>(e, row, work);
-    predict(e, work, use == Use::learn ? e.share.data() : e.steady.data());
     return row;
 }
 
@@ -211,7 +209,7 @@ void record_row(Experts& e, const Work& work, Index n) {
     totals.log_weight += more;
 }
 
-// Take the steps of a row after `predict_row`; with `update_stats`, also update the statistics of its features.
+// Take the steps of a row after `fill_margins` and `predict`; with `update_stats`, also update the statistics of its features.
 void learn_row(Experts& e, const Work& work, const Row& row, double y, double weight, bool update_stats) {
     Totals& totals = e.totals[0];
     weight = smaller(weight, HEAVIEST);
@@ -260,12 +258,12 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
     for (Index i = first; i < last; ++i) {
         if (e.is_full()) return i;
         fetch_row(e, rows, i + 1);
-        const Row row = predict_row<Use::learn>(e, work, list_row(e, rows, i, work));
+        const Row row = fill_margins<Use::learn>(e, work, list_row(e, rows, i, work));
         if (readings) {
             predict(e, work, e.steady.data());
             write_output(e, work, readings + i * outputs);
-            predict(e, work, e.share.data());
         }
+        predict(e, work, e.share.data());
         write_output(e, work, predictions + i * outputs);
         learn_row(e, work, row, y[i], weight[i], update_stats);
     }
@@ -273,10 +271,11 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
 }
 
 void read(const Experts& e, const Work& work, const Rows& rows, double* predictions) {
-    Experts& same = const_cast<Experts&>(e);  // `predict_row<Use::read>` changes nothing
+    Experts& same = const_cast<Experts&>(e);  // `fill_margins<Use::read>` changes nothing
     for (Index i = 0; i < rows.count; ++i) {
         fetch_row(e, rows, i + 1);
-        predict_row<Use::read>(same, work, list_row(e, rows, i, work));
+        fill_margins<Use::read>(same, work, list_row(e, rows, i, work));
+        predict(e, work, e.steady.data());
         write_output(e, work, predictions + i * e.outputs());
     }
 }
@@ -296,11 +295,12 @@ double widening(const Experts& e, Index c) {
 }
 
 void doubt(const Experts& e, const Work& work, const Rows& rows, double* predictions, double* variances) {
-    Experts& same = const_cast<Experts&>(e);  // `predict_row<Use::doubt>` changes nothing
+    Experts& same = const_cast<Experts&>(e);  // `fill_margins<Use::doubt>` changes nothing
     const Index n = e.experts();
     for (Index i = 0; i < rows.count; ++i) {
         fetch_row(e, rows, i + 1);
-        predict_row<Use::doubt>(same, work, list_row(e, rows, i, work));
+        fill_margins<Use::doubt>(same, work, list_row(e, rows, i, work));
+        predict(e, work, e.steady.data());
         write_output(e, work, predictions + i * e.outputs());
         for (Index c = 0; c < e.outputs(); ++c)
             variances[i * e.outputs() + c] = widening(e, c) * dot(e.steady.data() + c * n, work.kappa, n);

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._guard import guarded_pair
-from robustfd._validation import check_integer, check_real, check_same_params
+from robustfd._validation import check_integer, check_range, check_real, check_same_params
 
 Floats = NDArray[np.float64]
 
@@ -164,13 +164,7 @@ class PolicyEvaluation(Saved):
             raise ValueError(
                 "level must be in (0, 1), got 1. An interval that always covers is the whole reward_range."
             )
-        try:
-            low, high = self.reward_range
-        except (TypeError, ValueError):
-            raise ValueError(f"reward_range must be a pair (low, high), got {self.reward_range!r}.") from None
-        low, high = (check_real("reward_range", end, -MOST, MOST) for end in (low, high))
-        if not low < high:
-            raise ValueError(f"reward_range must be (low, high) with low < high, got {self.reward_range!r}.")
+        low, high = check_range("reward_range", self.reward_range, MOST)
         if not self.n_rows:
             self._seen_range = low, high
         if (low, high) != self._seen_range:

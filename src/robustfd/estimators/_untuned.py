@@ -41,6 +41,7 @@ class UntunedEstimator(Expanded):
         "_common_names",
         "_encoder",
         "_scale",
+        "_ends",
         "_tracker",
         "_expansion",
         "_owners",
@@ -395,16 +396,23 @@ def unpack_columns(model: Any, parts: Parts) -> Callable[[int, int], None]:
     return size_check(model)
 
 
-def size_check(model: Any, front: int = 0) -> Callable[[int, int], None]:
+def size_check(model: Any, front: int = 0, outputs: int | None = None) -> Callable[[int, int], None]:
     """Return a function that raises if numbers of features and outputs of a state do not fit the model.
 
-    The rows of the state have `front` more columns.
+    The rows of the state have `front` more columns, and a state of quantiles has its own number of `outputs`.
     """
 
-    def check(d: int, outputs: int) -> None:
+    def check(d: int, found: int) -> None:
         d -= front
+        if outputs is not None and found != outputs:
+            raise ValueError(f"{found} outputs, not {outputs}")
         inputs = model._width + len(model._missing)
-        check_sizes(model, d if not model._missing or d < inputs else model._width, outputs, sparse=True)
+        check_sizes(
+            model,
+            d if not model._missing or d < inputs else model._width,
+            found if outputs is None else model._outputs,
+            sparse=True,
+        )
         if d > 2 * (inputs + front) + SPARE:
             raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 

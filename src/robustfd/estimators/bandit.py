@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robustfd._core import choose_probabilities, draw_arm
 from robustfd._guard import guarded, guards_itself
 from robustfd._scipy import scipy_sparse as sp
-from robustfd._validation import check_choice, check_integer, check_real
+from robustfd._validation import check_choice, check_integer, check_range, check_real
 from robustfd.estimators import explain
 from robustfd.estimators._arms import UNPULLED
 from robustfd.estimators._online import Floats
@@ -98,10 +98,8 @@ class ContextualBandit(RewardLearner):
         check_choice("costs", self.costs, (True, False))
         if self.random_state is not None:
             check_integer("random_state", self.random_state, 0, 2**64 - 1)
-        if (ends := self.reward_range) is not None:
-            right = isinstance(ends, Sequence) and len(ends) == 2 and all(np.isfinite(ends)) and ends[0] < ends[1]
-            if not right:
-                raise ValueError(f"reward_range must be two numbers, the smaller first, or None, got {ends!r}.")
+        if self.reward_range is not None:
+            check_range("reward_range", self.reward_range, np.inf)
         distinct(self.arms or ())
 
     # -- choosing

@@ -7,7 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._core import GRID_LEVELS, JUDGED_PLACES, NEAR, TRACE, scales, track_labels, track_numbers
+from robustfd._core import (
+    FARTHEST,
+    GRID_LEVELS,
+    JUDGED_PLACES,
+    QUANTILES,
+    TRACE,
+    interval_ends,
+    track_labels,
+    track_numbers,
+)
 from robustfd.estimators._rows import kind_of, single_row
 from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.estimators._untuned import UntunedEstimator, size_check
@@ -21,11 +30,9 @@ Floats = NDArray[np.float64]
 
 LEVELS = np.array(GRID_LEVELS)
 JUDGED = [GRID_LEVELS[place] for place in JUDGED_PLACES]  # levels whose coverage and width are recorded
-LOGITS = np.log((1.0 + LEVELS) / (1.0 - LEVELS))  # of the upper ends of intervals
 SCALE = NumberLoss(counts=True, few=True)  # of the learner that predicts the sizes of residuals
+ENDS = NumberLoss(levels=tuple(QUANTILES), few=True)  # of the learner that predicts quantiles
 FEWEST = 100  # rows in a window of `coverage_`
-TAIL = 12  # thresholds above the last level continue with the slope from here, that of 0.99
-FARTHEST = 300.0  # the largest threshold, as in src/core/tracker.hpp
 # Quantiles (1 + level) / 2 of a normal variable of mean size 1, at the levels of the grid: the first thresholds.
 NORMAL = np.array([
     0, 0.1575, 0.3175, 0.4829, 0.6572, 0.8453, 1.0548, 1.2990, 1.6062, 2.0615, 2.4565, 2.9156, 3.2283,
@@ -36,7 +43,8 @@ NORMAL = np.array([
 class Tracker(NamedTuple):
     """Thresholds and records, as in src/core/tracker.hpp. Learning copies the arrays, except in `OneRow`."""
 
-    thresholds: Floats  # (2, GRID) of lower and upper ends, or (1, GRID) of sets
+    thresholds: Floats  # (2, GRID) of lower and upper sides, or (1, GRID) of sets
+    leans: Floats  # (4, 3), or (0, 3): weight, squares and usual value of each quantile, by side
     totals: Floats  # rows, weight, judged, residuals, recent, stride
     trace: Floats  # (TRACE, 1 + 2 JUDGED): weight, covered and width
 
@@ -47,39 +55,42 @@ class Tracker(NamedTuple):
 
 def start(*, numbers: bool) -> Tracker:
     """Return the tracker of a regressor or a classifier before the first row."""
-    upper = np.arcsinh(NORMAL / NEAR)
-    thresholds = np.stack([-upper, upper]) if numbers else np.where(LEVELS > 0, 0.5, 0.0)[None]
-    return Tracker(thresholds, np.array([0.0, 0, 0, 0, 0, 1]), np.zeros((TRACE, 1 + 2 * len(JUDGED))))
+    thresholds = np.tile(NORMAL, (2, 1)) if numbers else np.where(LEVELS > 0, 0.5, 0.0)[None]
+    leans = np.zeros((len(QUANTILES) if numbers else 0, 3))
+    return Tracker(thresholds, leans, np.array([0.0, 0, 0, 0, 0, 1]), np.zeros((TRACE, 1 + 2 * len(JUDGED))))
 
 
 def merged(one: Tracker, two: Tracker) -> Tracker:
-    """Return the tracker of both streams of rows: the mean of thresholds, and sums."""
+    """Return the tracker of both streams of rows: means of thresholds, and of weights in leans; and sums."""
     vote = progress.vote([one.totals[2], two.totals[2]])
     thresholds = vote[0] * one.thresholds + vote[1] * two.thresholds
+    leans = vote[0] * one.leans + vote[1] * two.leans
+    leans[:, 1] = one.leans[:, 1] + two.leans[:, 1]
     totals = one.totals + two.totals
-    return _with_trace(thresholds, totals, [one, two])
+    return _with_trace(one._replace(thresholds=thresholds, leans=leans, totals=totals), [one, two])
 
 
 def part_of(tracker: Tracker, k: int, i: int) -> Tracker:
     """Return the tracker of part i of k."""
     totals = tracker.totals / k
     totals[0] = (tracker.totals[0] + k - 1 - i) // k
-    whole = _with_trace(tracker.thresholds, totals, [tracker])
+    whole = _with_trace(tracker.copy()._replace(totals=totals), [tracker])
+    whole.leans[:, 1] /= k
     return whole._replace(trace=whole.trace / k)
 
 
-def _with_trace(thresholds: Floats, totals: Floats, trackers: list[Tracker]) -> Tracker:
+def _with_trace(whole: Tracker, trackers: list[Tracker]) -> Tracker:
     """Return a tracker whose trace is the sum of others, as if their rows had been interleaved evenly."""
-    rows = int(totals[0])
+    totals, rows = whole.totals, int(whole.totals[0])
     totals[-1] = 1 << max(-(-rows // TRACE) - 1, 0).bit_length()
     ends = np.minimum(np.arange(TRACE + 1) * totals[-1], rows)
-    sums = np.zeros((TRACE + 1, trackers[0].trace.shape[1]))
+    sums = np.zeros((TRACE + 1, whole.trace.shape[1]))
     for each in trackers:
         mine = np.minimum(np.arange(TRACE + 1) * each.totals[-1], each.totals[0])
         known = np.vstack([np.zeros(sums.shape[1]), np.cumsum(each.trace, axis=0)])
         at = ends * (each.totals[0] / max(rows, 1))
         sums += np.column_stack([np.interp(at, mine, column) for column in known.T])
-    return Tracker(thresholds.copy(), totals, np.diff(sums, axis=0))
+    return whole._replace(trace=np.diff(sums, axis=0))
 
 
 def check_levels(level: Any) -> tuple[Floats, bool]:
@@ -111,8 +122,9 @@ class Tracking(UntunedEstimator):
         if not self._tracks():
             return None
         self._tracker = self._tracker.copy()  # the arrays change in place
-        sizes = self._all_states().get("_scale")
-        return None if sizes is None else sizes.core, *self._tracker, self._floor()
+        states = self._all_states()
+        cores = (states[name].core if name in states else None for name in ("_scale", "_ends"))
+        return *cores, self._tracker, self._floor()
 
     def _floor(self) -> float:
         """Return the least possible target."""
@@ -197,24 +209,33 @@ class Tracking(UntunedEstimator):
             whole = rows == int(rows) and stride >= 1 and stride == int(stride) and rows <= TRACE * stride
             if not whole or min(rows, *rest) < 0 or (self._tracker.trace[:, : 1 + len(JUDGED)] < 0).any():
                 raise ValueError("the tracker is inconsistent")
-            if (np.abs(self._tracker.thresholds) > FARTHEST).any():
-                raise ValueError("a threshold is too large")
+            leans = self._tracker.leans
+            if (
+                (np.abs(self._tracker.thresholds) > FARTHEST).any()
+                or (leans[:, :2] < 0).any()
+                or (leans[:, 0] > 1).any()
+            ):
+                raise ValueError("a threshold or a weight is out of range")
         super()._unpack_states(states)
 
 
 class IntervalRegressor(OnlineRegressor, Tracking):
-    """Intervals of a regressor. A second learner predicts the sizes of residuals."""
+    """Intervals of a regressor. A second learner predicts the sizes of residuals, and a third one quantiles."""
 
     _scale: UntunedState
+    _ends: UntunedState
     loss: str
 
     def _begin(self, x: Any) -> None:
         super()._begin(x)
         if self.intervals:
-            self._scale = UntunedState(x.shape[1], 1, share=getattr(self, "_share", 1.0), sketch=0, loss=SCALE)
+            d, share = x.shape[1], getattr(self, "_share", 1.0)
+            self._scale = UntunedState(d, 1, share=share, sketch=0, loss=SCALE)
+            self._ends = UntunedState(d, len(QUANTILES), share=share, sketch=0, loss=ENDS, few=True)
 
     def _all_states(self) -> dict[str, UntunedState]:
-        return super()._all_states() | ({"_scale": self._scale} if self._tracks() else {})
+        own = {"_scale": self._scale, "_ends": self._ends} if self._tracks() else {}
+        return super()._all_states() | own
 
     def _floor(self) -> float:
         return 0.0 if self.loss == "poisson" else -np.inf
@@ -223,8 +244,9 @@ class IntervalRegressor(OnlineRegressor, Tracking):
         if not new or not self._tracks():
             return super()._learn_part(x, codes, y, weight, margins, new=new)
         # The ends that are tracked are those that `predict_interval` would have returned before each row.
-        readings, sizes = np.empty_like(margins), np.zeros((len(y), 1))
+        readings, sizes, ends = np.empty_like(margins), np.zeros((len(y), 1)), np.empty((len(y), len(QUANTILES)))
         self._learn_some(x, codes, y, weight, margins, new=True, readings=readings)
+        self._ends.learn(x, y, weight, np.empty_like(ends), ends)
         tracker, predicted = self._tracker.copy(), np.ascontiguousarray(readings[:, 0])
         if first := int(tracker.totals[0] == 0):  # nothing predicted the first row
             x = x.take(np.arange(len(y)) > 0) if isinstance(x, CsrRows) else x[1:]
@@ -232,15 +254,18 @@ class IntervalRegressor(OnlineRegressor, Tracking):
             rest = np.abs(y - predicted)[first:], weight[first:]
             self._scale.learn(x, *rest, np.empty((len(y) - first, 1)), sizes[first:])
         y, weight = np.ascontiguousarray(y, np.float64), np.ascontiguousarray(weight)
-        track_numbers(y, predicted, np.ascontiguousarray(sizes[:, 0]), weight, self._floor(), *tracker)
+        track_numbers(y, predicted, np.ascontiguousarray(sizes[:, 0]), ends, weight, self._floor(), tracker)
         self._tracker = tracker
 
     def _unpack_states(self, states: list[Parts]) -> None:
         super()._unpack_states(states[:1] if self.intervals else states)
         if self.intervals:
-            if len(states) != 2:
+            if len(states) != 3:
                 raise ValueError(f"{len(states)} states")
             self._scale = UntunedState.unpack(states[1], size_check(self), sketch=0, loss=SCALE)
+            self._ends = UntunedState.unpack(
+                states[2], size_check(self, outputs=len(QUANTILES)), sketch=0, loss=ENDS, few=True
+            )
 
     def predict_interval(self, X: Any, level: Any = 0.9) -> Floats:
         """Return an interval for the target of each row.
@@ -281,27 +306,17 @@ class IntervalRegressor(OnlineRegressor, Tracking):
         return ends[0] if single else ends
 
     def _intervals(self, x: Any, levels: Floats) -> Floats:
-        tracker = self._tracker
-        if tracker.totals[4] == 0:  # no residual is known
-            return np.tile(np.array([[-np.inf], [np.inf]]), (x.shape[0], 1, len(levels)))
-        centre, sizes, scale = self._finite_margins(x), self._margins_of(self._scale, x), np.empty(x.shape[0])
-        scales(np.ascontiguousarray(sizes[:, 0]), tracker.totals, scale)
-        ends = thresholds_at(tracker.thresholds, levels)
-        with np.errstate(over="ignore"):
-            found = centre[:, :, None] + scale[:, None, None] * (NEAR * np.sinh(ends))
-        return np.maximum(found, self._floor())
-
-
-def thresholds_at(thresholds: Floats, levels: Floats) -> Floats:
-    """Return the lower and upper thresholds (2, k) at levels: linear in the logit, and monotone."""
-    middle = thresholds[:, 0].mean()
-    low = np.minimum.accumulate(np.minimum(thresholds[0], middle))
-    high = np.maximum.accumulate(np.maximum(thresholds[1], middle))
-    at, ends = np.log((1.0 + levels) / (1.0 - levels)), []
-    for end in (low, high):
-        slope = np.clip((end[-1] - end[TAIL]) / (LOGITS[-1] - LOGITS[TAIL]), -1.0, 1.0)
-        ends.append(np.interp(at, LOGITS, end) + slope * np.maximum(at - LOGITS[-1], 0.0))
-    return np.clip(np.array(ends), -FARTHEST, FARTHEST)
+        found = np.empty((x.shape[0], 2, len(levels)))
+        if self._tracker.totals[4] == 0:  # no residual is known
+            found[:, 0], found[:, 1] = -np.inf, np.inf
+            return found
+        centre, sizes = (
+            np.ascontiguousarray(m[:, 0]) for m in (self._finite_margins(x), self._margins_of(self._scale, x))
+        )
+        interval_ends(
+            centre, sizes, self._margins_of(self._ends, x), levels, self._floor(), self._tracker, found.ravel()
+        )
+        return found
 
 
 class SetClassifier(OnlineClassifier, Tracking):
@@ -311,7 +326,7 @@ class SetClassifier(OnlineClassifier, Tracking):
         """Learn from the probabilities (n, classes) that rows had before they were learned."""
         if self._tracks():
             tracker = self._tracker.copy()
-            track_labels(np.ascontiguousarray(y, np.int64), np.ascontiguousarray(chances), weight, *tracker)
+            track_labels(np.ascontiguousarray(y, np.int64), np.ascontiguousarray(chances), weight, tracker)
             self._tracker = tracker
 
     def predict_set(self, X: Any, level: Any = 0.9) -> NDArray[np.bool_]:

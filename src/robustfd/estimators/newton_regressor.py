@@ -38,7 +38,7 @@ class SketchedNewtonRegressor(IntervalRegressor):
         The quantile that `loss="quantile"` predicts, between 0 and 1. With a list of increasing levels, one model
         predicts them all, in less than twice the time of one. Predicted quantiles never cross.
     intervals : bool, default=False
-        Whether to learn what `predict_interval` needs. Learning then takes about twice as long.
+        Whether to learn what `predict_interval` needs. Learning then takes 2 to 2.5 times as long.
     expand : {None, "trees", "auto"}, default=None
         Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
         trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by

@@ -46,7 +46,7 @@ TARGETS = np.dtype(
     [
         ("numbers", "i8"), ("spread", "f8"), ("spread_weight", "f8"), ("huber", "f8"), ("offset", "f8"),
         ("unit", "f8"), ("low", "f8"), ("high", "f8"), ("loss", "f8"), ("plain_loss", "f8"), ("stride", "i8"),
-        ("counts", "i8"), ("turn", "i8"), ("age", "f8"), ("lead", "f8"),
+        ("counts", "i8"), ("turn", "i8"), ("turns", "i8"), ("age", "f8"), ("lead", "f8"),
     ]
 )  # fmt: skip
 RECORDS = {"table": FEATURE, "totals": TOTALS, "targets": TARGETS}
@@ -58,7 +58,7 @@ class NumberLoss(NamedTuple):
     huber: float = 8.0  # the loss is linear for residuals above this many root mean squares
     levels: tuple[float, ...] = ()  # levels of the quantiles to predict, ascending
     counts: bool = False  # Poisson loss with a logarithmic link
-    few: bool = False  # half as many experts, to save time
+    few: bool = False  # saves time: half as many experts, or less frequent updates of shares of several quantiles
 
 
 # Groups of arrays, as in src/core/experts.hpp, which has their shapes and meanings. Those of a Hessian that is not in
@@ -130,7 +130,7 @@ def start_experts(
     rates, linear, more = RATES, LINEAR, line.settings(outputs, loss)[:, : 0 if few else None]
     if loss is not None:
         rates = RATES_OF_NUMBERS if outputs == 1 else RATES_OF_NUMBERS[:, FEW_OF_NUMBERS]
-        rates = RATES_OF_SIZES if loss.few else rates
+        rates = RATES_OF_SIZES if loss.few and outputs == 1 else rates
         linear = np.ones_like(rates)
     elif outputs > 1:
         rates, linear = RATES[:, FEW], LINEAR[:, FEW]
@@ -160,10 +160,13 @@ def _start_mixture(outputs: int, rates: Floats, linear: Floats, more: Floats, lo
     """
     n, targets, level = rates.size, np.zeros(1, TARGETS), np.zeros(outputs)
     share = np.tile(line.even_shares(n, more.shape[1]), (outputs, 1))
+    targets["turns"] = 1
     if loss is not None:
         targets["numbers"] = True
         targets["huber"], targets["counts"] = loss.huber, loss.counts
         level[:] = loss.levels or 0.0
+        if outputs > 1:
+            targets["turns"] = outputs if loss.few else 2
     targets["low"], targets["high"] = LARGEST_TARGET, -LARGEST_TARGET
     targets["stride"], targets["unit"] = 1, 1.0
     return Mixture(

@@ -233,10 +233,10 @@ def _unpack_mixture(parts: Any, mix: Mixture, rows: int) -> Mixture:
     for name in MIXTURE:
         array = getattr(mix, name)
         array[:] = parts.array(name, *array.shape, least=-np.inf if name == "follow" else 0.0)
-    fixed = mix.targets[["numbers", "counts"]].copy()
+    fixed = mix.targets[["numbers", "counts", "turns"]].copy()
     _unpack_records(parts, "targets", mix.targets)
     stride = int(mix.targets["stride"][0])
-    known = mix.targets[["numbers", "counts"]] == fixed and int(mix.targets["turn"][0]) in (0, 1)
+    known = mix.targets[list(fixed.dtype.names)] == fixed and 0 <= int(mix.targets["turn"][0]) < int(fixed["turns"][0])
     known = known and mix.targets["age"][0] >= 0
     if not known or not 1 <= stride < 2**53 or rows > WINDOWS * stride:
         raise ValueError("the statistics of the targets are inconsistent")
