@@ -42,7 +42,7 @@ class SketchedNewtonRegressor(IntervalRegressor):
     expand : {None, "trees", "auto"}, default=None
         Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
         trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
-        at least half a percent. Learning takes 15 to 20 times as long.
+        at least half a percent. Learning takes 10 to 15 times as long.
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
