@@ -104,7 +104,8 @@ def test_merged_parts_of_a_split_are_the_whole(kind, n, k, aside):
     merged = parts[0]
     for part in parts[1:]:
         merged = untuned_merging.merge(merged, part)
-    assert_close(merged, m, X, 1e-9 if KINDS[kind][3] else 1e-7)  # sums of bets are float32
+    loss = KINDS[kind][3]
+    assert_close(merged, m, X, 1e-7 if loss is None or loss.counts else 1e-9)  # sums of bets are float32
     np.testing.assert_allclose(merged.experts.mix.steady, m.experts.mix.steady, rtol=1e-9)
     assert merged.experts.mix.targets["age"][0] == pytest.approx(m.experts.mix.targets["age"][0])
     assert merged.share == pytest.approx(m.share)

@@ -35,6 +35,7 @@ from robustfd.linalg.threads import one_blas_thread
 PRIOR, PRIOR_OF_NUMBERS = 3 / 16, 1 / 2  # a0
 ASIDE = 4096  # rows that all parts together set aside; the merged state learns from them to weight its experts
 ASIDE_ENTRIES = 2**22  # the largest number of entries of these rows
+FARTHEST = 1e9  # a first quantile is at most so many units from the middle one
 INTERRUPTIBLE = 2**15  # rows after which Python looks for an interrupt
 AT_ONCE = 1024  # up to this number of features a better Hessian is tried during the first rows
 SPARE = 64  # spare features to allocate when features appear one at a time
@@ -272,7 +273,9 @@ class UntunedState:
         quantiles = np.quantile(cut, loss.levels) if loss.levels else np.array([mean])
         mean = float(quantiles[self.outputs // 2])
         targets["offset"] = mean
-        targets["unit"] = np.sqrt(spread) if spread > 0 else max(abs(mean), 1e-300)
+        unit = np.sqrt(spread) if spread > 0 else max(abs(mean), 1e-300)
+        # Quantiles ignore weights. With weights of extreme size, they may be too far from each other for float weights.
+        targets["unit"] = max(unit, np.abs(quantiles - mean).max() / FARTHEST)
         targets["spread"] = targets["spread_weight"] = float(spread > 0)
         for own in self.experts.weights[0].reshape(2, -1):  # the intercepts of both memories
             own[: self.outputs * self.count] = np.repeat((quantiles - mean) / (targets["unit"] * INTERCEPT), self.count)
