@@ -62,7 +62,8 @@ void Experts::check() const {
     require(!has_line() || has_shape(bets, {size, 4, bettors() * outs}), "bets");
     require(plain.dims() == 2 && plain.shape(0) == outs && plain.shape(1) % 2 == 0 && count() >= 1, "plain");
     require(has_shape(follow, {outs, 2, FOLLOWERS}) && trace.size() == WINDOWS && targets[0].stride >= 1, "trace");
-    require(level.size() == outs && 0 <= targets[0].turn && targets[0].turn < targets[0].turns, "level");
+    const Index turn = targets[0].turn, turns = targets[0].turns;
+    require(level.size() == outs && 0 <= turn && turn < turns && turns <= MOST_TURNS, "level");
     // The trace has room for this number of rows, and one more after it is halved.
     const double room = static_cast<double>(WINDOWS) * static_cast<double>(targets[0].stride);
     require(0.0 <= totals[0].rows && totals[0].rows <= room && room < 1e18, "rows");

@@ -25,6 +25,7 @@ namespace robustfd {
 constexpr double INTERCEPT = 0.25;  // the value of the intercept, feature 0, in every row
 constexpr double GAMMA = 0.999;     // decay of the fast memory per row
 constexpr Index WINDOWS = 128;      // windows of the trace of shares
+constexpr Index MOST_TURNS = 64;  // of the rows that update the shares of several quantiles
 constexpr Index CENTRE_ROWS = 7;    // numbers of a centred feature beside those of Feature
 constexpr Index SAMPLED = 4;        // one row in so many counts for what the experts have earned
 constexpr double LINE = 0.25;       // the part of the rest that goes to bettors and experts with a flat prior

@@ -125,7 +125,7 @@ Experts experts(Index d, Index outputs, bool numbers, Index memories) {
     e.level = Array<double>(outputs);
     if (numbers && outputs > 1)
         for (Index c = 0; c < outputs; ++c) e.level[c] = static_cast<double>(c + 1) / static_cast<double>(outputs + 1);
-    e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0, 0, 0};
+    e.targets[0] = {numbers, 0, 0, 8, 0, 1, LARGEST_TARGET, -LARGEST_TARGET, 0, 0, 1, 0, 0, 2, 0, 0};
     e.weights = Array<float>(size, 2 * padded(outputs * L));
     if (bettors) e.bets = Array<float>(size, 4, outputs * bettors);
     if (memories) {
@@ -214,17 +214,20 @@ void learn_untuned(Random& random) {
 void track_rows(Random& random) {
     std::vector<double> share(FIRST_SHARE, FIRST_SHARE + MAPS), both(2 * GRID), one(GRID);
     std::vector<Window> trace(TRACE), of_sets(TRACE);
+    std::vector<Lean> leans(2 * PAIRS);
     Tracked numbers{0, 0, 0, 0, 0, 1}, labels{0, 0, 0, 0, 0, 1};
+    const Tracker tracker{{{both.data(), 2, GRID}, leans.data()}, numbers, trace.data()};
     for (Index n = below(random, 600); n > 0; --n) {
         const double weight = std::abs(extreme(random)) + 1e-9;
         const double chance = recalibrate(share.data(), extreme(random), weight), chances[2] = {chance, 1.0 - chance};
-        track_number(extreme(random), extreme(random), std::abs(extreme(random)), weight, -INFINITY, both.data(),
-                     both.data() + GRID, numbers, trace.data());
+        const double quantiles[2 * PAIRS] = {extreme(random), extreme(random), extreme(random), extreme(random)};
+        tracker.number(extreme(random), extreme(random), std::abs(extreme(random)), quantiles, weight, -INFINITY);
         track_label(below(random, 2), chances, 2, weight, one.data(), labels, of_sets.data());
     }
+    for (const Lean& lean : leans) one.insert(one.end(), {lean.weight, lean.usual});
     for (const auto& some : {share, both, one})
         for (const double x : some)
-            if (!std::isfinite(x)) throw std::logic_error("a share or a threshold is not finite");
+            if (!std::isfinite(x)) throw std::logic_error("a share, a threshold or a weight is not finite");
 }
 
 // Trees of any rows have finite values, and rows go through them to a leaf; shares of blends stay finite.
