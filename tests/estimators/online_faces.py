@@ -80,6 +80,9 @@ def as_while_learning(model):
     kept = [mix.steady.copy() for mix in mixes]
     for mix in mixes:
         mix.steady[:] = mix.share
+        if hasattr(mix, "labels") and hasattr(model, "classes_"):  # part of a blend for classes is its first learner
+            mix.steady[:] *= 1 - mix.labels[1]
+            mix.steady[0] += mix.labels[1]
     yield model
     for mix, steady in zip(mixes, kept, strict=True):
         mix.steady[:] = steady
