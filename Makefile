@@ -20,6 +20,9 @@ test test-all: export OPENBLAS_NUM_THREADS ?= 1
 test test-all: export OMP_NUM_THREADS ?= 1
 test test-all: export MKL_NUM_THREADS ?= 1
 
+# Tests start hundreds of processes and rewrite their own assertions: without files of bytecode, all is compiled each time.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 # `make test` tries fewer random examples than `make test-all`.
 test: export HYPOTHESIS_PROFILE ?= short
 

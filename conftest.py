@@ -14,12 +14,16 @@ collect_ignore += [] if find_spec("pyspark") else ["src/robustfd/distributed/spa
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config, log):
-    """Give all tests of an engine to one process, which starts the engine once; other tests go one by one."""
+    """Give all tests of an engine to one process, which starts the engine once; other tests go by function.
+
+    Scheduling takes time in proportion to the square of the number of groups.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneEngine(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            return file if file.startswith("tests/distributed/") else nodeid
+            return file if file.startswith("tests/distributed/") else nodeid.split("[")[0]
 
+    config.option.loadscopereorder = False  # tests of a file stay together, so that its fixtures are made once
     return OneEngine(config, log)

@@ -31,7 +31,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("short", settings.get_profile("default"), max_examples=10)  # of `make test`
+# Of `make test`. A test that needs more or fewer examples takes a multiple of this number.
+settings.register_profile("short", settings.get_profile("default"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

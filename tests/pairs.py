@@ -21,13 +21,12 @@ def covered(combination: Combination) -> set[object]:
 
 def few(product: Sequence[Combination]) -> set[Combination]:
     """Return a small part of the combinations that covers what all of them cover, found greedily."""
-    missing: set[object] = set().union(*map(covered, product))
-    left, chosen = dict.fromkeys(product), set()
+    left, chosen = {each: covered(each) for each in product}, set()
+    missing: set[object] = set().union(*left.values())
     while missing:
-        best = max(left, key=lambda each: len(covered(each) & missing))  # the first of the best
-        missing -= covered(best)
+        best = max(left, key=lambda each: len(left[each] & missing))  # the first of the best
+        missing -= left.pop(best)
         chosen.add(best)
-        del left[best]
     return chosen
 
 

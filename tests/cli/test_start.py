@@ -1,5 +1,6 @@
 """What a command imports, its help, and the commands in docs/, which run as they are."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,46 +14,49 @@ from tests.cli.conftest import ROOT
 WITHOUT_THREADS = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
 HEAVY = ("pandas", "pyarrow", "scipy.stats", "scipy.linalg", "matplotlib", "sklearn", "safetensors.torch")
 
-TRAIN = """
-import os, sys
+RUN = """
+import json, os, sys
 from robustfd import cli
-sys.argv = ["robustfd", *sys.argv[1:]]
 status = []
 os._exit = status.append
-cli.script()
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["robustfd", *command]
+    cli.script()
 print(*sys.modules, file=sys.stderr)
-sys.exit(status[0])
+sys.exit(any(status))
 """
+
+
+def modules_of(*commands):
+    """Run commands in one process and return the modules that they imported."""
+    names = json.dumps([[str(each) for each in command] for command in commands])
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, names], cwd=ROOT, env=WITHOUT_THREADS, capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
 
 
 def test_learning_and_predicting_from_libsvm_text_imports_nothing_heavy(svm, tmp_path):
     model = tmp_path / "model"
-    for arguments in (["train", svm, "-o", model, "-q"], ["predict", model, svm]):
-        done = subprocess.run(
-            [sys.executable, "-c", TRAIN, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        assert model.exists(), done.stderr
-        loaded = set(done.stderr.split())
-        assert "robustfd.estimators.newton" in loaded
-        assert not loaded.intersection(HEAVY)
+    loaded = modules_of(["train", svm, "-o", model, "-q"], ["predict", model, svm])
+    assert model.exists() and "robustfd.estimators.newton" in loaded
+    assert not loaded.intersection(HEAVY)
 
 
 def test_bandits_of_text_import_nothing_heavy(tmp_path):
-    model, log = tmp_path / "policy", tmp_path / "log"
-    block = "shared | age:{0}\n{1}| sport long:2\n{2}| news long:1\n\n"
-    for text in (
-        "".join(f"{1 + i % 2}:{i % 3 % 2}:0.5 | age:{i % 7} sex=f\n" for i in range(200)),
-        "".join(block.format(i, *(("0:1:0.5 ", "") if i % 2 else ("", "0:0:0.5 "))) for i in range(100)),
+    commands, block = [], "shared | age:{0}\n{1}| sport long:2\n{2}| news long:1\n\n"
+    for i, text in enumerate(
+        (
+            "".join(f"{1 + i % 2}:{i % 3 % 2}:0.5 | age:{i % 7} sex=f\n" for i in range(200)),
+            "".join(block.format(i, *(("0:1:0.5 ", "") if i % 2 else ("", "0:0:0.5 "))) for i in range(100)),
+        )
     ):
+        model, log = tmp_path / f"policy{i}", tmp_path / f"log{i}"
         log.write_text(text)
-        for command in (["train", log, "-o", model, "-q"], ["predict", model, log], ["evaluate", model, log]):
-            done = subprocess.run(
-                [sys.executable, "-c", TRAIN, "bandit", *command], cwd=ROOT, env=WITHOUT_THREADS, capture_output=True,
-                text=True, check=True,
-            )  # fmt: skip
-            loaded = set(done.stderr.split())
-            assert "robustfd.estimators.bandit" in loaded
-            assert not loaded.intersection([*HEAVY, "scipy"])
+        commands += [["train", log, "-o", model, "-q"], ["predict", model, log], ["evaluate", model, log]]
+    loaded = modules_of(*(["bandit", *command] for command in commands))
+    assert "robustfd.estimators.bandit" in loaded
+    assert not loaded.intersection([*HEAVY, "scipy"])
 
 
 TOLD = """

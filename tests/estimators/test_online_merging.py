@@ -204,7 +204,7 @@ def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face, monkeypatch
     merged._complete_fit()
     assert_same(model, merged, X)
     assert not hasattr(model, "_share")
-    few = slice(0, 4096)
+    few = slice(0, 600)
     assert_same(make().fit(X[few], y[few], n_jobs=-1), make().fit(X[few], y[few]), X)
     with pytest.raises(ValueError, match="n_jobs must be"):
         make().fit(X, y, n_jobs=0)

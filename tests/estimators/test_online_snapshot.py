@@ -84,7 +84,7 @@ def test_dicts_with_new_features_and_classes(name):
         y = ["spam", "ham", "eggs", "bacon", "ü"][rng.integers(count)] if is_classifier(model) else 2.0**i * 1e-9
         for each in (model, *followers):
             each.learn_one(row, y)
-        if i in (0, 1, 2, 6, 7, 8, 11, 12, 13, 14, 15, 20, 21, 22, 33, 34, 35, 36, 60):
+        if i in (0, 1, 6, 7, 11, 12, 13, 20, 21, 33, 60):  # before and after classes and the end of the first rows
             followers.append(again(model))
             assert_same(model, followers[-1])
         if i % 10 == 5:  # predictions do not change the model

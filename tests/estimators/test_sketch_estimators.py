@@ -313,11 +313,11 @@ def test_sparse_equals_dense(make, container, dtype):
 
 @every_kind
 def test_wide_sparse_rows_are_never_made_dense(make):
-    n, d = 3000, 100_000
-    X = sparse_rows(n, d, 20 / d)  # 2.4 GB as an array
+    n, d = 1500, 100_000
+    X = sparse_rows(n, d, 20 / d)  # 1.2 GB as an array
     tracemalloc.start()
     try:
-        model = in_batches(make(sketch_size=10), X, [1000, 2000])
+        model = in_batches(make(sketch_size=10), X, [500, 1000])
         found = predicted(model, X)
         peak = tracemalloc.get_traced_memory()[1]
     finally:

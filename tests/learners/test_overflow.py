@@ -69,7 +69,7 @@ CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_
 @pytest.mark.parametrize(
     ("name", "sparse"), [(name, sparse) for name in LEARNERS for sparse in {False, name not in DENSE_ONLY}]
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(calls=CALLS, seed=st.integers(0, 2**32 - 1))
 @example(calls=[(1, []), (1, [("weight", 308, 0)]), (5, [("weight", 308, 0)])], seed=0)
 @example(calls=[(11, []), (16, []), (1, [("x", 149, 1)]), (1, []), (9, [])], seed=625547)

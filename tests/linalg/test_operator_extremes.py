@@ -25,7 +25,7 @@ regular_and_singular = pytest.mark.parametrize("zeros", [0, 2])
     st.integers(1, 3),
     st.sampled_from([1e-4, 1e-8, 1e-16, 1e-40, 1e-300]),
 )
-@settings(max_examples=200)
+@settings(max_examples=5 * settings.default.max_examples)
 def test_tiny_entries_of_d_do_no_harm_to_a_well_conditioned_matrix(seed, d, r, k, tiny):
     """Dividing by the root of an entry of 1e-16 would lose all digits: the residual is accurate to eps / 1e-8."""
     r = min(r, d)
@@ -99,7 +99,7 @@ def test_full_rank_does_not_divide_by_the_diagonal(cls):
 
 @both
 @given(st.integers(-498, 498), st.integers(1, 10), st.integers(0, 10), st.booleans(), st.integers(0, 10))
-@settings(max_examples=200)
+@settings(max_examples=5 * settings.default.max_examples)
 def test_every_scale_gives_the_same_answers(cls, exponent, d, r, centred, zeros):
     """M has scale 4^e and x has scale 2^e. With powers of two, only the decompositions of D round differently."""
     r, s, tol = min(r, d), 2.0**exponent, 1e-13 if cls is LowRankPlusIdentity else 1e-10
