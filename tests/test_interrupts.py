@@ -109,12 +109,8 @@ CASES = {
 )
 def test_an_interrupt_at_any_moment_leaves_the_model_before_or_after_the_call(case, first):
     model, learn = CASES[case]
-    n_rows = 1 if learn in (learn_dicts, learn_rewards) else 2  # of one call
-    model, old, new = (
-        model.__class__(**model.get_params(deep=False)),
-        np.arange(first),
-        np.arange(first, first + n_rows),
-    )
+    end = first + (1 if learn in (learn_dicts, learn_rewards) else 2)  # the rows of one call
+    model, old, new = model.__class__(**model.get_params(deep=False)), np.arange(first), np.arange(first, end)
     learn(model, old)
     before = model.to_bytes()
     after = type(model).from_bytes(before)
