@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "data_path" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
-    parametrized = [item for item in items if hasattr(item, "callspec")]
+    parametrized = [item for item in items if hasattr(item, "callspec") and not item.get_closest_marker("slow")]
     found = [(item, (item.nodeid.split("[")[0], tuple(item.callspec._idlist))) for item in parametrized]
     left_out = others(key for _, key in found)
     first: dict[tuple[str, bool], str] = {}

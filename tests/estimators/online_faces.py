@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 import robustfd
@@ -36,6 +37,15 @@ FACES = {
     **{f"{name} classifier": (make, True) for name, make in CLASSIFIERS.items()},
     **{f"{name} regressor": (make, False) for name, make in REGRESSORS.items()},
 }
+# `make test` leaves out two faces: other ones have each of their traits.
+LONG = {"RFD-SON logistic classifier": pytest.mark.slow, "untuned regressor": pytest.mark.slow}
+every_face = pytest.mark.parametrize(
+    ("make", "classification"), [pytest.param(*face, id=name, marks=LONG.get(name, ())) for name, face in FACES.items()]
+)
+every_classifier = pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, id=name, marks=LONG.get(f"{name} classifier", ())) for name, make in CLASSIFIERS.items()],
+)
 
 
 def stream(n=200, d=8, *, classes=3, seed=0, density=1.0, numbers=False):

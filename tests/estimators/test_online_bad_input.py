@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 import robustfd
-from tests.estimators.online_faces import FACES, as_dict, assert_same
+from tests.estimators.online_faces import FACES, as_dict, assert_same, every_face
 
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 X = np.random.default_rng(0).standard_normal((30, 8))
 Y = np.arange(30) % 3
 HUGE = np.where(np.eye(3, 8) > 0, 1e200, 1.0)

@@ -6,9 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.estimators.online_faces import FACES, assert_same, at_once, in_batches, targets
+from tests.estimators.online_faces import assert_same, at_once, every_face, in_batches, targets
 
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 TOLERANCE = 1e-7  # learning is exact, but the largest learning rates amplify rounding errors, so streams are short
 
 

@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.estimators.online_faces import FACES, assert_same, in_batches, read, targets
+from tests.estimators.online_faces import FACES, assert_same, every_face, in_batches, read, targets
 
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 rng = np.random.default_rng(0)
 LABELS = np.arange(90) % 3
 

@@ -13,7 +13,7 @@ from sklearn.base import clone
 import robustfd
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 from robustfd.estimators import _learning
-from tests.estimators.online_faces import FACES, assert_same, stream, targets
+from tests.estimators.online_faces import assert_same, every_face, stream, targets
 
 
 def learned(model, X, y):
@@ -27,10 +27,9 @@ def parts_of(model, X, y, k):
     return [learned(part, X[i::k], y[i::k]) for i, part in enumerate(model.split(k))]
 
 
-@pytest.mark.parametrize("face", FACES)
+@every_face
 @given(n=st.integers(1, 300), k=st.integers(1, 4), cut=st.integers(0, 40))
-def test_merged_parts_of_a_split_are_the_model(face, n, k, cut):
-    make, classification = FACES[face]
+def test_merged_parts_of_a_split_are_the_model(make, classification, n, k, cut):
     X, y = targets(classification, n=n + 20)
     m = learned(make(), X[:n], y[:n])
     before = copy.deepcopy(m)
@@ -46,9 +45,8 @@ def test_merged_parts_of_a_split_are_the_model(face, n, k, cut):
     assert merged.n_samples_seen_ == n + 20
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_merging_is_commutative_and_goes_on(face):
-    make, classification = FACES[face]
+@every_face
+def test_merging_is_commutative_and_goes_on(make, classification):
     X, y = targets(classification, n=600)
     one, two = parts_of(make(), X[:500], y[:500], 2)
     both, other = one + two, two + one
@@ -61,9 +59,8 @@ def test_merging_is_commutative_and_goes_on(face):
     assert both.n_samples_seen_ == 600
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_model_of_no_rows_is_neutral(face):
-    make, classification = FACES[face]
+@every_face
+def test_a_model_of_no_rows_is_neutral(make, classification):
     X, y = targets(classification)
     m = learned(make(), X, y)
     assert_same(m + make(), m, X)
@@ -73,9 +70,8 @@ def test_a_model_of_no_rows_is_neutral(face):
     assert empty.n_samples_seen_ == len(y)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_part_is_saved_loaded_pickled_and_copied(face, tmp_path):
-    make, classification = FACES[face]
+@every_face
+def test_a_part_is_saved_loaded_pickled_and_copied(make, classification, tmp_path):
     X, y = targets(classification, n=600)
     one, two = parts_of(make(), X, y, 2)
     one.save(tmp_path / "part.rfd")
@@ -194,9 +190,8 @@ def test_what_cannot_be_split_or_added_is_refused():
         robustfd.merge(SketchedNewtonClassifier())
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(face, monkeypatch):
-    make, classification = FACES[face]
+@every_face
+def test_fit_in_parts_side_by_side_is_the_merge_of_these_parts(make, classification, monkeypatch):
     monkeypatch.setattr(_learning, "LEAST_WORK", 1)
     X, y = targets(classification, n=8192 + 5)
     model = make().fit(X, y, n_jobs=2)

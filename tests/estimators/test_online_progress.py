@@ -4,10 +4,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from tests.estimators.online_faces import FACES, as_while_learning, in_batches, targets
+from tests.estimators.online_faces import as_while_learning, every_face, in_batches, targets
 
 matplotlib.use("Agg")
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
 
 
 @every_face

@@ -7,10 +7,16 @@ import pytest
 import scipy.sparse as sp
 
 import robustfd
-from tests.estimators.online_faces import CLASSIFIERS, FACES, as_dict, as_while_learning, assert_same, stream, targets
+from tests.estimators.online_faces import (
+    as_dict,
+    as_while_learning,
+    assert_same,
+    every_classifier,
+    every_face,
+    stream,
+    targets,
+)
 
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
-every_classifier = pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS)
 TOLERANCE = 1e-7
 
 

@@ -14,9 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import robustfd
-from tests.estimators.online_faces import FACES, assert_same, stream, targets
-
-every_face = pytest.mark.parametrize(("make", "classification"), FACES.values(), ids=FACES)
+from tests.estimators.online_faces import assert_same, every_face, stream, targets
 
 # An online learner takes two steps for a repeated row, the second one from the result of the first; a row of weight 2
 # is one longer step. Rows of weight 0 are ignored exactly (test_online_batching.py).

@@ -252,9 +252,9 @@ def test_sketch_size_cannot_change_under_way(make):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@given(cuts=st.lists(st.integers(1, 300), max_size=6).map(sorted), sparse=st.booleans())
+@given(cuts=st.lists(st.integers(1, 200), max_size=6).map(sorted), sparse=st.booleans())
 def test_batching_does_not_matter(name, cuts, sparse):
-    X = sp.csr_array(rows(300)) if sparse else rows(300)
+    X = sp.csr_array(rows(200)) if sparse else rows(200)
     whole, parts = learned(MODELS[name], X), in_batches(clone(MODELS[name]), X, cuts)
     if isinstance(whole, SketchedRidge):  # X'y is added up by batches: equal to rounding only
         np.testing.assert_allclose(says(parts, X), says(whole, X), rtol=1e-8, atol=1e-8)
