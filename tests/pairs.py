@@ -2,7 +2,7 @@
 
 A test with several `parametrize` decorators runs for their whole product in `make test-all`. `make test` takes a part
 of it: every pair of values of two decorators occurs if there are three or more, every value if there are two. The
-choice is the same in every run.
+choice is the same in every run. Combinations with a value that is marked slow are left out before the choice.
 """
 
 from __future__ import annotations
