@@ -241,7 +241,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="timers")
-@pytest.mark.parametrize("delay", [0.002, 0.02])
+@pytest.mark.parametrize("delay", [0.002, 0.01])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_leaves_the_model_as_it_was(kind, delay, sparse):
