@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-collect_ignore = [] if find_spec("river") else ["src/robustfd/river.py"]
+collect_ignore = [] if find_spec("river") else ["src/robustfd/river"]
 if not find_spec("pyarrow"):
     names = ("columns", "table", "csv", "arrow", "frames")
     collect_ignore += [f"src/robustfd/streams/{name}.py" for name in names]
