@@ -74,10 +74,15 @@ CALLS = st.lists(st.tuples(st.integers(1, 12), st.lists(WILD, max_size=2)), min_
 @example(calls=[(1, []), (1, [("weight", 308, 0)]), (5, [("weight", 308, 0)])], seed=0)
 @example(calls=[(11, []), (16, []), (1, [("x", 149, 1)]), (1, []), (9, [])], seed=625547)
 @example(calls=[(5, []), (1, []), (3, []), (8, [("x", 125, 0)])], seed=1458)
+@example(calls=[(1, []), (1, []), (1, [])], seed=618120)  # diverges at once with Oja's rule
 def test_a_call_is_learned_or_changes_nothing(name, sparse, calls, seed):
     rng, model = np.random.default_rng(seed), clone(LEARNERS[name])
     stays = not name.startswith(("rp", "oja"))  # these may diverge on ordinary rows
-    learn_rows(model, *batch(rng, 9, sparse=sparse))
+    try:
+        learn_rows(model, *batch(rng, 9, sparse=sparse))
+    except OverflowError:
+        assert not stays
+        return
     for n, wild in calls:
         x, y, weight = batch(rng, n, sparse=sparse)
         for what, exponent, place in wild:
