@@ -86,7 +86,7 @@ def common_targets(parts: list[Any], n: NDArray[np.int64]) -> Any:
     new = parts[0].copy()
     for name in ("loss", "plain_loss", "spread", "spread_weight", "age", "lead"):
         new[name] = old[name].sum()
-    new["stride"], new["turn"] = stride_for(int(n.sum())), old["turn"].sum() % 2
+    new["stride"], new["turn"] = stride_for(int(n.sum())), old["turn"].sum() % new["turns"]
     new["offset"], new["unit"] = vote @ old["offset"], np.exp(vote @ np.log(old["unit"]))
     if new["numbers"][0]:
         units, offsets = _of_targets(old, new)

@@ -28,7 +28,6 @@ FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gai
 WIDEST, DENSE = 1024, 0.1  # "auto" tries trees on at most so many columns, with at least this share of non-zeros
 LEAVES = INNER + 1  # of a tree
 MEMBERS = 4  # of the blend: the linear learner, both others, and their mean
-
 MOST_AT_ONCE = 1024  # rows between events, whose arrays with leaves fit into a cache
 FEW_ROWS = 64  # a call of so few rows keeps only what they change
 ALL = 1e18  # more work than all trees

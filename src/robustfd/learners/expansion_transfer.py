@@ -113,7 +113,8 @@ def _renew_trees(new: Expansion, base: UntunedState, *, moved: bool) -> None:
 def _shuffled(rows: Store) -> Store:
     """Return rows in an order that depends only on their contents."""
     keys = sort_keys(np.nan_to_num(rows.cells), rows.y, rows.weight)
-    return Store(*(each[sorted(range(len(keys)), key=keys.__getitem__)] for each in rows))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return Store(*(each[order] for each in rows))
 
 
 def with_more_prior(e: Expansion, share: float) -> Expansion:
