@@ -241,7 +241,7 @@ void bind_untuned(nb::module_& m) {
         [](Span<const float> z, Span<const float> length, Span<float> chance, Span<float> step) {
             const std::size_t n = z.size();
             require(n == length.size() && n == chance.size() && n == step.size(), "the lengths differ");
-            require(n % LANES == 0, "the lengths must be multiples of 8");
+            require(n % LONGEST_VECTOR == 0, "the lengths must be multiples of 16");
             untuned_loops().implicit_steps(z.data(), length.data(), chance.data(), step.data(), static_cast<Index>(n));
         },
         "z"_a, "length"_a, "chance"_a, "step"_a,

@@ -16,7 +16,8 @@ namespace robustfd {
 
 using Index = std::int64_t;
 
-constexpr Index LANES = 8;  // numbers in a vector
+constexpr Index LANES = 8;            // numbers in a vector
+constexpr Index LONGEST_VECTOR = 16;  // numbers in the longest one
 constexpr Index padded(Index n) { return (n + LANES - 1) / LANES * LANES; }
 
 template <class T> using Span = std::span<T>;

@@ -179,13 +179,14 @@ Index Scratch::divide(const Experts& e, double* memory) {
     Index size = 0;
     const auto take = [&](auto*& array, Index numbers) {
         array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;
-        size += padded(numbers);
+        size += (numbers + LONGEST_VECTOR - 1) / LONGEST_VECTOR * LONGEST_VECTOR;
     };
     take(work.feature, entries_), take(work.raw, entries_), take(work.value, entries_);
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
     take(work.step_flat, entries_), take(work.alpha, lanes), take(work.bet, lanes), take(work.flat, lanes);
     take(work.kappa, n), take(work.chance, n), take(work.total, n);
-    take(work.z, n), take(work.length, n), take(work.chance32, n), take(work.step32, n);
+    take(work.z, n + FOLLOWERS), take(work.length, n + FOLLOWERS);
+    take(work.chance32, n + FOLLOWERS), take(work.step32, n + FOLLOWERS);
     take(work.margin, many), take(work.step, many), take(work.softmax, many);
     take(work.output, outputs_), take(work.plain, outputs_);
     for (double*& each : work.better) take(each, better);

@@ -177,7 +177,8 @@ struct Work {
     float *alpha, *bet, *flat;           // (outputs bettors,): rates; sums, then steps, of bettors and of flat priors
     float* sums;                         // products of the row with the diagonal weights; then changes of the weights
     double *kappa, *chance, *total;      // (experts,): total is the log-sum-exp of the margins of all classes
-    float *z, *length, *chance32, *step32;  // (experts,): the arguments of `implicit_steps`
+    // The arguments of `implicit_steps`, (experts + FOLLOWERS,): the last chances are those of forgetting intercepts.
+    float *z, *length, *chance32, *step32;
     double *margin, *step;               // (outputs, experts)
     float* softmax;                      // (outputs, experts): class probabilities
     double* better[3];                   // (rungs outputs L) each: like `sums`, for experts with a better Hessian
@@ -218,7 +219,7 @@ struct UntunedLoops {
                     Index* which, double* parts);
     // Set S and P of features from their statistics.
     void (*first_scales)(Experts& experts, const Index* which, Index count);
-    // The steps of experts with the logistic loss (hot/steps.hpp), for tests; n is a multiple of eight.
+    // The steps of experts with the logistic loss (hot/steps.hpp), for tests; n is a multiple of LONGEST_VECTOR.
     void (*implicit_steps)(const float* z, const float* length, float* chance, float* step, Index n);
 };
 

@@ -1,5 +1,5 @@
-// Vectors of eight numbers, and the loops over short arrays that are made of them. Only files that are compiled for a
-// level include this header (level.hpp). Sums run in a fixed order, so all levels give the same bits.
+// Vectors of eight numbers, some of floats longer, and the loops over short arrays that are made of them. Only files that
+// are compiled for a level include this header (level.hpp). Sums run in a fixed order, so all levels give the same bits.
 #pragma once
 
 #include <math.h>
@@ -7,6 +7,10 @@
 
 #include "array.hpp"
 #include "level.hpp"
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 #if __has_include(<experimental/simd>) && !defined(RFD_PLAIN_LANES)
 #include <experimental/simd>
@@ -25,22 +29,26 @@ namespace robustfd::RFD_LEVEL {
 
 #ifdef RFD_STD_SIMD
 namespace simd = std::experimental;
-template <class T> using Lanes = simd::simd<T, simd::simd_abi::deduce_t<T, 8>>;
-template <class T> RFD_INLINE Lanes<T> load(const T* from) { return {from, simd::element_aligned}; }
-template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) { x.copy_to(to, simd::element_aligned); }
+template <class T, int N = LANES> using Lanes = simd::simd<T, simd::simd_abi::deduce_t<T, N>>;
+template <int N = LANES, class T> RFD_INLINE Lanes<T, N> load(const T* from) { return {from, simd::element_aligned}; }
+template <class V, class T> RFD_INLINE void store(const V& x, T* to) { x.copy_to(to, simd::element_aligned); }
 template <class M, class V> RFD_INLINE V choose(const M& mask, const V& yes, V no) {
     where(mask, no) = yes;
     return no;
 }
-RFD_INLINE Lanes<float> absolute(const Lanes<float>& x) { return simd::abs(x); }
-RFD_INLINE Lanes<float> root(const Lanes<float>& x) { return simd::sqrt(x); }
-RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) {
-    return simd::static_simd_cast<Lanes<std::int32_t>>(x);
+template <class V> RFD_INLINE V absolute(const V& x) { return simd::abs(x); }
+template <class V> RFD_INLINE V root(const V& x) { return simd::sqrt(x); }
+template <class V> RFD_INLINE Lanes<std::int32_t, V::size()> truncated(const V& x) {
+    return simd::static_simd_cast<Lanes<std::int32_t, V::size()>>(x);
 }
-RFD_INLINE Lanes<float> as_floats(const Lanes<std::int32_t>& x) { return simd::static_simd_cast<Lanes<float>>(x); }
+template <class V> RFD_INLINE Lanes<float, V::size()> as_floats(const V& x) {
+    return simd::static_simd_cast<Lanes<float, V::size()>>(x);
+}
 #else
-template <class T> struct Lanes {
-    T v[8];
+template <class T, int N = LANES> struct Lanes {
+    using value_type = T;
+    static constexpr int size() { return N; }
+    T v[N];
     Lanes() = default;
     Lanes(T x) {
         for (T& each : v) each = x;
@@ -52,12 +60,12 @@ template <class T> struct Lanes {
 // A function of each lane; the compiler may turn the loop into vector instructions.
 template <class R, class F> RFD_INLINE R by_lane(F f) {
     R result;
-    for (int k = 0; k < 8; ++k) result.v[k] = f(k);
+    for (int k = 0; k < R::size(); ++k) result.v[k] = f(k);
     return result;
 }
-#define RFD_OPERATOR(R, op)                                                        \
-    template <class T> Lanes<R> operator op(const Lanes<T>& x, const Lanes<T>& y) { \
-        return by_lane<Lanes<R>>([&](int k) { return x.v[k] op y.v[k]; });          \
+#define RFD_OPERATOR(R, op)                                                                     \
+    template <class T, int N> Lanes<R, N> operator op(const Lanes<T, N>& x, const Lanes<T, N>& y) { \
+        return by_lane<Lanes<R, N>>([&](int k) { return x.v[k] op y.v[k]; });                   \
     }
 RFD_OPERATOR(T, +)
 RFD_OPERATOR(T, -)
@@ -65,46 +73,72 @@ RFD_OPERATOR(T, *)
 RFD_OPERATOR(T, /)
 RFD_OPERATOR(bool, >)
 #undef RFD_OPERATOR
-template <class T> Lanes<T> operator-(const Lanes<T>& x) {
-    return by_lane<Lanes<T>>([&](int k) { return -x.v[k]; });
+template <class T, int N> Lanes<T, N> operator-(const Lanes<T, N>& x) {
+    return by_lane<Lanes<T, N>>([&](int k) { return -x.v[k]; });
 }
-template <class T> RFD_INLINE Lanes<T> load(const T* from) {
-    return by_lane<Lanes<T>>([&](int k) { return from[k]; });
+template <int N = LANES, class T> RFD_INLINE Lanes<T, N> load(const T* from) {
+    return by_lane<Lanes<T, N>>([&](int k) { return from[k]; });
 }
-template <class T> RFD_INLINE void store(const Lanes<T>& x, T* to) {
-    for (int k = 0; k < 8; ++k) to[k] = x.v[k];
+template <class V, class T> RFD_INLINE void store(const V& x, T* to) {
+    for (int k = 0; k < V::size(); ++k) to[k] = x.v[k];
 }
-template <class V> RFD_INLINE V choose(const Lanes<bool>& mask, const V& yes, const V& no) {
+template <class M, class V> RFD_INLINE V choose(const M& mask, const V& yes, const V& no) {
     return by_lane<V>([&](int k) { return mask.v[k] ? yes.v[k] : no.v[k]; });
 }
-RFD_INLINE Lanes<float> absolute(const Lanes<float>& x) {
-    return by_lane<Lanes<float>>([&](int k) { return fabsf(x.v[k]); });
+template <class V> RFD_INLINE V absolute(const V& x) {
+    return by_lane<V>([&](int k) { return fabsf(x.v[k]); });
 }
-RFD_INLINE Lanes<float> root(const Lanes<float>& x) {
-    return by_lane<Lanes<float>>([&](int k) { return sqrtf(x.v[k]); });
+template <class V> RFD_INLINE V root(const V& x) {
+    return by_lane<V>([&](int k) { return sqrtf(x.v[k]); });
 }
-RFD_INLINE Lanes<std::int32_t> truncated(const Lanes<float>& x) {
-    return by_lane<Lanes<std::int32_t>>([&](int k) { return static_cast<std::int32_t>(x.v[k]); });
+template <class V> RFD_INLINE Lanes<std::int32_t, V::size()> truncated(const V& x) {
+    return by_lane<Lanes<std::int32_t, V::size()>>([&](int k) { return static_cast<std::int32_t>(x.v[k]); });
 }
-RFD_INLINE Lanes<float> as_floats(const Lanes<std::int32_t>& x) {
-    return by_lane<Lanes<float>>([&](int k) { return static_cast<float>(x.v[k]); });
+template <class V> RFD_INLINE Lanes<float, V::size()> as_floats(const V& x) {
+    return by_lane<Lanes<float, V::size()>>([&](int k) { return static_cast<float>(x.v[k]); });
 }
 #endif
 
+// The floats of a long vector, which fills a register of 512 bits where there are any.
+#if defined(RFD_STD_SIMD) && defined(__AVX512F__)
+constexpr Index FLOATS = 16;
+#else
+constexpr Index FLOATS = LANES;
+#endif
+using Floats = Lanes<float, FLOATS>;
+using Ints = Lanes<std::int32_t, FLOATS>;
+static_assert(LONGEST_VECTOR % FLOATS == 0);
+
 // The same bits as numbers of the other type.
-template <class To, class From> RFD_INLINE Lanes<To> same_bits(const Lanes<From>& x) {
-    From from[8];
-    To to[8];
+template <class To, class V> RFD_INLINE Lanes<To, V::size()> same_bits(const V& x) {
+    typename V::value_type from[V::size()];
+    To to[V::size()];
     store(x, from);
     memcpy(to, from, sizeof(to));
-    return load(to);
+    return load<V::size()>(to);
 }
-RFD_INLINE Lanes<float> float_of_bits(const Lanes<std::int32_t>& x) { return same_bits<float>(x); }
-RFD_INLINE Lanes<std::int32_t> bits_of(const Lanes<float>& x) { return same_bits<std::int32_t>(x); }
+template <class V> RFD_INLINE Lanes<float, V::size()> float_of_bits(const V& x) { return same_bits<float>(x); }
+template <class V> RFD_INLINE Lanes<std::int32_t, V::size()> bits_of(const V& x) { return same_bits<std::int32_t>(x); }
 
-// The larger and the smaller of two numbers in each lane; y if one of them is NaN.
+// The larger and the smaller of two numbers in each lane; y if one of them is NaN. The compiler does not see that one
+// instruction does this.
 template <class V> RFD_INLINE V larger(const V& x, const V& y) { return choose(x > y, x, y); }
 template <class V> RFD_INLINE V smaller(const V& x, const V& y) { return choose(y > x, x, y); }
+#if defined(RFD_STD_SIMD) && defined(__AVX512F__)
+template <> RFD_INLINE Floats larger(const Floats& x, const Floats& y) {
+    return Floats(_mm512_max_ps(static_cast<__m512>(x), static_cast<__m512>(y)));
+}
+template <> RFD_INLINE Floats smaller(const Floats& x, const Floats& y) {
+    return Floats(_mm512_min_ps(static_cast<__m512>(x), static_cast<__m512>(y)));
+}
+#elif defined(RFD_STD_SIMD) && defined(__AVX__)
+template <> RFD_INLINE Floats larger(const Floats& x, const Floats& y) {
+    return Floats(_mm256_max_ps(static_cast<__m256>(x), static_cast<__m256>(y)));
+}
+template <> RFD_INLINE Floats smaller(const Floats& x, const Floats& y) {
+    return Floats(_mm256_min_ps(static_cast<__m256>(x), static_cast<__m256>(y)));
+}
+#endif
 RFD_INLINE double larger(double x, double y) { return x > y ? x : y; }
 RFD_INLINE double smaller(double x, double y) { return x < y ? x : y; }
 RFD_INLINE double clipped(double x, double low, double high) { return smaller(larger(x, low), high); }
@@ -133,7 +167,7 @@ RFD_INLINE double least_of(const double* x, Index n) {
         Lanes<double> all = load(x);
         for (k = LANES; k + LANES <= n; k += LANES) all = smaller(all, load(x + k));
         double low[LANES];
-        store<double>(all, low);
+        store(all, low);
         const double a = smaller(low[0], low[4]), b = smaller(low[1], low[5]);
         const double c = smaller(low[2], low[6]), d = smaller(low[3], low[7]);
         least = smaller(smaller(a, c), smaller(b, d));
@@ -146,7 +180,7 @@ RFD_INLINE double least_of(const double* x, Index n) {
 template <class T> RFD_INLINE void add_multiple(T* y, const T* x, T scale, Index n) {
     const Lanes<T> factor(scale);
     Index k = 0;
-    for (; k + LANES <= n; k += LANES) store<T>(load(y + k) + factor * load(x + k), y + k);
+    for (; k + LANES <= n; k += LANES) store(load(y + k) + factor * load(x + k), y + k);
     for (; k < n; ++k) y[k] += scale * x[k];
 }
 

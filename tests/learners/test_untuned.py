@@ -200,7 +200,7 @@ def test_any_batching_and_either_kind_of_rows_give_the_same_bytes(sketch, output
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-20, 10), st.floats(1e-6, 1e6))
 def test_the_step_is_near_the_root_and_never_too_long(z, a):
-    arrays = [np.full(8, value, np.float32) for value in (z, a, 0.0, 0.0)]
+    arrays = [np.full(16, value, np.float32) for value in (z, a, 0.0, 0.0)]
     implicit_steps(*arrays)
     s, expected = float(arrays[3][0]), ref.root(z, a)
     assert 0 < s <= expected * (1 + 5e-3) + 1e-6

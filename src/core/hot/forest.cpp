@@ -31,7 +31,7 @@ Index best_cut(const double* histogram, Index cuts, const double* start, const d
         const Lanes<double> hr = total_h - load(h + b) + lambda;
         const Lanes<double> both = (gl * gl * hr + gr * gr * hl) / (hl * hr);
         const Lanes<double> allowed = choose(hl > low, choose(hr > low, both, none), none);
-        store<double>(allowed, score + b);
+        store(allowed, score + b);
         top = larger(allowed, top);
     }
     double found = 0.0;

@@ -58,7 +58,7 @@ RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width,
             const Lanes<T> factor(static_cast<T>(scale[e]));
             for (int v = 0; v < V; ++v) total[v] += load(row + v * LANES) * factor;
         }
-        for (int v = 0; v < V; ++v) store<T>(total[v], y + first + v * LANES);
+        for (int v = 0; v < V; ++v) store(total[v], y + first + v * LANES);
     }
     return first;
 }
@@ -185,7 +185,7 @@ RFD_INLINE void add_outers(double* y, Index width, const double* u, const double
         const Lanes<double> xs = load(x + k), zs = load(z + k);
         for (Index i = 0; i < rows; ++i) {
             double* there = y + i * width + k;
-            store<double>(xs * Lanes<double>(u[i]) + (zs * Lanes<double>(v[i]) + load(there)), there);
+            store(xs * Lanes<double>(u[i]) + (zs * Lanes<double>(v[i]) + load(there)), there);
         }
     }
     for (; k < n; ++k)
@@ -203,7 +203,7 @@ inline void add_dense_square(double* y, Index width, double scale, const Row& ro
         const Lanes<double> xs = load(x + first);
         for (Index i = first; i < n; ++i) {
             double* there = y + i * width + first;
-            store<double>(xs * Lanes<double>(scale * x[i]) + load(there), there);
+            store(xs * Lanes<double>(scale * x[i]) + load(there), there);
         }
     }
 }

@@ -88,7 +88,7 @@ inline void pinball_steps(const Experts& e, const Work& work, const NumberRow& r
 // Do the same for the Poisson loss. With u = p + a s and a = length, the root of h(u) = u - p - a (y - exp(u)) is needed.
 // Newton's iteration starts near it: v = a exp(u) solves v + log v = q with q = p + a y + log a, so v is about
 // q - log q if q > 1, and otherwise about exp(q) / (1 + exp(q)). After three iterations the error of u is about 1e-5.
-// It is computed in single precision, for eight experts at a time. The arguments of exponentials are relative to `top`,
+// It is computed in single precision, for FLOATS experts at a time. The arguments of exponentials are relative to `top`,
 // which the root cannot exceed, and a is limited so that nothing overflows.
 inline void count_steps(const Experts& e, const Work& work, const NumberRow& row) {
     const Index n = e.experts();
@@ -104,10 +104,10 @@ inline void count_steps(const Experts& e, const Work& work, const NumberRow& row
     const double count = smaller(row.y, LARGEST_TARGET);
     const Floats zero(0.0f), one(1.0f), three(3.0f), shift(static_cast<float>(most)), y(static_cast<float>(count));
     const Floats least(1e-30f), scale(static_cast<float>(exp(most))), log_y(static_cast<float>(log(larger(count, 1e-30))));
-    for (Index k = 0; k < n; k += LANES) {
-        const Floats p = load(ps + k) + shift, mean = scale * exp_of_negative(load(ps + k));
+    for (Index k = 0; k < n; k += FLOATS) {
+        const Floats before = load<FLOATS>(ps + k), p = before + shift, mean = scale * exp_of_negative(before);
         const Floats highest = larger(mean, y), top = larger(p, log_y);
-        const Floats a = larger(smaller(load(lengths + k), Floats(1e30f) / larger(highest, one)), least);
+        const Floats a = larger(smaller(load<FLOATS>(lengths + k), Floats(1e30f) / larger(highest, one)), least);
         const Floats log_a = log_below(a), linear = p + a * y, q = linear + log_a;
         const Floats small = exp_of_negative(smaller(q, zero)) * larger(one, smaller(one + q, three));
         Floats u = smaller(choose(q > one, log_below(larger(q, one)) - log_a, linear - small / (one + small)), top);
@@ -115,8 +115,8 @@ inline void count_steps(const Experts& e, const Work& work, const NumberRow& row
             const Floats there = a * highest * exp_of_negative(u - top);
             u = smaller(u - (u - linear + there) / (one + there), top);
         }
-        store<float>(mean, means + k);
-        store<float>(choose(a > one, (u - p) / a, y - highest * exp_of_negative(u - top)), steps + k);
+        store(mean, means + k);
+        store(choose(a > one, (u - p) / a, y - highest * exp_of_negative(u - top)), steps + k);
     }
     for (Index k = 0; k < n; ++k) {
         work.step[k] = row.weight * e.rate[k] * static_cast<double>(steps[k]);
@@ -158,7 +158,7 @@ inline void follow_number(const Experts& e, const Work& work, const NumberRow& r
         }
     }
     for (Index i = 0; i < FOLLOWERS; ++i) least = smaller(least, loss[i]);
-    float chance[LANES] = {};
+    float chance[LONGEST_VECTOR] = {};
     for (Index i = 0; i < FOLLOWERS; ++i) chance[i] = static_cast<float>(row.power * (least - loss[i]));
     exp_all(chance, FOLLOWERS);
     for (Index i = 0; i < FOLLOWERS; ++i) {

@@ -9,9 +9,7 @@ namespace {
 
 // --------------------------------------------------------------------------------------------- exponentials
 //
-// Exponentials and logistic functions in single precision, without branches, for eight experts at a time.
-
-using Floats = Lanes<float>;
+// Exponentials and logistic functions in single precision, without branches, for FLOATS experts at a time.
 
 constexpr float LOG_TWO = 0.69314718055994531f, BITS_OF_E = 1.4426950408889634f;
 // The coefficients of the series of 2^f: log(2)^k / k!.
@@ -20,23 +18,23 @@ constexpr float C4 = 0.009618129107628477f, C5 = 0.0013333558146428443f;
 constexpr std::int32_t POWER = 1 << 23, EXPONENT_OF_ONE = 127;  // of a float
 constexpr float LOG_OF_BIT = 0.69314718055994531f / 8388608.0f, LOG_OF_ZERO = 127.0f * 0.69314718055994531f;
 
-// exp(x) for x <= 0; x below -60 and NaN count as -60, x above 0 as 0. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
+// exp(x) for x <= 0; x below -60 and NaN count as -60. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
 // by its series, times 2^n, made from bits. The relative error is below 1e-5.
 RFD_INLINE Floats exp_of_negative(const Floats& x) {
-    const Floats t = smaller(larger(x, Floats(-60.0f)), Floats(0.0f)) * Floats(BITS_OF_E);
-    const Lanes<std::int32_t> n = truncated(t - Floats(0.5f));  // the nearest integer, since t <= 0
+    const Floats t = larger(x, Floats(-60.0f)) * Floats(BITS_OF_E);
+    const Ints n = truncated(t - Floats(0.5f));  // the nearest integer, since t <= 0
     const Floats f = t - as_floats(n);
     const Floats size =
         larger(absolute(f), Floats(1e-8f));  // squares of smaller numbers may be subnormal, which is slow
     const Floats square = size * size, one(1.0f);
     const Floats series = (one + f * Floats(C1)) +
                           square * ((Floats(C2) + f * Floats(C3)) + square * (Floats(C4) + f * Floats(C5)));
-    return series * float_of_bits((n + Lanes<std::int32_t>(EXPONENT_OF_ONE)) * Lanes<std::int32_t>(POWER));
+    return series * float_of_bits((n + Ints(EXPONENT_OF_ONE)) * Ints(POWER));
 }
 
-// Replace x[k] <= 0 by its exponential for all k < n, and some after that up to a multiple of eight.
+// Replace x[k] <= 0 by its exponential for all k < n, and some after that up to a whole vector.
 inline void exp_all(float* x, Index n) {
-    for (Index k = 0; k < n; k += LANES) store<float>(exp_of_negative(load(x + k)), x + k);
+    for (Index k = 0; k < n; k += FLOATS) store(exp_of_negative(load<FLOATS>(x + k)), x + k);
 }
 
 RFD_INLINE Floats sigmoid(const Floats& x) {
@@ -55,7 +53,8 @@ RFD_INLINE Floats log_below(const Floats& x) {
     return as_floats(bits_of(x)) * Floats(LOG_OF_BIT) - Floats(LOG_OF_ZERO);
 }
 
-// Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)). n is a multiple of eight.
+// Fill chance with sigmoid(z) and step with the root s of s = sigmoid(-(z + length s)), for k < n and some more up to
+// a whole vector.
 //
 // With u = z + a s and a = length, the root of h(u) = u - z - a sigmoid(-u) is needed. If h(0) < 0 the root is positive
 // and h is concave there, so Newton's iteration from the left does not overshoot. It starts at z, at 0 or, for a long
@@ -63,9 +62,9 @@ RFD_INLINE Floats log_below(const Floats& x) {
 // iterations the error of s is a few percent. This is enough, since other experts take longer and shorter steps anyway.
 inline void implicit_steps(const float* z, const float* length, float* chance, float* step, Index n) {
     const Floats zero(0.0f), half(0.5f), one(1.0f), four(4.0f);
-    for (Index k = 0; k < n; k += LANES) {
-        const Floats y = load(z + k), a = load(length + k);
-        store<float>(sigmoid(y), chance + k);
+    for (Index k = 0; k < n; k += FLOATS) {
+        const Floats y = load<FLOATS>(z + k), a = load<FLOATS>(length + k);
+        store(sigmoid(y), chance + k);
         const Floats far = larger(log_below(a) - Floats(LOG_TWO) - y, one);
         const Floats low = choose(far > one, y + far - four * (root(root(far)) - one), y);
         Floats u = choose(y + half * a > zero, larger(larger(y, zero), low), smaller(y + a, zero));
@@ -73,7 +72,7 @@ inline void implicit_steps(const float* z, const float* length, float* chance, f
         u -= (u - y - a * s) / (one + a * s * (one - s));
         s = sigmoid(-u);
         const Floats move = (u - y - a * s) / (one + a * s * (one - s)), first = s + s * (one - s) * move;
-        store<float>(choose(a > Floats(0.01f), smaller((u - move - y) / a, first), first), step + k);
+        store(choose(a > Floats(0.01f), smaller((u - move - y) / a, first), first), step + k);
     }
 }
 
@@ -147,12 +146,8 @@ inline void compare_forms(Experts& e, const Work& work, Index y, double power) {
     t.plain_loss += power * class_loss(work.plain, outputs, y);
 }
 
-// Update the forgetting intercepts and their shares; p is the margin of the class, `others` that of the rest.
-inline void follow_class(const Follow& follow, double p, double others, double sign, double power) {
-    const double base = p - follow.sum() - others;
-    float chance[LANES] = {};
-    for (Index e = 0; e < FOLLOWERS; ++e) chance[e] = static_cast<float>(sign * (base + follow.intercept[e]));
-    store<float>(sigmoid(load(chance)), chance);
+// Update the forgetting intercepts and their shares by the probabilities that they gave to the label.
+inline void follow_class(const Follow& follow, const float* chance, double sign, double power) {
     double total = 0.0;
     for (Index e = 0; e < FOLLOWERS; ++e) {
         const double good = static_cast<double>(chance[e]);
@@ -191,13 +186,16 @@ inline double learn_output(Experts& e, const Work& work, const ClassRow& row, In
         for (Index k = 0; k < n; ++k) z[k] = static_cast<float>(sign * margin[k]);
         q = sigmoid(output);
     }
-    implicit_steps(z, work.length, work.chance32, work.step32, padded(n));
+    const Follow follow = follow_of(e, c);
+    const double base = output - follow.sum() - others;
+    for (Index k = 0; k < FOLLOWERS; ++k) z[n + k] = static_cast<float>(sign * (base + follow.intercept[k]));
+    implicit_steps(z, work.length, work.chance32, work.step32, n + FOLLOWERS);
     const double times = sign * row.weight;
     for (Index k = 0; k < n; ++k) step[k] = static_cast<double>(work.step32[k]) * times * rate[k];
     const double most = sign * smaller(row.power, 1.0);
     for (Index k = 2 * e.count(); k < 2 * e.count() + e.bettors(); ++k)
         step[k] = most * (1.0 - static_cast<double>(work.chance32[k]));
-    follow_class(follow_of(e, c), output, others, sign, row.power);
+    follow_class(follow, work.chance32 + n, sign, row.power);
     const float* given = several ? work.softmax + row.y * n : work.chance32;
     for (Index k = 0; k < n; ++k) chance[k] = static_cast<double>(given[k]);
     if (row.power != 1.0)
