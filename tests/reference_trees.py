@@ -34,12 +34,12 @@ def cuts_of(values):
     return cuts
 
 
-def grow(columns, g, h, weight, seed, t, all_columns):
+def grow(columns, g, h, seed, t, all_columns):
     """Return a tree as nested tuples (column, cut, missing_right, value, left, right) or (value,)."""
     n = len(g)
     bits = [random_bits(random_bits(seed, t), i - i % 64) >> (i % 64) & 1 for i in range(n)]
     rows = [i for i in range(n) if bits[i]]
-    mean = sum(h[i] for i in rows) / max(sum(weight[i] for i in rows), 1e-300)
+    mean = sum(h[i] for i in rows) / max(len(rows), 1)
     least = LEAST * min(1.0, 2.0 * mean)
     cuts = {j: cuts_of(columns[j]) for j in all_columns}
     return _node(columns, cuts, g, h, rows, least, 0)
@@ -110,7 +110,7 @@ def boost(rows, y, weight, margin, objective, level, seed, trees):
             each = [differentiate(objective, level, m, a, w) for m, a, w in zip(margin, y, weight, strict=True)]
         k = t % outputs
         g, h = [one[0][k] for one in each], [one[1][k] for one in each]
-        grown.append(grow(columns, g, h, weight, seed, t, usable))
+        grown.append(grow(columns, g, h, seed, t, usable))
         for i, row in enumerate(rows):
             margin[i][k] += value_of(grown[-1], row)
     return grown

@@ -1,8 +1,8 @@
 #include "forest.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -12,13 +12,7 @@ namespace robustfd {
 
 namespace {
 
-struct alignas(16) Sum {
-    double g = 0.0, h = 0.0;
-};
-
-constexpr Index CELLS = BINS + 1;         // of the histogram of a column at most
 constexpr Index HISTOGRAMS = (Index{1} << (DEPTH - 1)) + 1;  // at most, with one that is dropped at once
-constexpr std::size_t TOGETHER = 4;      // columns whose histograms are summed in one loop
 
 // A pseudo-random number of a counter (Steele, Lea and Flood 2014), so that trees depend on nothing but the seed.
 std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
@@ -39,37 +33,40 @@ struct Cut {
 // Grows one tree after the other; the memory is shared by all.
 class Grower {
   public:
-    explicit Grower(const Boosting& data) : data_(data), n_(data.bins.cols) {
+    Grower(const Boosting& data, const Trees& trees) : data_(data), trees_(trees), n_(data.bins.rows) {
         for (auto* some : {&rows_, &spare_, &others_}) some->resize(static_cast<std::size_t>(n_));
-        pairs_.resize(static_cast<std::size_t>(n_));
-        for (Index j = 0; j < data.cuts.rows; ++j)
-            cuts_.push_back(std::lower_bound(data.cuts[j], data.cuts[j] + BINS, NOWHERE) - data.cuts[j]);
         std::vector<Index> sizes;
-        for (Index j = 0; j < data.cuts.rows; ++j) sizes.push_back(cells(j));
+        for (Index j = 0; j < trees.cuts.rows; ++j) {
+            cuts_.push_back(std::lower_bound(trees.cuts[j], trees.cuts[j] + BINS, NOWHERE) - trees.cuts[j]);
+            sizes.push_back(cells(j));
+        }
         std::ranges::sort(sizes, std::greater<>());
         sizes.resize(std::min(sizes.size(), static_cast<std::size_t>(MOST_COLUMNS)));
         const Index largest = std::accumulate(sizes.begin(), sizes.end(), Index{0});
         histograms_ = std::make_unique_for_overwrite<Sum[]>(static_cast<std::size_t>(HISTOGRAMS * largest));
     }
 
-    void grow(Index output, Index t, const Trees& trees) {
-        place_ = trees.place[t], cut_ = trees.cut[t], value_ = trees.value[t], gain_ = trees.gain[t];
+    void grow(Index output, Index t) {
+        place_ = trees_.place[t], limit_ = trees_.limit[t], value_ = trees_.value[t], gain_ = trees_.gain[t];
         output_ = output;
-        std::fill_n(place_, INNER, 0), std::fill_n(cut_, INNER, NOWHERE), std::fill_n(gain_, INNER, 0.0F);
+        std::fill_n(place_, INNER, 0), std::fill_n(limit_, INNER, UNSPLIT), std::fill_n(gain_, INNER, 0.0F);
         std::fill_n(value_, NODES, 0.0);
         choose_rows(t);
         choose_columns(t);
-        const Sum all = start_root();
-        least_ = LEAST * std::min(1.0, 2.0 * all.h / std::max(total_weight_, 1e-300));
+        gather_rows();
+        start_root();
         for (Index level = 0; level < DEPTH; ++level) grow_level(level);
         update_margins();
     }
 
   private:
     const Boosting& data_;
+    const Trees& trees_;
     Index n_, output_ = 0;
     std::vector<std::int32_t> rows_, spare_;   // of the nodes, one after the other
     std::vector<std::int32_t> others_;         // those on the right of a cut
+    std::vector<std::int32_t> seen_, unseen_;  // the rows that the tree is grown from, and all others
+    std::vector<std::uint8_t> bins_;           // of its rows and columns, times 2: places of sums in a histogram
     std::vector<Sum> pairs_;                   // gradients of the rows of a node
     std::vector<Index> cuts_;                  // number of cuts of each column
     std::vector<Index> columns_;               // of this tree
@@ -80,9 +77,10 @@ class Grower {
     std::vector<Index> begin_;                 // where the rows of each node of a level begin
     std::vector<Sum> sums_;                    // of each node of a level
     std::vector<char> alive_;                  // whether a node of the level exists and may be split
-    double least_ = LEAST, total_weight_ = 0.0;
+    double least_ = LEAST;
     std::int32_t* place_ = nullptr;
-    double *cut_ = nullptr, *value_ = nullptr;
+    std::uint8_t* limit_ = nullptr;
+    double* value_ = nullptr;
     float* gain_ = nullptr;
 
     Index cells(Index column) const { return cuts_[static_cast<std::size_t>(column)] + 2; }
@@ -90,22 +88,22 @@ class Grower {
 
     // A random half of the rows.
     void choose_rows(Index t) {
-        rows_.resize(static_cast<std::size_t>(n_));
+        seen_.resize(static_cast<std::size_t>(n_)), unseen_.resize(static_cast<std::size_t>(n_));
         const std::uint64_t seed = random_bits(data_.seed, static_cast<std::uint64_t>(t));
         std::size_t m = 0;
         for (Index i = 0; i < n_; i += 64) {
             std::uint64_t bits = random_bits(seed, static_cast<std::uint64_t>(i));
             for (Index j = i; j < std::min(i + 64, n_); ++j, bits >>= 1) {
-                rows_[m] = static_cast<std::int32_t>(j);
+                seen_[m] = unseen_[static_cast<std::size_t>(j) - m] = static_cast<std::int32_t>(j);
                 m += bits & 1;
             }
         }
-        rows_.resize(m);
+        seen_.resize(m), unseen_.resize(static_cast<std::size_t>(n_) - m);
     }
 
     void choose_columns(Index t) {
         columns_.clear();
-        for (Index j = 0; j < data_.bins.rows; ++j) {
+        for (Index j = 0; j < trees_.cuts.rows; ++j) {
             const auto owner = data_.owner[static_cast<std::size_t>(j)];
             if (cuts_[static_cast<std::size_t>(j)] > 0 && (owner < 0 || owner == output_)) columns_.push_back(j);
         }
@@ -118,52 +116,63 @@ class Grower {
         std::sort(columns_.begin(), columns_.end());
     }
 
-    Sum start_root() {
-        Sum all;
-        double weight = 0.0;
-        for (const std::int32_t i : rows_) {
-            all.g += data_.gradient(i, output_), all.h += data_.curvature(i, output_);
-            weight += data_.weight[static_cast<std::size_t>(i)];
+    // Copy the numbers of the rows and columns of this tree, so that they are near each other.
+    void gather_rows() {
+        const std::size_t n = seen_.size(), columns = columns_.size();
+        rows_.resize(n), pairs_.resize(n), bins_.resize(n * columns);
+        std::iota(rows_.begin(), rows_.end(), 0);
+        const Sum* sums = data_.sums(output_);
+        std::uint8_t* to = bins_.data();
+        for (std::size_t i = 0; i < n; ++i) {
+            pairs_[i] = sums[seen_[i]];
+            const std::uint8_t* from = data_.bins[seen_[i]];
+            for (const Index column : columns_) *to++ = static_cast<std::uint8_t>(2 * from[2 * column]);
         }
-        total_weight_ = weight;
-        sums_.assign(1, all), alive_.assign(1, 1);
-        begin_ = {0, static_cast<Index>(rows_.size())};
+    }
+
+    void start_root() {
         size_ = 0, slot_.assign(1, 0), used_ = 1;
         for (const Index column : columns_) size_ += cells(column);
-        fill_histogram(0, begin_[1], histogram(0));
+        const auto n = static_cast<Index>(rows_.size());
+        fill_histogram(0, n, histogram(0));
+        Sum all;
+        const auto add = [&](const Sum& some) { all.g += some.g, all.h += some.h; };
+        if (columns_.empty())
+            std::ranges::for_each(pairs_, add);
+        else
+            std::for_each_n(histogram(0), cells(columns_[0]), add);
+        sums_.assign(1, all), alive_.assign(1, 1), begin_ = {0, n};
+        least_ = LEAST * std::min(1.0, 2.0 * all.h / std::max(static_cast<double>(n), 1.0));
         value_[0] = value_of(all);
-        return all;
     }
 
     static double value_of(const Sum& sum) { return -RATE * sum.g / (sum.h + LAMBDA); }
 
     // Sum the gradients of rows begin to end - 1 by bin.
     void fill_histogram(Index begin, Index end, Sum* histogram) {
-        std::fill_n(histogram, size_, Sum{});
-        for (Index i = begin; i < end; ++i) {
-            const std::int32_t row = rows_[static_cast<std::size_t>(i)];
-            pairs_[static_cast<std::size_t>(i)] = {data_.gradient(row, output_), data_.curvature(row, output_)};
-        }
+        std::memset(static_cast<void*>(histogram), 0, static_cast<std::size_t>(size_) * sizeof(Sum));
         std::size_t k = 0;
-        for (; k + TOGETHER <= columns_.size(); k += TOGETHER) histogram = add_rows<TOGETHER>(begin, end, k, histogram);
+        for (; k + 4 <= columns_.size(); k += 4) histogram = add_rows<4>(begin, end, k, histogram);
+        for (; k + 2 <= columns_.size(); k += 2) histogram = add_rows<2>(begin, end, k, histogram);
         for (; k < columns_.size(); ++k) histogram = add_rows<1>(begin, end, k, histogram);
     }
 
     // Add rows to the histograms of columns k to k + MANY - 1, and return where the next one begins. Several columns at
     // once need fewer loads, and their sums do not wait for each other.
     template <std::size_t MANY> Sum* add_rows(Index begin, Index end, std::size_t k, Sum* histogram) {
-        const std::uint8_t* bins[MANY];
-        Sum* cell[MANY];
+        const std::uint8_t* first = bins_.data() + k;
+        double* cell[MANY];
         for (std::size_t j = 0; j < MANY; ++j) {
-            bins[j] = data_.bins[columns_[k + j]], cell[j] = histogram;
+            cell[j] = &histogram->g;
             histogram += cells(columns_[k + j]);
         }
         for (Index i = begin; i < end; ++i) {
-            const std::int32_t row = rows_[static_cast<std::size_t>(i)];
-            const Sum pair = pairs_[static_cast<std::size_t>(i)];
+            const auto row = static_cast<std::size_t>(rows_[static_cast<std::size_t>(i)]);
+            const std::uint8_t* place = first + row * columns_.size();
+            const Sum pair = pairs_[row];
             for (std::size_t j = 0; j < MANY; ++j) {
-                Sum& sum = cell[j][bins[j][row]];
-                sum.g += pair.g, sum.h += pair.h;
+                double* sum = cell[j] + place[j];
+                sum[0] += pair.g, sum[1] += pair.h;
             }
         }
         return histogram;
@@ -182,7 +191,7 @@ class Grower {
             Index middle = begin_[at + 1];
             if (cut.column >= 0) {
                 write_split(first + k, cut);
-                middle = partition(begin_[at], begin_[at + 1], cut);
+                middle = partition(begin_[at], begin_[at + 1], first + k);
                 sums.push_back(cut.left), sums.push_back(cut.right);
             } else {
                 std::copy(rows_.begin() + begin_[at], rows_.begin() + middle, spare_.begin() + begin_[at]);
@@ -211,7 +220,7 @@ class Grower {
         Sum *rest = histogram(slot), *some = histogram(slot_[small]);
         fill_histogram(begin_[small], begin_[small + 1], some);
         if (!alive_[large]) return;
-        for (Index i = 0; i < size_; ++i) rest[i].g -= some[i].g, rest[i].h -= some[i].h;
+        forest_loops().subtract(&rest->g, &some->g, 2 * size_);
         used_ += alive_[small];
     }
 
@@ -246,30 +255,24 @@ class Grower {
     }
 
     void write_split(Index node, const Cut& cut) {
-        place_[node] = static_cast<std::int32_t>(2 * cut.column + (cut.missing_right ? 1 : 0));
-        cut_[node] = data_.cuts(cut.column, cut.number);
+        const Index right = cut.missing_right ? 1 : 0;
+        place_[node] = static_cast<std::int32_t>(2 * cut.column + right);
+        limit_[node] = static_cast<std::uint8_t>(cut.number + 1 - right);
         const Sum all{cut.left.g + cut.right.g, cut.left.h + cut.right.h};
         gain_[node] = static_cast<float>(cut.gain - all.g * all.g / (all.h + LAMBDA));
         value_[2 * node + 1] = value_of(cut.left), value_[2 * node + 2] = value_of(cut.right);
     }
 
-    // For each bin, 1 if its rows go right.
-    using Sides = std::array<std::uint8_t, CELLS>;
-    static Sides sides_of(Index cut, bool missing_right) {
-        Sides sides{};
-        for (Index b = cut + 2; b <= BINS; ++b) sides[static_cast<std::size_t>(b)] = 1;
-        sides[0] = missing_right ? 1 : 0;
-        return sides;
-    }
-
     // Copy rows begin to end - 1 to the spare list, those on the left first, and return where the others begin.
-    Index partition(Index begin, Index end, const Cut& cut) {
-        const std::uint8_t* bins = data_.bins[cut.column];
-        const Sides sides = sides_of(cut.number, cut.missing_right);
+    Index partition(Index begin, Index end, Index node) {
+        const auto k = std::ranges::lower_bound(columns_, place_[node] / 2) - columns_.begin();
+        const std::uint8_t* place = bins_.data() + k;
+        const int less = 2 * (place_[node] % 2), limit = 2 * limit_[node];
         std::int32_t *left = spare_.data() + begin, *right = others_.data();
         for (Index i = begin; i < end; ++i) {
             const std::int32_t row = rows_[static_cast<std::size_t>(i)];
-            const Index side = sides[bins[row]];
+            const auto at = static_cast<std::size_t>(row) * columns_.size();
+            const Index side = static_cast<std::uint8_t>(place[at] - less) > limit ? 1 : 0;
             *left = *right = row;
             left += 1 - side, right += side;
         }
@@ -277,78 +280,103 @@ class Grower {
         return left - spare_.data();
     }
 
-    // Add the values of the leaves to the margins of all rows, also of those that the tree has not seen.
+    // Add the values of the leaves to the margins of all rows.
     void update_margins() {
-        const std::uint8_t* bins[INNER];
-        std::array<Sides, INNER> sides;
-        for (std::size_t k = 0; k < sides.size(); ++k) {
-            const Index column = place_[k] / 2;
-            const double* cuts = data_.cuts[column];
-            const bool split = cut_[k] < NOWHERE;
-            bins[k] = data_.bins[column];
-            sides[k] = split ? sides_of(std::lower_bound(cuts, cuts + BINS, cut_[k]) - cuts, place_[k] % 2 == 1) : Sides{};
-        }
-        for (Index i = 0; i < n_; ++i) {
-            std::size_t node = 0;
-            for (Index level = 0; level < DEPTH; ++level) node = 2 * node + 1 + sides[node][bins[node][i]];
-            data_.margin(i, output_) += value_[node];
+        for (Index k = 0; k <= INNER; ++k)
+            for (Index i = begin_[static_cast<std::size_t>(k)]; i < begin_[static_cast<std::size_t>(k + 1)]; ++i) {
+                const auto row = static_cast<std::size_t>(rows_[static_cast<std::size_t>(i)]);
+                data_.margin(seen_[row], output_) += value_[INNER + k];
+            }
+        for (const std::int32_t row : unseen_) {
+            Index node = 0;
+            for (Index level = 0; level < DEPTH; ++level) node = child_of(place_, limit_, node, data_.bins[row]);
+            data_.margin(row, output_) += value_[node];
         }
     }
 };
 
-// Gradients and curvatures of all outputs of a row, for its weight.
-void differentiate(const Boosting& data, Objective objective, double level, Index i) {
+// Gradients and curvatures of all outputs of a row of class y, for its weight.
+void differentiate_classes(const Boosting& data, Index i) {
     const Index outputs = data.margin.cols;
     const double *margin = data.margin[i], y = data.y[static_cast<std::size_t>(i)];
-    const double weight = data.weight[static_cast<std::size_t>(i)];
-    double *g = data.gradient[i], *h = data.curvature[i];
-    if (objective == Objective::softmax) {
-        const double top = *std::max_element(margin, margin + outputs);
-        double total = 0.0;
-        for (Index k = 0; k < outputs; ++k) total += h[k] = std::exp(margin[k] - top);
-        for (Index k = 0; k < outputs; ++k) {
-            const double p = h[k] / total;
-            g[k] = weight * (p - (static_cast<Index>(y) == k ? 1.0 : 0.0)), h[k] = weight * p * (1.0 - p);
-        }
-        return;
-    }
+    const double weight = data.weight[static_cast<std::size_t>(i)], top = *std::max_element(margin, margin + outputs);
+    double total = 0.0;
+    for (Index k = 0; k < outputs; ++k) total += data.sums(k)[i].h = std::exp(margin[k] - top);
     for (Index k = 0; k < outputs; ++k) {
-        const double off = margin[k] - y;
-        if (objective == Objective::logistic) {
-            const double p = 1.0 / (1.0 + std::exp(-margin[k]));
-            g[k] = p - y, h[k] = p * (1.0 - p);
-        } else if (objective == Objective::counts) {
-            h[k] = std::exp(std::min(margin[k], 30.0)), g[k] = h[k] - y;
-        } else {
-            g[k] = objective == Objective::squared ? std::clamp(off, -level, level) : (off > 0.0 ? 1.0 : 0.0) - level;
-            h[k] = 1.0;
-        }
-        g[k] *= weight, h[k] *= weight;
+        Sum& sum = data.sums(k)[i];
+        const double p = sum.h / total;
+        sum = {weight * (p - (static_cast<Index>(y) == k ? 1.0 : 0.0)), weight * p * (1.0 - p)};
     }
 }
 
-// Write a row twice: with missing values below and above all others.
-void expand_row(const double* cells, Index columns, double* out) {
-    for (Index j = 0; j < columns; ++j) {
-        const bool missing = std::isnan(cells[j]);
-        out[2 * j] = missing ? -NOWHERE : cells[j], out[2 * j + 1] = missing ? NOWHERE : cells[j];
-    }
+// The same for all rows of other losses; slope(margin, y) are both for weight 1.
+template <class Slope> void differentiate_rows(const Boosting& data, Slope slope) {
+    const Index n = data.margin.rows, outputs = data.margin.cols;
+    for (Index k = 0; k < outputs; ++k)
+        for (Index i = 0; i < n; ++i) {
+            const double weight = data.weight[static_cast<std::size_t>(i)];
+            const Sum sum = slope(data.margin(i, k), data.y[static_cast<std::size_t>(i)]);
+            data.sums(k)[i] = {weight * sum.g, weight * sum.h};
+        }
+}
+
+void differentiate(const Boosting& data, Objective objective, double level) {
+    const Index n = data.margin.rows;
+    if (objective == Objective::softmax)
+        for (Index i = 0; i < n; ++i) differentiate_classes(data, i);
+    if (objective == Objective::logistic)
+        forest_loops().logistic(data.margin.data, data.y.data(), data.weight.data(), n, data.sums(0));
+    if (objective == Objective::counts)
+        differentiate_rows(data, [](double margin, double y) {
+            const double mean = std::exp(std::min(margin, 30.0));
+            return Sum{mean - y, mean};
+        });
+    if (objective == Objective::squared)
+        differentiate_rows(data, [=](double margin, double y) {
+            return Sum{std::max(std::min(margin - y, level), -level), 1.0};
+        });
+    if (objective == Objective::pinball)
+        differentiate_rows(data, [=](double margin, double y) { return Sum{(margin > y ? 1.0 : 0.0) - level, 1.0}; });
 }
 
 constexpr Index BLOCK = 64;  // rows that go through all trees together
 
+// Call see(first row, bins) for blocks of rows.
+template <class See> void for_blocks(const Trees& trees, Matrix<const double> cells, See see) {
+    const Index columns = trees.cuts.rows;  // the rows may have more
+    std::vector<std::uint8_t> memory(static_cast<std::size_t>(std::min(BLOCK, cells.rows) * 2 * columns));
+    for (Index start = 0; start < cells.rows; start += BLOCK) {
+        const Matrix<std::uint8_t> bins{memory.data(), std::min(BLOCK, cells.rows - start), 2 * columns};
+        forest_loops().bin_rows({cells[start], bins.rows, columns, cells.stride}, trees.cuts, bins);
+        see(start, Matrix<const std::uint8_t>{bins});
+    }
+}
+
+// Call visit(row, t, node, child) for the nodes on the paths of rows through all trees.
+template <class Visit> void for_paths(const Trees& trees, Matrix<const double> cells, Visit visit) {
+    for_blocks(trees, cells, [&](Index start, Matrix<const std::uint8_t> bins) {
+        for (Index i = 0; i < bins.rows; ++i)
+            for (Index t = 0; t < trees.place.rows; ++t)
+                for (Index node = 0, child; node < INNER; node = child) {
+                    child = child_of(trees.place[t], trees.limit[t], node, bins[i]);
+                    visit(start + i, t, node, child);
+                }
+    });
+}
+
 }  // namespace
 
-void bin_column(Span<const double> values, Span<std::uint8_t> bins, Span<double> cuts) {
-    const auto n = static_cast<Index>(bins.size()), step = (n + SAMPLE - 1) / SAMPLE;
+void bin_column(Matrix<const double> cells, Index j, Matrix<double> cuts, Matrix<std::uint8_t> bins) {
+    const Index n = cells.rows, step = (n + SAMPLE - 1) / SAMPLE;
     std::vector<double> sorted;
     for (Index i = 0; i < n; i += step)
-        if (const double x = values[static_cast<std::size_t>(i)]; !std::isnan(x)) sorted.push_back(x);
+        if (const double x = cells(i, j); !std::isnan(x)) sorted.push_back(x);
     std::sort(sorted.begin(), sorted.end());
     std::vector<double> different(sorted);
     different.erase(std::unique(different.begin(), different.end()), different.end());
     if (static_cast<Index>(different.size()) <= BINS) sorted = different;
-    std::ranges::fill(cuts, NOWHERE);
+    double* own = cuts[j];
+    std::fill_n(own, BINS, NOWHERE);
     const auto many = static_cast<Index>(sorted.size());
     const Index parts = std::min({many, BINS, std::max<Index>(n / ROWS_PER_BIN, 2)});
     Index used = 0;
@@ -357,87 +385,57 @@ void bin_column(Span<const double> values, Span<std::uint8_t> bins, Span<double>
         const double below = sorted[static_cast<std::size_t>(at - 1)], above = sorted[static_cast<std::size_t>(at)];
         if (below == above) continue;
         const double middle = below + (above - below) / 2.0, cut = middle < above ? middle : below;
-        if (used == 0 || cut > cuts[static_cast<std::size_t>(used - 1)]) cuts[static_cast<std::size_t>(used++)] = cut;
+        if (used == 0 || cut > own[used - 1]) own[used++] = cut;
     }
-    for (Index i = 0; i < n; ++i) {
-        const double x = values[static_cast<std::size_t>(i)];
-        Index bin = 0;
-        for (Index half = BINS / 2; half > 0; half /= 2)  // without branches
-            bin += half * static_cast<Index>(x > cuts[static_cast<std::size_t>(bin + half - 1)]);
-        bins[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::isnan(x) ? 0 : bin + 1);
-    }
+    forest_loops().bin_rows({cells.data + j, n, 1, cells.stride}, {own, 1, BINS}, {bins.data + 2 * j, n, 2, bins.stride});
 }
 
 bool has_valid_bins(Matrix<const std::uint8_t> bins) {
-    std::uint8_t most = 0;  // a loop without branches
-    for (Index i = 0; i < bins.rows * bins.cols; ++i) most = std::max(most, bins.data[i]);
-    return most <= BINS;
+    std::uint8_t most = 0, wrong = 0;  // a loop without branches
+    for (Index i = 0; i < bins.rows * bins.cols; i += 2) {
+        most = std::max(most, bins.data[i]);
+        wrong |= static_cast<std::uint8_t>(bins.data[i] - 1) ^ bins.data[i + 1];
+    }
+    return most <= BINS && wrong == 0;
 }
 
 void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last) {
-    const Index outputs = data.margin.cols, n = data.bins.cols;
-    Grower grower(data);
+    const Index outputs = data.margin.cols;
+    Grower grower(data, trees);
     for (Index t = first; t < last; ++t) {
-        if (t % outputs == 0)
-            for (Index i = 0; i < n; ++i) differentiate(data, objective, level, i);
-        grower.grow(t % outputs, t, trees);
+        if (t % outputs == 0) differentiate(data, objective, level);
+        grower.grow(t % outputs, t);
     }
 }
 
 void add_values(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells, Matrix<double> sums,
                 Matrix<std::int32_t> leaves) {
-    const Index d = cells.cols, width = 2 * d;
-    std::vector<double> both(static_cast<std::size_t>(std::min(BLOCK, cells.rows) * width));
-    for (Index start = 0; start < cells.rows; start += BLOCK) {
-        const Index many = std::min(BLOCK, cells.rows - start);
-        for (Index i = 0; i < many; ++i) expand_row(cells[start + i], d, both.data() + i * width);
-        forest_loops().add_values(trees, column.data(), both.data(), width, {sums[start], many, sums.cols, sums.stride},
-                                  {leaves[start], many, leaves.cols, leaves.stride});
-    }
+    for_blocks(trees, cells, [&](Index start, Matrix<const std::uint8_t> bins) {
+        for (Index t = 0; t < trees.place.rows; ++t)
+            forest_loops().add_tree(trees, t, bins,
+                                    {&sums(start, column[static_cast<std::size_t>(t)]), bins.rows, 1, sums.stride},
+                                    {&leaves(start, t), bins.rows, 1, leaves.stride});
+    });
 }
-
-namespace {
-
-// Call visit(node, child) for the nodes on the path of a row through tree t.
-template <class Visit> void walk(const Trees& trees, Index t, const std::vector<double>& x, Visit visit) {
-    Index node = 0;
-    for (Index level = 0; level < DEPTH; ++level) {
-        const auto place = static_cast<std::size_t>(trees.place(t, node));
-        const Index child = 2 * node + 1 + (x[place] > trees.cut(t, node) ? 1 : 0);
-        visit(node, child);
-        node = child;
-    }
-}
-
-}  // namespace
 
 void add_paths(const Trees& trees, Span<const std::int32_t> column, Matrix<const double> cells,
                Matrix<const double> factor, Matrix<double> parts) {
-    std::vector<double> x(static_cast<std::size_t>(2 * cells.cols));
-    for (Index i = 0; i < cells.rows; ++i) {
-        expand_row(cells[i], cells.cols, x.data());
-        for (Index t = 0; t < trees.place.rows; ++t) {
-            const double times = factor(i, column[static_cast<std::size_t>(t)]), *value = trees.value[t];
-            walk(trees, t, x, [&](Index node, Index child) {
-                parts(i, trees.place(t, node) / 2) += times * (value[child] - value[node]);
-            });
-        }
-    }
+    for_paths(trees, cells, [&](Index i, Index t, Index node, Index child) {
+        const double times = factor(i, column[static_cast<std::size_t>(t)]);
+        parts(i, trees.place(t, node) / 2) += times * (trees.value(t, child) - trees.value(t, node));
+    });
 }
 
 void divide_amounts(const Trees& trees, Matrix<const double> cells, Matrix<const double> amounts,
                     Matrix<double> parts) {
-    std::vector<double> x(static_cast<std::size_t>(2 * cells.cols));
-    for (Index i = 0; i < cells.rows; ++i) {
-        expand_row(cells[i], cells.cols, x.data());
-        for (Index t = 0; t < trees.place.rows; ++t) {
-            double splits = 0.0;
-            walk(trees, t, x, [&](Index node, Index) { splits += trees.cut(t, node) < NOWHERE ? 1.0 : 0.0; });
-            walk(trees, t, x, [&](Index node, Index) {
-                if (trees.cut(t, node) < NOWHERE) parts(i, trees.place(t, node) / 2) += amounts(i, t) / splits;
-            });
-        }
-    }
+    std::vector<Index> path;  // the nodes of a row in a tree that are split
+    for_paths(trees, cells, [&](Index i, Index t, Index node, Index child) {
+        if (trees.limit(t, node) != UNSPLIT) path.push_back(node);
+        if (child < INNER) return;
+        const double part = amounts(i, t) / static_cast<double>(path.size());
+        for (const Index split : path) parts(i, trees.place(t, split) / 2) += part;
+        path.clear();
+    });
 }
 
 }  // namespace robustfd

@@ -1,15 +1,17 @@
 // Boosted trees over the columns of stored rows, which give a linear learner columns with curves and interactions.
 //
-// A tree is a full binary tree of depth DEPTH in heap order: the children of node i are 2 i + 1 and 2 i + 2. Node i
-// compares one number of a row with cut[i], and the row goes right if the number is larger. A node that is not split has
-// the cut infinity, so that every row goes left, and its value is that of its descendants on the left. Every node has a
-// value, inner nodes too: the differences along a path say what each column of the row adds.
+// Every column has at most BINS bins, between its cuts: the bin of a value is 1 + the number of cuts below it, and that of
+// a missing value is 0. Trees see only bins, when they are grown and when they are read.
 //
-// A row has two places for column j: place 2 j has -infinity where the value is missing, and place 2 j + 1 has infinity.
-// A node chooses one of them, and with it the side of missing values.
+// A row has two places for column j: place 2 j has its bin b, and place 2 j + 1 has b - 1 as a byte, which is 255 for a
+// missing value. A node chooses one of them, and with it the side of missing values.
 //
-// Trees are grown from bins: column j of the stored rows in at most BINS values, 1 + the number of cuts below x. The sums
-// of gradients g and curvatures h of a node, for each column and bin, are its histogram. The gain of a cut is
+// A tree is a full binary tree of depth DEPTH in heap order: the children of node i are 2 i + 1 and 2 i + 2. A row goes
+// right at node i if the byte at one place is above a limit. At a node that is not split every row goes left, and the
+// value is that of its descendants on the left. Every node has a value, inner nodes too: the differences along a path
+// say what each column of the row adds.
+//
+// The sums of gradients g and curvatures h of a node, for each column and bin, are its histogram. The gain of a cut is
 //     G_l^2 / (H_l + LAMBDA) + G_r^2 / (H_r + LAMBDA) - G^2 / (H + LAMBDA)
 // and the value of a node is -RATE G / (H + LAMBDA): Newton boosting (Friedman 2001; Chen and Guestrin 2016). Only the
 // smaller child of a node is summed; the other is the difference.
@@ -32,23 +34,36 @@ constexpr Index SAMPLE = 4096;            // values of a column that decide its 
 constexpr double LEAST_GAIN = 1e-10;     // relative to the squared gradients of the node
 constexpr double TIE = 1e-9;             // scores that differ by less are equal, and the first cut is the best
 constexpr double NOWHERE = std::numeric_limits<double>::infinity();
+constexpr std::uint8_t UNSPLIT = 255;
 
-// The arrays of T trees: (T, INNER), (T, INNER), (T, NODES), (T, INNER).
+// T trees and the cuts of their columns.
 struct Trees {
-    Matrix<std::int32_t> place;  // of the number that a node compares
-    Matrix<double> cut, value;
-    Matrix<float> gain;          // of the split at a node, 0 if there is none
+    Matrix<const double> cuts;    // (columns, BINS): ascending, then infinity
+    Matrix<std::int32_t> place;   // (T, INNER): of the byte that a node compares
+    Matrix<std::uint8_t> limit;   // (T, INNER): of the bytes that go left; UNSPLIT if all do
+    Matrix<double> value;         // (T, NODES)
+    Matrix<float> gain;           // (T, INNER): of the split at a node, 0 if there is none
 };
+
+struct Sum {
+    double g = 0.0, h = 0.0;
+};
+
+// The child of a node of a tree to which a row goes.
+inline Index child_of(const std::int32_t* place, const std::uint8_t* limit, Index node, const std::uint8_t* row) {
+    return 2 * node + 1 + (row[place[node]] > limit[node] ? 1 : 0);
+}
 
 // What trees are grown from: n rows with K outputs.
 struct Boosting {
-    Matrix<const std::uint8_t> bins;  // (columns, n)
-    Matrix<const double> cuts;        // (columns, BINS): ascending, then infinity
+    Matrix<const std::uint8_t> bins;  // (n, 2 columns)
     Span<const std::int32_t> owner;   // the output whose trees may use a column, -1 for all
     Span<const double> y, weight;     // targets in units of the margin; weights with mean 1
     Matrix<double> margin;            // (n, K): of the trees so far and of what they start from
-    Matrix<double> gradient, curvature;  // (n, K), at the beginning of the present round
+    Matrix<double> gradient;          // (K, 2 n): g and h of each row, at the beginning of the present round
     std::uint64_t seed;
+
+    Sum* sums(Index output) const { return reinterpret_cast<Sum*>(gradient[output]); }
 };
 
 // The loss that trees reduce: of two classes, of more, of numbers (residuals beyond `level` units are clipped), of a
@@ -61,17 +76,24 @@ struct ForestLoops {
     // `all` that of the node. The score is the gain plus that of the node.
     Index (*best_cut)(const double* histogram, Index cuts, const double* start, const double* all, double least,
                       double* best);
-    // Add the leaf values of trees to the sums of rows that have both places of each column, and fill in the leaves.
-    void (*add_values)(const Trees& trees, const std::int32_t* column, const double* rows, Index width,
-                       Matrix<double> sums, Matrix<std::int32_t> leaves);
+    // Subtract n numbers.
+    void (*subtract)(double* x, const double* y, Index n);
+    // Fill both places of rows of cells, for columns with these cuts; NaN is a missing value.
+    void (*bin_rows)(Matrix<const double> cells, Matrix<const double> cuts, Matrix<std::uint8_t> bins);
+    // Add the values of the leaves of tree t to the first column of `sums`, for rows of bins, and fill in the first
+    // column of `leaves` unless it has no rows.
+    void (*add_tree)(const Trees& trees, Index t, Matrix<const std::uint8_t> bins, Matrix<double> sums,
+                     Matrix<std::int32_t> leaves);
+    // Fill g and h of n rows, from the margins of two classes, 0 and 1.
+    void (*logistic)(const double* margin, const double* y, const double* weight, Index n, Sum* out);
 };
 
 RFD_LEVELS(ForestLoops, forest_loops)
 
-// Fill cuts (BINS) for a column, between its quantiles, and the bins (n) of its values.
-void bin_column(Span<const double> values, Span<std::uint8_t> bins, Span<double> cuts);
+// Fill the cuts of column j of cells, between its quantiles, and both of its places.
+void bin_column(Matrix<const double> cells, Index j, Matrix<double> cuts, Matrix<std::uint8_t> bins);
 
-// Whether all bins are numbers of bins.
+// Whether all bytes are bins, or bins minus 1.
 bool has_valid_bins(Matrix<const std::uint8_t> bins);
 
 // Grow trees first to last - 1; tree t is that of output t % K in round t / K.

@@ -235,13 +235,9 @@ void grow_trees(Random& random) {
     const Index n = 1 + below(random, 300), d = 1 + below(random, 40), outputs = 1 + below(random, 3), count = 6;
     std::vector<double> cells(static_cast<std::size_t>(n * d)), cuts(static_cast<std::size_t>(d * BINS));
     for (double& cell : cells) cell = below(random, 9) == 0 ? NAN : below(random, 2) ? extreme(random) : 1.0;
-    std::vector<std::uint8_t> bins(static_cast<std::size_t>(d * n));
-    for (Index j = 0; j < d; ++j) {
-        std::vector<double> values;
-        for (Index i = 0; i < n; ++i) values.push_back(cells[static_cast<std::size_t>(i * d + j)]);
-        bin_column(values, {bins.data() + j * n, static_cast<std::size_t>(n)},
-                   {cuts.data() + j * BINS, static_cast<std::size_t>(BINS)});
-    }
+    std::vector<std::uint8_t> bins(static_cast<std::size_t>(2 * d * n));
+    for (Index j = 0; j < d; ++j) bin_column({cells.data(), n, d}, j, {cuts.data(), d, BINS}, {bins.data(), n, 2 * d});
+    if (!has_valid_bins({bins.data(), n, 2 * d})) throw std::logic_error("a bin is out of range");
     const Objective of_one[] = {Objective::logistic, Objective::squared, Objective::pinball, Objective::counts};
     const auto objective = outputs > 1 ? Objective::softmax : of_one[below(random, 4)];
     std::vector<double> y, weight, margin(static_cast<std::size_t>(n * outputs));
@@ -249,15 +245,16 @@ void grow_trees(Random& random) {
         y.push_back(static_cast<double>(below(random, std::max<Index>(outputs, 2))));
         weight.push_back(std::min(std::abs(extreme(random)), 1e3));
     }
-    std::vector<double> g(margin), h(margin), cut(count * INNER), value(count * NODES), sums(margin);
+    std::vector<double> gradient(static_cast<std::size_t>(2 * n * outputs)), value(count * NODES), sums(margin);
     std::vector<std::int32_t> owner(static_cast<std::size_t>(d), -1), place(count * INNER), column(count);
     std::vector<std::int32_t> leaves(static_cast<std::size_t>(n * count));
+    std::vector<std::uint8_t> limit(count * INNER);
     std::vector<float> gain(count * INNER);
     for (Index t = 0; t < count; ++t) column[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(t % outputs);
-    const Trees trees{{place.data(), count, INNER}, {cut.data(), count, INNER}, {value.data(), count, NODES},
-                      {gain.data(), count, INNER}};
-    grow({{bins.data(), d, n}, {cuts.data(), d, BINS}, owner, y, weight, {margin.data(), n, outputs},
-          {g.data(), n, outputs}, {h.data(), n, outputs}, random()}, objective, 0.5, trees, 0, count);
+    const Trees trees{{cuts.data(), d, BINS}, {place.data(), count, INNER}, {limit.data(), count, INNER},
+                      {value.data(), count, NODES}, {gain.data(), count, INNER}};
+    grow({{bins.data(), n, 2 * d}, owner, y, weight, {margin.data(), n, outputs}, {gradient.data(), outputs, 2 * n},
+          random()}, objective, 0.5, trees, 0, count);
     add_values(trees, column, {cells.data(), n, d}, {sums.data(), n, outputs}, {leaves.data(), n, count});
     for (const double x : sums)
         if (!std::isfinite(x)) throw std::logic_error("a sum of leaves is not finite");

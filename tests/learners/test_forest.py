@@ -9,6 +9,7 @@ from robustfd._core import (
     BINS,
     BLENDED,
     INNER,
+    UNSPLIT,
     Objective,
     bin_column,
     blend,
@@ -72,7 +73,7 @@ def test_trees_are_those_of_the_transcription(kind):
 def test_steps_of_any_size_give_the_same_trees(kind):
     rows = rows_of(kind)
     at_once, slowly = grown(kind, *rows), grown(kind, *rows, steps=(1.0, 5e4, 1e5))
-    for one, two in zip(at_once.forest[:4], slowly.forest[:4], strict=True):
+    for one, two in zip(at_once.forest[:5], slowly.forest[:5], strict=True):
         np.testing.assert_array_equal(one, two)
 
 
@@ -82,7 +83,7 @@ def test_all_levels_give_the_same_bits():
         for each in levels():
             use_level(each)
             build = grown("logistic", *rows_of("logistic"))
-            found.append((*build.forest[:4], forest.result(build).read(rows_of("logistic")[0], np.zeros(4, bool))[0]))
+            found.append((*build.forest[:5], forest.result(build).read(rows_of("logistic")[0], np.zeros(4, bool))[0]))
     finally:
         use_level(before)
     for other in found[1:]:
@@ -93,14 +94,17 @@ def test_all_levels_give_the_same_bits():
 @given(st.lists(st.one_of(st.floats(-1e150, 1e150), st.just(float("nan"))), min_size=1, max_size=300))
 def test_a_bin_is_the_number_of_cuts_below(values):
     values = np.array(values)
-    bins, cuts = np.empty(len(values), np.uint8), np.empty(BINS)
-    bin_column(values, bins, cuts)
+    n = len(values)
+    bins, of_all = np.empty((n, 4), np.uint8), np.empty((2, BINS))
+    bin_column(np.column_stack([np.zeros(n), values]), 1, of_all, bins)
+    cuts = of_all[1]
     finite = cuts[np.isfinite(cuts)]
     assert np.all(np.diff(finite) > 0)
     assert np.all(np.isinf(cuts[len(finite) :]))
     np.testing.assert_array_equal(finite, reference.cuts_of(values.tolist()))
     expected = np.where(np.isnan(values), 0, 1 + (values[:, None] > finite).sum(axis=1))
-    np.testing.assert_array_equal(bins, expected)
+    np.testing.assert_array_equal(bins[:, 2], expected)
+    np.testing.assert_array_equal(bins[:, 3], (expected - 1) % 256)
 
 
 @pytest.mark.parametrize("x", [np.zeros((200, 2)), np.full((200, 2), np.nan), np.ones((1, 1)), np.ones((200, 0))])
@@ -112,7 +116,7 @@ def test_rows_without_information_have_trees_without_splits(x):
             grown("logistic", x, y, weight, margin)
         return
     build = grown("logistic", x, y, weight, margin)
-    assert np.isinf(build.forest.cut).all()
+    assert (build.forest.limit == UNSPLIT).all()
 
 
 def test_categories_become_means_of_targets():
@@ -174,4 +178,4 @@ def test_arrays_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="no column"):
         trees.read(x[:, :1], np.zeros(1, bool))
     with pytest.raises(ValueError, match="depth"):
-        trees._replace(cut=np.zeros((len(trees.cut), INNER - 1))).read(x, np.zeros(4, bool))
+        trees._replace(limit=np.zeros((len(trees.limit), INNER - 1), np.uint8)).read(x, np.zeros(4, bool))

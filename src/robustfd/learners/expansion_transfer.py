@@ -136,7 +136,7 @@ def _same_trees(one: Expansion, two: Expansion) -> bool:
     if not np.array_equal(one.category, two.category):
         return False
     pairs = zip(one.forests, two.forests, strict=True)
-    return all(a is b or (np.array_equal(a.cut, b.cut) and np.array_equal(a.value, b.value)) for a, b in pairs)
+    return all(a is b or (np.array_equal(a.cuts, b.cuts) and np.array_equal(a.value, b.value)) for a, b in pairs)
 
 
 # -- snapshots (docs/snapshot-format.md); unpacking checks every number that the core uses as an index
@@ -169,7 +169,7 @@ def _packed(some: Any, prefix: str) -> dict[str, Any]:
         if isinstance(value, tuple):
             found |= _packed(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = np.where(np.isinf(value), np.nan, value) if name in ("cut", "cuts") else value
+            found[prefix + name] = np.where(np.isinf(value), np.nan, value) if name == "cuts" else value
     return found
 
 
@@ -213,10 +213,14 @@ def _unpack_trees(parts: Parts, prefix: str, e: Expansion, width: int) -> Forest
     trees, own = len(column), parts.array(f"{prefix}column", len(column), dtype=np.int32)
     if not np.array_equal(own, column):
         raise ValueError("the trees belong to other sums")
-    cut = parts.array(f"{prefix}cut", trees, INNER, missing=True)
+    columns = parts.shape(f"{prefix}cuts", 2)[0]
+    if columns > width:
+        raise ValueError(f"trees of {columns} columns, of {width}")
+    cuts = parts.array(f"{prefix}cuts", columns, BINS, missing=True)
     return Forest(
-        place=parts.array(f"{prefix}place", trees, INNER, dtype=np.int32, least=0, most=max(2 * width - 1, 0)),
-        cut=np.where(np.isnan(cut), np.inf, cut),
+        cuts=np.where(np.isnan(cuts), np.inf, cuts),
+        place=parts.array(f"{prefix}place", trees, INNER, dtype=np.int32, least=0, most=max(2 * columns - 1, 0)),
+        limit=parts.array(f"{prefix}limit", trees, INNER, dtype=np.uint8),
         value=parts.array(f"{prefix}value", trees, NODES),
         gain=parts.array(f"{prefix}gain", trees, INNER, dtype=np.float32, least=0.0),
         column=column,
@@ -236,27 +240,23 @@ def _unpack_codes(parts: Parts, prefix: str, e: Expansion) -> Codes:
 
 def _unpack_build(parts: Parts, e: Expansion, most: int) -> Build:
     """Return the trees that were being grown when the file was written."""
-    n, width = parts.shape("build.y", 1)[0], parts.shape("build.owner", 1)[0]
-    if width > most:
-        raise ValueError(f"trees of {width} columns, of {most}")
-    cuts = parts.array("build.cuts", width, BINS, missing=True)
+    n = parts.shape("build.y", 1)[0]
     done = parts.array("build.done", 2, dtype=np.int64, least=0)
     y = parts.array("build.y", n)
-    trees = _unpack_trees(parts, "build.forest.", e, width)
+    trees = _unpack_trees(parts, "build.forest.", e, most)
+    width = len(trees.cuts)
     if done[0] > width or done[1] > len(trees.place) or n < 1:
         raise ValueError("the trees are inconsistent")
     if e.loss is None and not np.isin(y, np.arange(max(e.outputs, 2))).all():
         raise ValueError("a stored row has an unknown class")
     return Build(
         cells=parts.array("build.cells", n, width, missing=True, least=-LARGEST, most=LARGEST),
-        bins=parts.array("build.bins", width, n, dtype=np.uint8, least=0, most=BINS),
-        cuts=np.where(np.isnan(cuts), np.inf, cuts),
+        bins=parts.array("build.bins", n, 2 * width, dtype=np.uint8),
         owner=parts.array("build.owner", width, dtype=np.int32, least=-1, most=e.outputs - 1),
         y=y,
         weight=parts.array("build.weight", n, least=0.0),
         margin=parts.array("build.margin", n, e.outputs),
-        gradient=parts.array("build.gradient", n, e.outputs),
-        curvature=parts.array("build.curvature", n, e.outputs),
+        gradient=parts.array("build.gradient", e.outputs, 2 * n),
         forest=trees,
         done=done,
         unit=parts.array("build.unit", 1, least=0.0),

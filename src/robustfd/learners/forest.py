@@ -6,7 +6,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import BINS, INNER, NODES, Objective, add_paths, add_values, bin_column, divide_amounts, grow_trees
+from robustfd._core import (
+    BINS,
+    INNER,
+    NODES,
+    UNSPLIT,
+    Objective,
+    add_paths,
+    add_values,
+    bin_column,
+    divide_amounts,
+    grow_trees,
+)
 from robustfd.learners.rows import Floats
 
 TREES, MOST_TREES = 128, 256  # of one output, and of all outputs together if there are several
@@ -27,8 +38,9 @@ class Codes(NamedTuple):
 class Forest(NamedTuple):
     """Trees, as in src/core/forest.hpp; tree t adds to the sum column[t]. The arrays never change."""
 
+    cuts: Floats
     place: NDArray[np.int32]
-    cut: Floats
+    limit: NDArray[np.uint8]
     value: Floats
     gain: NDArray[np.float32]
     column: NDArray[np.int32]
@@ -38,7 +50,7 @@ class Forest(NamedTuple):
         """Return the sums (n, width) of the trees and the leaves (n, trees) of rows of cells."""
         n, encoded = len(cells), encode(cells, category, self.codes)
         sums, leaves = np.zeros((n, self.column.max() + 1)), np.empty((n, len(self.place)), np.int32)
-        add_values(self.place, self.cut, self.value, self.column, encoded, sums, leaves)
+        add_values(self.cuts, self.place, self.limit, self.value, self.column, encoded, sums, leaves)
         return sums, leaves
 
     def paths(self, cells: Floats, category: NDArray[np.bool_], factor: Floats, amounts: Floats | None) -> Floats:
@@ -47,7 +59,7 @@ class Forest(NamedTuple):
         The amounts (n, trees), if any, are divided among the columns on the path of each tree.
         """
         encoded = encode(cells, category, self.codes)
-        out, trees = np.zeros(encoded.shape), (self.place, self.cut, self.value, self.column)
+        out, trees = np.zeros(encoded.shape), (self.cuts, self.place, self.limit, self.value, self.column)
         add_paths(*trees, encoded, factor, out)
         if amounts is not None:
             divide_amounts(*trees, encoded, amounts, out)
@@ -59,14 +71,12 @@ class Build(NamedTuple):
     """Trees that are being grown. Columns are binned first, one at a time; then trees grow, one at a time."""
 
     cells: Floats  # (n, columns), encoded
-    bins: NDArray[np.uint8]
-    cuts: Floats
+    bins: NDArray[np.uint8]  # (n, 2 columns)
     owner: NDArray[np.int32]
     y: Floats
     weight: Floats
     margin: Floats
-    gradient: Floats
-    curvature: Floats
+    gradient: Floats  # (outputs, 2 n): gradients and curvatures by turns
     forest: Forest
     done: NDArray[np.int64]  # (2,): columns and trees
     unit: Floats  # (1,): of targets and margins
@@ -164,8 +174,9 @@ def start_build(
     width, (_, column) = encoded.shape[1], groups(outputs)
     trees = len(column)
     forest = Forest(
+        np.full((width, BINS), np.inf),
         np.zeros((trees, INNER), np.int32),
-        np.full((trees, INNER), np.inf),
+        np.full((trees, INNER), UNSPLIT, np.uint8),
         np.zeros((trees, NODES)),
         np.zeros((trees, INNER), np.float32),
         column,
@@ -173,14 +184,12 @@ def start_build(
     )
     return Build(
         cells=encoded,
-        bins=np.zeros((width, n), np.uint8),
-        cuts=np.full((width, BINS), np.inf),
+        bins=np.zeros((n, 2 * width), np.uint8),
         owner=owner.astype(np.int32),
         y=np.ascontiguousarray(y),
         weight=np.ascontiguousarray(weight),
         margin=np.ascontiguousarray(margin).copy(),
-        gradient=np.zeros((n, outputs)),
-        curvature=np.zeros((n, outputs)),
+        gradient=np.zeros((outputs, 2 * n)),
         forest=forest,
         done=np.zeros(2, np.int64),
         unit=np.array([unit]),
@@ -189,10 +198,10 @@ def start_build(
 
 def advance(build: Build, objective: Objective, level: float, seed: int, work: float) -> None:
     """Do about this much work, in place: one unit is a row in the histogram of one column, about a nanosecond."""
-    width, n = build.bins.shape
+    n, width = build.cells.shape
     while build.done[0] < width and work > 0:
         j = int(build.done[0])
-        bin_column(np.ascontiguousarray(build.cells[:, j]), build.bins[j], build.cuts[j])
+        bin_column(build.cells, j, build.forest.cuts, build.bins)
         build.done[0] += 1
         work -= 64.0 * n
     used = min(width, 32)
@@ -202,8 +211,8 @@ def advance(build: Build, objective: Objective, level: float, seed: int, work: f
         first = int(build.done[1])
         b, f = build, build.forest
         grow_trees(
-            b.bins, b.cuts, b.owner, b.y, b.weight, b.margin, b.gradient, b.curvature, seed, objective, level,
-            f.place, f.cut, f.value, f.gain, first, first + trees,
+            b.bins, f.cuts, b.owner, b.y, b.weight, b.margin, b.gradient, seed, objective, level,
+            f.place, f.limit, f.value, f.gain, first, first + trees,
         )  # fmt: skip
         build.done[1] += trees
 
