@@ -21,8 +21,10 @@
 
 #if defined(_MSC_VER)
 #define RFD_INLINE __forceinline
+#define RFD_RARE __declspec(noinline)
 #else
 #define RFD_INLINE inline __attribute__((always_inline))
+#define RFD_RARE __attribute__((noinline, cold))
 #endif
 
 namespace robustfd::RFD_LEVEL {

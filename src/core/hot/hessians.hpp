@@ -17,7 +17,7 @@ struct Row {
     double norm;        // factor of the row for experts that divide each row by its own length
     double length;      // factor of the row for linear experts
     double curve;       // factor of the row in the Hessians
-    double slow, fast;  // x'H^-1 x for the diagonal Hessians
+    double slow, fast, flat;  // x'H^-1 x for the diagonal Hessians
     double unseen;      // the part of x'H^-1 x of features that have not occurred, whose H is the prior
     double fresh;       // the sum of zeta^2 of these features
 

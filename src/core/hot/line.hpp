@@ -45,41 +45,33 @@ inline double bet_norm(const Totals& totals) {
     return sqrt(larger(totals.bet_rows, 1.0) / larger(totals.bet_squares, 1.0));
 }
 
-// Add zeta times bets and flat weights of a feature to two sums. FIXED is their number if it is known, else 0.
-template <Index FIXED>
-RFD_INLINE void add_line(float* __restrict bet, float* __restrict flat, const float* __restrict alpha, const Line& line,
-                         float zeta, float prior, Index many) {
-    const Index lanes = FIXED > 0 ? FIXED : many;
-    const float *__restrict z = line.z, *__restrict g = line.g, *__restrict wealth = line.wealth;
-    const float* __restrict w = line.flat;
-    for (Index k = 0; k < lanes; ++k) bet[k] += zeta * ((alpha[k] + wealth[k]) * z[k] / (prior + g[k]));
-    for (Index k = 0; k < lanes; ++k) flat[k] += zeta * w[k];
+// Add zeta times bets and flat weights of W experts of a feature to two sums.
+template <int W>
+RFD_INLINE void add_line(Lanes<float, W>& bet, Lanes<float, W>& flat, const Lanes<float, W>& alpha, const Line& line,
+                         Index first, float zeta, float prior) {
+    const Lanes<float, W> factor(zeta), rich = alpha + load<W>(line.wealth + first);
+    bet += factor * (rich * load<W>(line.z + first) / (Lanes<float, W>(prior) + load<W>(line.g + first)));
+    flat += factor * load<W>(line.flat + first);
 }
 
-// Update W experts of a feature with u' = u: t are the steps of bettors, `scale` times `steps` those of flat weights. What
-// is loaded to local arrays becomes vectors.
-template <Index W>
-RFD_INLINE void step_some(const Line& line, Index first, const float* alpha, const float* t, const float* steps, float u,
-                          float scale, float prior) {
-    float z[W], g[W], wealth[W], w[W];
-    memcpy(z, line.z + first, sizeof(z)), memcpy(g, line.g + first, sizeof(g));
-    memcpy(wealth, line.wealth + first, sizeof(wealth)), memcpy(w, line.flat + first, sizeof(w));
-    for (Index k = 0; k < W; ++k) {
-        const float gain = t[first + k] * u, b = (alpha[first + k] + wealth[k]) * z[k] / (prior + g[k]);
-        const float rich = wealth[k] + gain * b;
-        wealth[k] = rich < RICHEST ? rich : RICHEST;
-        z[k] += gain;
-        g[k] += fabsf(gain);
-        w[k] += scale * steps[first + k];
-    }
-    memcpy(line.z + first, z, sizeof(z)), memcpy(line.g + first, g, sizeof(g));
-    memcpy(line.wealth + first, wealth, sizeof(wealth)), memcpy(line.flat + first, w, sizeof(w));
+// Update W experts of a feature with u' = u: work.bet are the steps of bettors, `scale` times work.flat those of flat
+// weights.
+template <int W>
+RFD_INLINE void step_line(const Line& line, const Work& work, Index first, float u, float scale, float prior) {
+    using Some = Lanes<float, W>;
+    const Some z = load<W>(line.z + first), g = load<W>(line.g + first), wealth = load<W>(line.wealth + first);
+    const Some gain = load<W>(work.bet + first) * Some(u);
+    const Some b = (load<W>(work.alpha + first) + wealth) * z / (Some(prior) + g);
+    store(smaller(wealth + gain * b, Some(RICHEST)), line.wealth + first);
+    store(z + gain, line.z + first);
+    store(g + absolute(gain), line.g + first);
+    store(load<W>(line.flat + first) + Some(scale) * load<W>(work.flat + first), line.flat + first);
 }
 
 RFD_INLINE void step_line(const Line& line, const Work& work, float u, float scale, float prior, Index lanes) {
     Index k = 0;
-    for (; k + 4 <= lanes; k += 4) step_some<4>(line, k, work.alpha, work.bet, work.flat, u, scale, prior);
-    for (; k < lanes; ++k) step_some<1>(line, k, work.alpha, work.bet, work.flat, u, scale, prior);
+    for (; k + 4 <= lanes; k += 4) step_line<4>(line, work, k, u, scale, prior);
+    for (; k < lanes; ++k) step_line<1>(line, work, k, u, scale, prior);
 }
 
 // Call see(lane, number, linear) for the experts of each output from `first` on, as many as there are bettors.
@@ -89,26 +81,20 @@ template <class See> RFD_INLINE void for_line(const Experts& e, Index first, See
         for (Index k = 0; k < many; ++k) see(c * many + k, c * n + first + k, e.linear[first + k] > 0.0);
 }
 
-template <Index FIXED> void sum_line(const Experts& e, const Row& row, const Work& work) {
-    const Index lanes = FIXED > 0 ? FIXED : e.bets.shape(2);
+// Sum W experts over the entries of a row.
+template <int W> void sum_line(const Experts& e, const Row& row, const Work& work, Index first) {
     const auto prior = static_cast<float>(flat_prior(e));
-    float bets[FIXED > 0 ? FIXED : 1], flats[FIXED > 0 ? FIXED : 1];
-    float *bet = FIXED > 0 ? bets : work.bet, *flat = FIXED > 0 ? flats : work.flat;
-    for (Index k = 0; k < lanes; ++k) bet[k] = flat[k] = 0.0f;
+    const Lanes<float, W> alpha = load<W>(work.alpha + first);
+    Lanes<float, W> bet(0.0f), flat(0.0f);
     for (Index i = 0; i < row.size; ++i)
-        add_line<FIXED>(bet, flat, work.alpha, line_of(e, work.feature[i]), static_cast<float>(work.value[i]), prior,
-                        lanes);
-    for (Index k = 0; k < lanes; ++k) work.bet[k] = bet[k], work.flat[k] = flat[k];
+        add_line<W>(bet, flat, alpha, line_of(e, work.feature[i]), first, static_cast<float>(work.value[i]), prior);
+    store(bet, work.bet + first);
+    store(flat, work.flat + first);
 }
 
 // Fill kappa. Bettors have no Hessian, and theirs is that of slow experts.
 inline void line_kappa(const Experts& e, const Row& row, const Work& work, Index first) {
-    const double prior = flat_prior(e), many = row.slow + row.unseen;
-    double flat = row.fresh / prior;
-    for (Index i = 0; i < row.size; ++i) {
-        work.step_flat[i] = work.value[i] / (prior + e.table[work.feature[i]].slow);
-        flat += work.value[i] * work.step_flat[i];
-    }
+    const double prior = flat_prior(e), many = row.slow + row.unseen, flat = row.flat + row.fresh / prior;
     const double slow = INTERCEPT * INTERCEPT / past_of_intercept(e, 0);
     const double own = INTERCEPT * INTERCEPT / (prior + e.table[0].slow);
     const double norm = row.norm * row.norm, length = row.length * row.length;
@@ -124,7 +110,9 @@ template <Use use> void line_margins(const Experts& e, const Row& row, const Wor
     for_line(e, first, [&](Index i, Index, bool) {
         work.alpha[i] = static_cast<float>(e.rate[first + i % e.bettors()]);
     });
-    lanes == 4 ? sum_line<4>(e, row, work) : sum_line<0>(e, row, work);
+    Index k = 0;
+    for (; k + 4 <= lanes; k += 4) sum_line<4>(e, row, work, k);
+    for (; k < lanes; ++k) sum_line<1>(e, row, work, k);
     if constexpr (use != Use::read) line_kappa(e, row, work, first);
     const Line own = line_of(e, 0);
     for_line(e, first, [&](Index i, Index at, bool) {

@@ -1,6 +1,8 @@
 // The statistics of features, and the mixture of experts.
 #pragma once
 
+#include <bit>
+
 #include "experts.hpp"
 #include "lanes.hpp"
 
@@ -62,10 +64,10 @@ inline void init_feature(Feature& f, const Totals& totals, double square) {
     f.prior = prior_of(f, totals);
 }
 
-// Whether a count is 4, 16, 64, ...
+// Whether a whole number is 4, 16, 64, ...: its mantissa is 0, and its exponent is even.
 inline bool is_regular(double count) {
-    const auto whole = static_cast<std::uint64_t>(count);
-    return (whole & (whole - 1)) == 0 && (whole & 0x5555555555555554u) != 0;
+    constexpr std::uint64_t EVEN = std::uint64_t{1} << 52;  // the last bit of the biased exponent
+    return (std::bit_cast<std::uint64_t>(count) & (2 * EVEN - 1)) == EVEN && count >= 4.0;
 }
 
 // Update the statistics of a known feature with a value x; return whether its scale is due for an update. `mean` is the

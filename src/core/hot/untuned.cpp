@@ -23,10 +23,17 @@ inline void prefetch(const void* address) {
 #endif
 }
 
-// Fetch the statistics of the features of a sparse row into the cache.
+// Fetch what the features of a sparse row have into the cache.
 inline void fetch_row(const Experts& e, const Rows& rows, Index i) {
     if (!rows.indptr || i >= rows.count) return;
-    for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) prefetch(&e.table[rows.indices[k] + 1]);
+    const Feature* table = e.table.data() + 1;
+    const Index width = e.weights.shape(1), bets = e.has_line() ? e.bets.shape(1) * e.bets.shape(2) : 0;
+    const float *weights = e.weights.data() + width, *bet = e.bets.data() + bets;
+    for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
+        const Index j = rows.indices[k];
+        prefetch(table + j), prefetch(weights + j * width);
+        if (bets) prefetch(bet + j * bets);
+    }
 }
 
 // List the centred features and then the other non-zeros of row i in `work`; return their number.
@@ -64,9 +71,10 @@ inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& w
 
 // Sums over the entries of a row, while it is scaled.
 struct Scaled {
-    double total = 0.0, slow = 0.0, fast = 0.0;  // of zeta^2, and x'H^-1 x for the diagonal Hessians
-    double logarithms = 0.0, met = 0.0;          // of the squares of features that are new
-    double unseen = 0.0, fresh = 0.0;            // x'H^-1 x and the squares of features that have not occurred
+    double total = 0.0;                        // of zeta^2
+    double slow = 0.0, fast = 0.0, flat = 0.0; // x'H^-1 x for the diagonal Hessians
+    double logarithms = 0.0, met = 0.0;        // of the squares of features that are new
+    double unseen = 0.0, fresh = 0.0;          // x'H^-1 x and the squares of features that have not occurred
 };
 
 // z of entry i: a missing value counts as the mean, or as 0 if the feature is not centred.
@@ -82,7 +90,7 @@ inline double centred_value(const Experts& e, const Feature& f, double x) {
 
 // Meet a feature that has not occurred: to learn, it is initialised. Otherwise it adds to the length of the row, and to
 // its variance with the prior that it would get.
-template <Use use> void meet_feature(Experts& e, Feature& f, double square, Scaled& sums) {
+template <Use use> RFD_RARE void meet_feature(Experts& e, Feature& f, double square, Scaled& sums) {
     const Totals& totals = e.totals[0];
     if constexpr (use == Use::learn) {
         init_feature(f, totals, square);
@@ -96,47 +104,54 @@ template <Use use> void meet_feature(Experts& e, Feature& f, double square, Scal
 }
 
 // Shorten a row that is so long that float weights would overflow.
-template <Use use> void shorten(const Work& work, Index n, Scaled& sums) {
+template <Use use> RFD_RARE void shorten(const Work& work, Index n, Scaled& sums) {
     const double shorter = sqrt(HUGE_ROW / sums.total);
     for (Index i = 0; i < n; ++i) {
         work.value[i] *= shorter;
         if constexpr (use == Use::read) continue;
-        work.step_slow[i] *= shorter;
-        work.step_fast[i] *= shorter;
+        for (double* step : {work.step_slow, work.step_fast, work.step_flat}) step[i] *= shorter;
     }
     sums.total = HUGE_ROW;
-    sums.slow *= shorter * shorter;
-    sums.fast *= shorter * shorter;
-    sums.unseen *= shorter * shorter;
-    sums.fresh *= shorter * shorter;
+    for (double* sum : {&sums.slow, &sums.fast, &sums.flat, &sums.unseen, &sums.fresh}) *sum *= shorter * shorter;
 }
 
-// Fill work.value with zeta and return the scaled row; to learn, initialise features that are new.
-template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
-    Totals& totals = e.totals[0];
-    const double fade = totals.fade;
-    const Index width = e.weights.shape(1);
-    const float* weights = e.weights.data();
-    const bool line = e.has_line();
+// Divide zeta by the entries of a diagonal Hessian, in place, and return x'H^-1 x.
+inline double divide(const double* __restrict value, double* __restrict step, Index n) {
+    for (Index i = 0; i < n; ++i) step[i] = value[i] / step[i];
+    return dot(value, step, n);
+}
+
+// Fill work.value with zeta and, unless the row is only read, steps with zeta divided by the diagonal Hessians. To learn,
+// initialise features that are new.
+template <Use use> Scaled scale_entries(Experts& e, const Work& work, Index n) {
+    const double fade = e.totals[0].fade, prior = flat_prior(e);
     Scaled sums;
     for (Index i = 0; i < n; ++i) {
         const Index j = work.feature[i];
         Feature& f = e.table[j];
-        prefetch(weights + j * width);
-        if (line) prefetch(e.bets.plane(j).data);
         const double z = centred_value(e, f, work.raw[i]);
         if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
         const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
         const bool live = square > 0.0 && !(f.number > 0 && square > ODD * ODD);
         work.value[i] = live ? zeta : 0.0;
-        if (live) sums.total += square;
-        if constexpr (use != Use::read) {
-            work.step_slow[i] = live ? zeta / (f.prior + f.slow) : 0.0;
-            work.step_fast[i] = live ? zeta / (f.prior + f.fast * fade) : 0.0;
-            sums.slow += work.value[i] * work.step_slow[i];
-            sums.fast += work.value[i] * work.step_fast[i];
-        }
+        if constexpr (use == Use::read) continue;
+        work.step_slow[i] = live ? f.prior + f.slow : 1.0;
+        work.step_fast[i] = live ? f.prior + f.fast * fade : 1.0;
+        work.step_flat[i] = live ? prior + f.slow : 1.0;
     }
+    sums.total += dot(work.value, work.value, n);
+    if constexpr (use != Use::read) {
+        sums.slow = divide(work.value, work.step_slow, n);
+        sums.fast = divide(work.value, work.step_fast, n);
+        if (e.has_line()) sums.flat = divide(work.value, work.step_flat, n);
+    }
+    return sums;
+}
+
+// Scale the entries of a row, and return it.
+template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
+    Totals& totals = e.totals[0];
+    Scaled sums = scale_entries<use>(e, work, n);
     if constexpr (use == Use::learn) {
         totals.logarithms += sums.logarithms;
         totals.log_weight += sums.met;
@@ -144,8 +159,8 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     if (sums.total > HUGE_ROW) shorten<use>(work, n, sums);
     const double entries = static_cast<double>(n), total = sums.total;
     const double length = totals.length * (total > FAR * entries ? sqrt(FAR * entries / total) : 1.0);
-    const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0;
-    return {n, norm, length, e.targets[0].numbers ? length : norm, sums.slow, sums.fast, sums.unseen, sums.fresh};
+    const double norm = n > 0 ? sqrt(2.0 / (total + entries)) : 1.0, curve = e.targets[0].numbers ? length : norm;
+    return {n, norm, length, curve, sums.slow, sums.fast, sums.flat, sums.unseen, sums.fresh};
 }
 
 // Fill `work` with the margins of all experts and, unless the row is only read, with kappa; return the scaled row.
@@ -169,7 +184,7 @@ void rescale(Experts& e, Index j, double change) {
 }
 
 // Correct the intercepts for a move of the centre of feature j by `away`, in units of the feature.
-void move_centre(Experts& e, Index j, double away) {
+RFD_RARE void move_centre(Experts& e, Index j, double away) {
     const Totals& totals = e.totals[0];
     const double norm = totals.norm * away / INTERCEPT, length = totals.length * away / INTERCEPT;
     diagonal_move_centre(e, j, norm, length);
@@ -178,35 +193,50 @@ void move_centre(Experts& e, Index j, double away) {
     if (e.has_sketch()) sketch_move_centre(e, j, norm, length);
 }
 
+// Weighted sums of log V of features that were updated, and of the weights.
+struct Logarithms {
+    double sum = 0.0, weight = 0.0;
+};
+
+// Update the scale of feature j.
+RFD_RARE void renew_feature(Experts& e, Index j, Logarithms& more) {
+    Feature& f = e.table[j];
+    const double change = renew_scale(f, e.totals[0]);
+    if (change != 1.0) rescale(e, j, change);
+    if (f.number == 0 && is_regular(f.count)) {
+        more.sum += 0.75 * f.count * log(f.square);
+        more.weight += 0.75 * f.count;
+    }
+}
+
+// Update the statistics of a centred feature j with x; return whether its scale is due for an update.
+bool record_centred(Experts& e, Index j, double x) {
+    Feature& f = e.table[j];
+    const Index many = e.centred.size();
+    double *centre = e.centre.data() + f.number - 1, *mean = centre + many;
+    if (unit_shrank(f, centre, many, x)) return false;
+    const bool due = record_value(f, mean, x);
+    const double away = (*mean - *centre) * f.inverse;
+    if (due || fabs(away) > MOVE) {
+        move_centre(e, j, away);
+        *centre = *mean;
+    }
+    return due;
+}
+
 // Update the statistics of the features of a row; the result does not depend on the order of its entries.
 void record_row(Experts& e, const Work& work, Index n) {
-    Totals& totals = e.totals[0];
-    double *centre = e.centre.data(), *mean = centre + e.centred.size(), logarithms = 0.0, more = 0.0;
+    Logarithms more;
     for (Index i = 0; i < n; ++i) {
         const Index j = work.feature[i];
         Feature& f = e.table[j];
         const double x = work.raw[i];
         if (f.inverse == 0.0 || x != x) continue;
-        const Index number = f.number;
-        if (number > 0 && unit_shrank(f, centre + number - 1, e.centred.size(), x)) continue;
-        const bool due = record_value(f, number > 0 ? mean + number - 1 : nullptr, x);
-        if (number > 0) {
-            const double away = (mean[number - 1] - centre[number - 1]) * f.inverse;
-            if (due || fabs(away) > MOVE) {
-                move_centre(e, j, away);
-                centre[number - 1] = mean[number - 1];
-            }
-        }
-        if (!due) continue;
-        const double change = renew_scale(f, totals);
-        if (change != 1.0) rescale(e, j, change);
-        if (number == 0 && is_regular(f.count)) {
-            logarithms += 0.75 * f.count * log(f.square);
-            more += 0.75 * f.count;
-        }
+        const bool due = f.number > 0 ? record_centred(e, j, x) : record_value(f, nullptr, x);
+        if (due) renew_feature(e, j, more);
     }
-    totals.logarithms += logarithms;
-    totals.log_weight += more;
+    e.totals[0].logarithms += more.sum;
+    e.totals[0].log_weight += more.weight;
 }
 
 // Take the steps of a row after `fill_margins` and `predict`; with `update_stats`, also update the statistics of its features.
