@@ -18,10 +18,10 @@ constexpr float C4 = 0.009618129107628477f, C5 = 0.0013333558146428443f;
 constexpr std::int32_t POWER = 1 << 23, EXPONENT_OF_ONE = 127;  // of a float
 constexpr float LOG_OF_BIT = 0.69314718055994531f / 8388608.0f, LOG_OF_ZERO = 127.0f * 0.69314718055994531f;
 
-// exp(x) for x <= 0; x below -60 and NaN count as -60. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
+// exp(x) for x <= 0; x below -60 and NaN count as -60, x above 0 as 0. With x = (n + f) log 2, |f| <= 1/2, this is 2^f,
 // by its series, times 2^n, made from bits. The relative error is below 1e-5.
 RFD_INLINE Floats exp_of_negative(const Floats& x) {
-    const Floats t = larger(x, Floats(-60.0f)) * Floats(BITS_OF_E);
+    const Floats t = smaller(larger(x, Floats(-60.0f)), Floats(0.0f)) * Floats(BITS_OF_E);
     const Ints n = truncated(t - Floats(0.5f));  // the nearest integer, since t <= 0
     const Floats f = t - as_floats(n);
     const Floats size =

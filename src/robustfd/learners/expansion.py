@@ -233,8 +233,10 @@ class Expansion:
 
     def stored(self) -> Store:
         """Return the stored rows, the oldest first."""
-        order = np.arange(self.next - self.count, self.next) % max(len(self.store.y), 1)
-        return Store(*(each[order] for each in self.store))
+        size = max(len(self.store.y), 1)
+        first = (self.next - self.count) % size
+        last = first + self.count
+        return Store(*(np.concatenate([each[first:last], each[: max(last - size, 0)]]) for each in self.store))
 
     def put(self, rows: Store) -> None:
         """Replace the stored rows by the last of these."""
@@ -334,7 +336,7 @@ class Expansion:
         rows = self._rows(plain_rows(x), cells) if few else self.states
         touched = [self._touched(k, each, x.shape[1]) for k, each in enumerate(rows)]
         states = [(state, state.keep(len(cells), some)) for state, some in zip(self.states, touched, strict=True)]
-        numbers = vars(self) | {"states": list(self.states), "build": self.build and self.build.copy()}
+        numbers = vars(self) | {"states": list(self.states), "build": self.build and self.build.copy(cells=False)}
         return numbers, at, stored, arrays, states
 
     def _touched(self, k: int, rows: Any, d: int) -> NDArray[np.int32] | None:

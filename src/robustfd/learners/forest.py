@@ -81,10 +81,11 @@ class Build(NamedTuple):
     done: NDArray[np.int64]  # (2,): columns and trees
     unit: Floats  # (1,): of targets and margins
 
-    def copy(self) -> "Build":
-        """Return an independent copy."""
+    def copy(self, *, cells: bool = True) -> "Build":
+        """Return an independent copy, or one with the same cells, which growing does not change."""
         forest = self.forest._replace(**_copies(self.forest))
-        return self._replace(**_copies(self), forest=forest)
+        copies = _copies(self, but=() if cells else ("cells",))
+        return self._replace(**copies, forest=forest)
 
     @property
     def finished(self) -> bool:
@@ -92,8 +93,9 @@ class Build(NamedTuple):
         return bool(self.done[1] == len(self.forest.place))
 
 
-def _copies(some: Any) -> dict[str, Any]:
-    return {name: array.copy() for name, array in some._asdict().items() if isinstance(array, np.ndarray)}
+def _copies(some: Any, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    arrays = {name: each for name, each in some._asdict().items() if isinstance(each, np.ndarray)}
+    return {name: each.copy() for name, each in arrays.items() if name not in but}
 
 
 @cache
