@@ -106,6 +106,23 @@ template <Use use> void diagonal_margins(const Experts& e, const Row& row, const
     }
 }
 
+// Take the steps of all features but the intercept. FIXED is half of the width of the weights if it is known, else 0.
+template <Index FIXED> void step_entries(Experts& e, const Row& row, const Work& work, double c2) {
+    const Index half = FIXED > 0 ? FIXED : e.weights.shape(1) / 2;
+    const double f2 = c2 * row.curve * row.curve, faded = f2 / e.totals[0].fade;
+    for (Index i = 0; i < row.size; ++i) {
+        const double zeta = work.value[i];
+        if (zeta == 0.0) continue;
+        Feature& known = e.table[work.feature[i]];
+        float* mine = e.weights.data() + work.feature[i] * 2 * half;
+        const Lanes<float> slow(static_cast<float>(work.step_slow[i])), fast(static_cast<float>(work.step_fast[i]));
+        for (Index k = 0; k < half; k += LANES) store(load(mine + k) + slow * load(work.sums + k), mine + k);
+        for (Index k = half; k < 2 * half; k += LANES) store(load(mine + k) + fast * load(work.sums + k), mine + k);
+        known.slow += f2 * zeta * zeta;
+        known.fast += faded * zeta * zeta;
+    }
+}
+
 // Take the steps, and add the curvature c2 of the row to the Hessians.
 inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double c2) {
     const Index width = e.weights.shape(1), half = width / 2;
@@ -122,17 +139,7 @@ inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double 
     Feature& own = e.table[0];
     own.slow += c2 * INTERCEPT * INTERCEPT;
     own.fast += c2 * INTERCEPT * INTERCEPT / fade;
-    const double f2 = c2 * row.curve * row.curve, faded = f2 / fade;
-    for (Index i = 0; i < row.size; ++i) {
-        const double zeta = work.value[i];
-        if (zeta == 0.0) continue;
-        Feature& known = e.table[work.feature[i]];
-        float* mine = weights + work.feature[i] * width;
-        add_multiple(mine, work.sums, static_cast<float>(work.step_slow[i]), half);
-        add_multiple(mine + half, work.sums + half, static_cast<float>(work.step_fast[i]), half);
-        known.slow += f2 * zeta * zeta;
-        known.fast += faded * zeta * zeta;
-    }
+    half == LANES ? step_entries<LANES>(e, row, work, c2) : step_entries<0>(e, row, work, c2);
 }
 
 inline void diagonal_move_centre(Experts& e, Index j, double norm, double length) {

@@ -36,39 +36,6 @@ inline void fetch_row(const Experts& e, const Rows& rows, Index i) {
     }
 }
 
-// List the centred features and then the other non-zeros of row i in `work`; return their number.
-inline Index list_row(const Experts& e, const Rows& rows, Index i, const Work& work) {
-    const Index centred = e.centred.size();
-    const Index* which = e.centred.data();
-    const Feature* table = e.table.data();
-    const double* x = rows.indptr ? nullptr : rows.data + i * rows.width;
-    Index n = centred;
-    for (Index k = 0; k < centred; ++k) {
-        work.feature[k] = which[k];
-        work.raw[k] = x ? x[which[k] - 1] : 0.0;
-    }
-    if (rows.indptr) {
-        for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
-            const Index j = static_cast<Index>(rows.indices[k]) + 1;
-            const double value = rows.data[k];
-            if (const Index number = table[j].number; number > 0) {
-                work.raw[number - 1] += value;
-            } else if (value != 0.0) {
-                work.feature[n] = j;
-                work.raw[n++] = value;
-            }
-        }
-        return n;
-    }
-    if (centred == rows.width) return n;
-    for (Index j = 0; j < rows.width; ++j)
-        if (x[j] != 0.0 && table[j + 1].number == 0) {
-            work.feature[n] = j + 1;
-            work.raw[n++] = x[j];
-        }
-    return n;
-}
-
 // Sums over the entries of a row, while it is scaled.
 struct Scaled {
     double total = 0.0;                        // of zeta^2
@@ -77,15 +44,10 @@ struct Scaled {
     double unseen = 0.0, fresh = 0.0;          // x'H^-1 x and the squares of features that have not occurred
 };
 
-// z of entry i: a missing value counts as the mean, or as 0 if the feature is not centred.
+// z of a value of a centred feature.
 inline double centred_value(const Experts& e, const Feature& f, double x) {
-    double z = x;
-    if (f.number > 0) {
-        const double centre = e.centre[f.number - 1];
-        z -= centre;
-        if (fabs(z) <= ROUND_OFF * fabs(centre)) z = 0.0;
-    }
-    return z != z ? 0.0 : z;
+    const double centre = e.centre[f.number - 1], z = x - centre;
+    return fabs(z) <= ROUND_OFF * fabs(centre) ? 0.0 : z;
 }
 
 // Meet a feature that has not occurred: to learn, it is initialised. Otherwise it adds to the length of the row, and to
@@ -115,43 +77,77 @@ template <Use use> RFD_RARE void shorten(const Work& work, Index n, Scaled& sums
     for (double* sum : {&sums.slow, &sums.fast, &sums.flat, &sums.unseen, &sums.fresh}) *sum *= shorter * shorter;
 }
 
-// Divide zeta by the entries of a diagonal Hessian, in place, and return x'H^-1 x.
-inline double divide(const double* __restrict value, double* __restrict step, Index n) {
-    for (Index i = 0; i < n; ++i) step[i] = value[i] / step[i];
-    return dot(value, step, n);
+// Make x the value of feature j entry i of `work`, of size z * f.inverse before it is clipped; list the entries of the
+// diagonal Hessians unless the row is only read. To learn, initialise a feature that is new.
+template <Use use>
+RFD_INLINE void list_entry(Experts& e, const Work& work, Index i, Index j, double x, double z, double prior,
+                           Scaled& sums) {
+    Feature& f = e.table[j];
+    if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
+    work.feature[i] = j;
+    work.raw[i] = x;
+    work.value[i] = z * f.inverse;
+    if constexpr (use == Use::read) return;
+    work.step_slow[i] = f.prior + f.slow;
+    work.step_fast[i] = f.prior + f.fast * e.totals[0].fade;
+    work.step_flat[i] = prior + f.slow;
 }
 
-// Fill work.value with zeta and, unless the row is only read, steps with zeta divided by the diagonal Hessians. To learn,
-// initialise features that are new.
-template <Use use> Scaled scale_entries(Experts& e, const Work& work, Index n) {
-    const double fade = e.totals[0].fade, prior = flat_prior(e);
-    Scaled sums;
-    for (Index i = 0; i < n; ++i) {
-        const Index j = work.feature[i];
-        Feature& f = e.table[j];
-        const double z = centred_value(e, f, work.raw[i]);
-        if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
-        const double zeta = clipped(z * f.inverse, -LONGEST, LONGEST), square = zeta * zeta;
-        const bool live = square > 0.0 && !(f.number > 0 && square > ODD * ODD);
-        work.value[i] = live ? zeta : 0.0;
-        if constexpr (use == Use::read) continue;
-        work.step_slow[i] = live ? f.prior + f.slow : 1.0;
-        work.step_fast[i] = live ? f.prior + f.fast * fade : 1.0;
-        work.step_flat[i] = live ? prior + f.slow : 1.0;
+// List the centred features and then the other non-zeros of row i; return their number.
+template <Use use> Index list_row(Experts& e, const Rows& rows, Index i, const Work& work, Scaled& sums) {
+    const Index centred = e.centred.size();
+    const Index* which = e.centred.data();
+    const double prior = flat_prior(e), *x = rows.indptr ? nullptr : rows.data + i * rows.width;
+    Index n = centred;
+    const auto list = [&](Index j, double value) { list_entry<use>(e, work, n++, j, value, value, prior, sums); };
+    for (Index k = 0; k < centred; ++k) work.raw[k] = x ? x[which[k] - 1] : 0.0;
+    if (!x)
+        for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
+            const Index j = static_cast<Index>(rows.indices[k]) + 1;
+            if (const Index number = e.table[j].number; number > 0)
+                work.raw[number - 1] += rows.data[k];
+            else if (rows.data[k] != 0.0)
+                list(j, rows.data[k]);
+        }
+    else if (centred < rows.width)
+        for (Index j = 0; j < rows.width; ++j)
+            if (x[j] != 0.0 && e.table[j + 1].number == 0) list(j + 1, x[j]);
+    for (Index k = 0; k < centred; ++k) {
+        const double value = work.raw[k];
+        list_entry<use>(e, work, k, which[k], value, centred_value(e, e.table[which[k]], value), prior, sums);
+        if (fabs(work.value[k]) > ODD) work.value[k] = 0.0;
     }
+    return n;
+}
+
+// Clip zeta, and divide it by the diagonal Hessians. A missing value counts as the mean, or as 0 if the feature is not
+// centred.
+template <Use use> void scale_entries(const Work& work, Index n) {
+    double *__restrict value = work.value, *__restrict slow = work.step_slow, *__restrict fast = work.step_fast;
+    double* __restrict flat = work.step_flat;
+    for (Index i = 0; i < n; ++i) {
+        const bool live = value[i] * value[i] > 0.0;
+        const double zeta = live ? clipped(value[i], -LONGEST, LONGEST) : 0.0;
+        value[i] = zeta;
+        if constexpr (use == Use::read) continue;
+        slow[i] = live ? zeta / slow[i] : 0.0;
+        fast[i] = live ? zeta / fast[i] : 0.0;
+        flat[i] = live ? zeta / flat[i] : 0.0;
+    }
+}
+
+// Scale row i.
+template <Use use> Row scale_row(Experts& e, const Rows& rows, Index i, const Work& work) {
+    Totals& totals = e.totals[0];
+    Scaled sums;
+    const Index n = list_row<use>(e, rows, i, work, sums);
+    scale_entries<use>(work, n);
     sums.total += dot(work.value, work.value, n);
     if constexpr (use != Use::read) {
-        sums.slow = divide(work.value, work.step_slow, n);
-        sums.fast = divide(work.value, work.step_fast, n);
-        if (e.has_line()) sums.flat = divide(work.value, work.step_flat, n);
+        sums.slow = dot(work.value, work.step_slow, n);
+        sums.fast = dot(work.value, work.step_fast, n);
+        sums.flat = dot(work.value, work.step_flat, n);
     }
-    return sums;
-}
-
-// Scale the entries of a row, and return it.
-template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
-    Totals& totals = e.totals[0];
-    Scaled sums = scale_entries<use>(e, work, n);
     if constexpr (use == Use::learn) {
         totals.logarithms += sums.logarithms;
         totals.log_weight += sums.met;
@@ -163,9 +159,9 @@ template <Use use> Row scale_row(Experts& e, const Work& work, Index n) {
     return {n, norm, length, curve, sums.slow, sums.fast, sums.flat, sums.unseen, sums.fresh};
 }
 
-// Fill `work` with the margins of all experts and, unless the row is only read, with kappa; return the scaled row.
-template <Use use> Row fill_margins(Experts& e, const Work& work, Index n) {
-    const Row row = scale_row<use>(e, work, n);
+// Fill `work` with the margins of all experts on row i and, unless it is only read, with kappa; return the scaled row.
+template <Use use> Row fill_margins(Experts& e, const Rows& rows, Index i, const Work& work) {
+    const Row row = scale_row<use>(e, rows, i, work);
     diagonal_margins<use>(e, row, work);
     if (e.has_line()) line_margins<use>(e, row, work);
     if (e.has_exact()) exact_margins<use>(e, row, work);
@@ -288,7 +284,7 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
     for (Index i = first; i < last; ++i) {
         if (e.is_full()) return i;
         fetch_row(e, rows, i + 1);
-        const Row row = fill_margins<Use::learn>(e, work, list_row(e, rows, i, work));
+        const Row row = fill_margins<Use::learn>(e, rows, i, work);
         if (readings) {
             predict(e, work, e.steady.data());
             write_output(e, work, readings + i * outputs);
@@ -304,7 +300,7 @@ void read(const Experts& e, const Work& work, const Rows& rows, double* predicti
     Experts& same = const_cast<Experts&>(e);  // `fill_margins<Use::read>` changes nothing
     for (Index i = 0; i < rows.count; ++i) {
         fetch_row(e, rows, i + 1);
-        fill_margins<Use::read>(same, work, list_row(e, rows, i, work));
+        fill_margins<Use::read>(same, rows, i, work);
         predict(e, work, e.steady.data());
         write_output(e, work, predictions + i * e.outputs());
     }
@@ -329,7 +325,7 @@ void doubt(const Experts& e, const Work& work, const Rows& rows, double* predict
     const Index n = e.experts();
     for (Index i = 0; i < rows.count; ++i) {
         fetch_row(e, rows, i + 1);
-        fill_margins<Use::doubt>(same, work, list_row(e, rows, i, work));
+        fill_margins<Use::doubt>(same, rows, i, work);
         predict(e, work, e.steady.data());
         write_output(e, work, predictions + i * e.outputs());
         for (Index c = 0; c < e.outputs(); ++c)
@@ -342,7 +338,7 @@ void explain(const Experts& e, const Work& work, const Rows& rows, const double*
     Experts& same = const_cast<Experts&>(e);  // `scale_row<Use::read>` changes nothing
     const Index outputs = e.outputs(), plane = e.table.size() * outputs;
     for (Index i = 0; i < rows.count; ++i) {
-        const Row row = scale_row<Use::read>(same, work, list_row(e, rows, i, work));
+        const Row row = scale_row<Use::read>(same, rows, i, work);
         const Index begin = indptr[i];
         for (Index k = 0; k < row.size; ++k) {
             const Index j = work.feature[k];
