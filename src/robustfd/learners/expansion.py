@@ -21,7 +21,8 @@ from robustfd.learners.rows import CsrRows, Floats, plain_rows, writable
 from robustfd.learners.untuned import UntunedState
 
 FIRST_TREES = 128  # rows after which trees are grown for the first time, then each time their number has doubled
-MOST_ROWS = 2**14  # rows that are stored; with more, trees are grown after so many rows again
+MOST_ROWS = 2**14  # rows that are stored
+REGROW = 2  # with more rows, trees are grown after so many times the stored ones again
 MOST_CELLS = 2**22  # numbers that are stored
 WORK = 4e6  # at most so much of growing trees at one row, some milliseconds
 FIRST_LOOK, LEAST_GAIN, PAUSE = 1024, 0.005, 4  # when trees are judged; the gain that pays; a pause if they do not
@@ -208,7 +209,7 @@ class Expansion:
                 trees, self.build = forest.result(self.build), None
                 self.use_trees(base, trees)
         if self.seen >= self.grow_at:
-            self.grow_at = self.seen + min(self.seen, max(self.capacity, FIRST_TREES))
+            self.grow_at = self.seen + min(self.seen, max(REGROW * self.capacity, FIRST_TREES))
             if self.always or self._is_dense():
                 self._begin_build()
         if self.states and self.seen >= self.look_at:

@@ -20,7 +20,7 @@ from robustfd._core import (
 )
 from robustfd.learners.rows import Floats
 
-TREES, MOST_TREES = 128, 256  # of one output, and of all outputs together if there are several
+TREES, MOST_TREES = 124, 256  # of one output, and of all outputs together if there are several
 ROUNDS = 16  # of several outputs
 FIRST_GROUP = 4  # rounds whose values the first sum adds; each sum has twice as many as the one before
 PRIOR = 4.0  # rows that the mean of all targets counts for in the mean of a category
