@@ -52,6 +52,10 @@ def script() -> NoReturn:
     if sys.argv[1:2] in (["train"], ["bandit"]) and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
+    if sys.argv[1:2] == ["train"] and len(sys.argv) > 2:
+        from robustfd.streams.scan import start
+
+        start(sys.argv[2])  # while everything else is imported
     if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SCIKIT_LEARN:
         from robustfd._sklearn import do_without
 

@@ -14,8 +14,8 @@ from robustfd.streams.crossing import namer
 from robustfd.streams.decisions import Decisions
 from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
 from robustfd.streams.layout import MOST_COLUMNS, SeenNames
+from robustfd.streams.scan import MOST_LABELS
 
-MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _EXAMPLES = 10  # messages about skipped rows that a stream keeps
 
 
@@ -168,7 +168,7 @@ class Survey:
     rows : int
         The number of rows.
     labels : set or None
-        The distinct labels, or None if there are more than `base.MOST_LABELS`.
+        The distinct labels, or None if there are more than `scan.MOST_LABELS`.
     """
 
     rows: int = 0

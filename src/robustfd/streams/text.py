@@ -13,9 +13,10 @@ import numpy as np
 
 from robustfd._core import Problem, murmur3, parse_libsvm, parse_vw, scan_libsvm
 from robustfd.learners.rows import CsrRows
-from robustfd.streams.base import MOST_LABELS, Block, Options, Stream, Survey
+from robustfd.streams.base import Block, Options, Stream, Survey
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, last_line_end, shown
 from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
+from robustfd.streams.scan import MOST_LABELS, Scanned, scan_file
 
 _TOO_MANY = (
     "there is the index {}, above max_columns={}. If it is right, raise that limit (--max-columns) or give n_features "
@@ -23,8 +24,6 @@ _TOO_MANY = (
 )
 Result = TypeVar("Result")
 Settings = tuple[bool, int, int, int, bool]  # labelled, smallest index, width or -1, hash_bits or -1, drop the unknown
-
-Scanned = tuple[int, Any, int, int]  # the number of rows, their labels, the smallest and the largest index
 
 
 class Parsed(NamedTuple):
@@ -235,6 +234,19 @@ class LibsvmStream(IndexedTextStream):
 
     def _survey(self) -> Survey:
         return self._survey_indices()[0] or Survey()
+
+    def _survey_indices(self, *, only_numbers: bool = False) -> tuple[Survey | None, int, int]:
+        survey, least, largest = Survey(), 1, 0
+        for each in self.inputs:
+            if self.on_error != "raise" or self._hash_bits is not None or each.path is None:
+                found = None
+            else:
+                found = scan_file(each.path)
+            if found is None or not self._in_range(*found[2:]):
+                return super()._survey_indices(only_numbers=only_numbers)  # which can read more than plain text
+            survey.add_labels(*found[:2])
+            least, largest = min(least, found[2]), max(largest, found[3])
+        return survey, least, largest
 
     def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
         """Yield all chunks, each with the result of a fast scan that does not parse values.
