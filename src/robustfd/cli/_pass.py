@@ -121,6 +121,7 @@ def _bar(total: int | None) -> Any:
 
 def blocks_with_progress(stream: Stream, console: ConsoleOptions, figures: Figures = dict) -> Iterator[Block]:
     """Yield the blocks of a stream while a progress bar is shown; report skipped rows at the end."""
+    stream._resumable = False
     with ProgressBar(stream, console) as bar:
         for block in stream:
             yield block
@@ -201,7 +202,7 @@ class Pass:
         """
         names_before = {} if self.layout is None else names_in(self.layout)
         self.layout, self.position = with_names(stream.layout, names_before), stream.position
-        stream.seen_names = self._seen_names
+        stream.seen_names, stream._resumable = self._seen_names, self._checkpoint is not None
         self._check_inputs(stream)
         first, saved_rows = self.position, self.position.rows
         report_remarks(stream, self.console)

@@ -260,6 +260,7 @@ class Stream(ABC):
     plain_rows: bool = False  # whether blocks of text have CsrRows, for learners that need no scipy
     wants_codes: bool = False  # whether sparse rows of tables are CodedRows
     seen_names: SeenNames | None = None  # set it to collect the names of hashed features
+    _resumable: bool = True  # whether positions have checksums, without which no stream continues from them
     parse_threads: int = 1  # threads that parse, in formats where lines can be parsed independently
 
     def __init__(
@@ -327,8 +328,10 @@ class Stream(ABC):
                     )
                 if not block.X.shape[0]:
                     continue
-            checksum.add(block)
-            yield block, replace(end, rows=rows, checksum=str(checksum), **asdict(self._counts))
+            if self._resumable:
+                checksum.add(block)
+            found = str(checksum) if self._resumable else ""
+            yield block, replace(end, rows=rows, checksum=found, **asdict(self._counts))
         if rows < start.rows:
             raise StreamError(
                 f"{self._names()} ends before row {start.rows}, where reading should continue: it was changed."

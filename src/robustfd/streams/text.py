@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from io import BytesIO
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -269,7 +270,7 @@ class LibsvmStream(IndexedTextStream):
         """Return whether the first line that is not empty starts with a label, which is a number."""
         if self._labelled is None:
             self._labelled = True
-            for line in bytes(chunk.text).split(b"\n"):
+            for line in BytesIO(chunk.text):
                 if tokens := line.split(b"#", 1)[0].split(maxsplit=1):
                     try:
                         float(tokens[0])
@@ -368,7 +369,7 @@ class VwStream(IndexedTextStream):
     def _has_labels(self, chunk: Chunk) -> bool:
         """Return whether lines need a label. The first line decides whether blocks have labels and tags."""
         if self._tagged is None:
-            found = next(filter(None, map(_HEAD.match, bytes(chunk.text).split(b"\n"))), None)
+            found = next(filter(None, map(_HEAD.match, BytesIO(chunk.text))), None)
             if found is not None:
                 self._labelled = self._labels_needed or found["numbers"] != b""
                 self._tagged = found["tag"] != b""
