@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -320,6 +319,8 @@ class Pass:
             with contextlib.suppress(OSError):
                 self._save_checkpoint()
                 return f"The checkpoint {self._checkpoint} holds all rows: --resume writes the file."
+        import tempfile
+
         with contextlib.suppress(OSError):
             handle, place = tempfile.mkstemp(prefix="robustfd-", suffix=f"-{self.output.name}")
             os.close(handle)

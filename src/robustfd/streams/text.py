@@ -4,7 +4,6 @@ import re
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from io import BytesIO
@@ -141,7 +140,9 @@ class IndexedTextStream(Stream):
 
         An error of the source is raised after the chunks before it.
         """
-        waiting: deque[tuple[Chunk, Future[Result]]] = deque()
+        from concurrent.futures import ThreadPoolExecutor
+
+        waiting: deque[tuple[Chunk, Any]] = deque()
         failure = None
         with closing(source), ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
             while True:
