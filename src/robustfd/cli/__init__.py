@@ -1,5 +1,6 @@
 """The command line `robustfd`. Needs the extra `cli`."""
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -49,6 +50,7 @@ def script() -> NoReturn:
 
     All output is written by then, and a thread that waits for standard input would block the cleanup.
     """
+    gc.disable()  # modules are no garbage; the command starts with it again
     if sys.argv[1:2] in (["train"], ["bandit"]) and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
