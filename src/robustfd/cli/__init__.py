@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from itertools import pairwise
 from typing import NoReturn
 
 __all__ = ["main", "script"]
@@ -54,10 +55,12 @@ def script() -> NoReturn:
     if sys.argv[1:2] in (["train"], ["bandit"]) and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
-    if sys.argv[1:2] == ["train"] and len(sys.argv) > 2:
+    if sys.argv[1:2] == ["train"]:
         from robustfd.streams.scan import start
 
-        start(sys.argv[2])  # while everything else is imported
+        # While everything else is imported. What follows an option is probably its value.
+        names = (name for before, name in pairwise(sys.argv[1:]) if "-" not in (before[:1], name[:1]))
+        start(next(names, ""))
     if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SCIKIT_LEARN:
         from robustfd._sklearn import do_without
 

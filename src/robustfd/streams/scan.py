@@ -11,8 +11,6 @@ MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _PIECE = 1 << 26  # bytes between two moments at which a signal can interrupt, and all that is scanned ahead
 
 Scanned = tuple[int, list[float], int, int]  # the number of rows, their labels, the smallest and the largest index
-
-
 _Version = tuple[int, ...]  # which file, and of what time
 _started: dict[_Version, tuple[FileScan, Thread]] = {}
 
