@@ -1,6 +1,8 @@
 // Bindings of the parsers of text, and of the hashing of names.
+#include "scan.hpp"
 #include "words.hpp"
 
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -198,11 +200,27 @@ Results libsvm_rows(Text text, bool labelled, Index first, Index width, int bits
     return parsed_arrays(parsed);
 }
 
-std::optional<std::tuple<Index, std::vector<double>, Index, Index>> libsvm_scan(Text text, bool labelled, bool named,
-                                                                                std::size_t most) {
-    std::optional<Scan> scan = scan_libsvm(text, labelled, named, most);
+// The rows, distinct labels, least and largest index of text.
+using Scanned = std::optional<std::tuple<Index, std::vector<double>, Index, Index>>;
+
+Scanned scanned(const std::optional<Scan>& scan) {
     if (!scan) return std::nullopt;
     return std::tuple(scan->rows, scan->labels, scan->least, scan->largest);
+}
+
+Scanned libsvm_scan(Text text, bool labelled, bool named, std::size_t most) {
+    return scanned(scan_libsvm(text, labelled, named, most));
+}
+
+void bind_scans(nb::module_& m) {
+    m.def("scan_libsvm", libsvm_scan, "text"_a, "labelled"_a, "named"_a, "most"_a, Unlocked(),
+          "Return the rows, distinct labels, least and largest index of plain text, None if it is not plain.");
+    nb::class_<FileScan>(m, "FileScan", "What scan_libsvm finds in a file of labelled rows, piece by piece.")
+        .def(nb::init<const std::filesystem::path&, std::size_t>(), "path"_a, "most"_a)
+        .def("advance", &FileScan::advance, "bytes"_a, Unlocked(),
+             "Read about so many bytes, and return whether there may be more. Only one thread at a time may call it.")
+        .def("result", [](const FileScan& scan) { return scanned(scan.result()); },
+             "Return what was found, None if the text is not plain.");
 }
 
 Results vw_rows(Text text, bool labelled, Index first, Index width, int bits, bool drop,
@@ -243,8 +261,6 @@ void bind_lines(nb::module_& m) {
         problems.value(name, static_cast<Problem>(problem++));
     m.def("parse_libsvm", libsvm_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a,
           "Return CSR arrays, labels, bad lines (offset, line, problem) and the number of dropped entries.");
-    m.def("scan_libsvm", libsvm_scan, "text"_a, "labelled"_a, "named"_a, "most"_a, Unlocked(),
-          "Return the rows, distinct labels, least and largest index of plain text, None if it is not plain.");
     m.def("parse_vw", vw_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "groups"_a,
           "Return what parse_libsvm returns, weights (None if all are 1), places of tags, and CSR arrays of groups.");
     m.def("parse_log", log_rows, "text"_a, "labelled"_a, "first"_a, "width"_a, "bits"_a, "drop"_a, "blocks"_a,
@@ -307,6 +323,7 @@ Results rows_with_products(const CsrArrays& x, Index columns, const std::vector<
 void bind_text(nb::module_& m) {
     bind_hashing(m);
     bind_lines(m);
+    bind_scans(m);
     const auto count_letter = [](Text text, Letter letter) {
         return count_if(text, [letter](Letter c) { return c == letter; });
     };

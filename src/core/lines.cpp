@@ -1,8 +1,6 @@
 // Rows of LIBSVM and of Vowpal Wabbit text: after a label, features feature:value, separated by blanks.
 #include "lines.hpp"
 
-#include <cstring>
-
 namespace robustfd {
 
 namespace {
@@ -22,40 +20,6 @@ Problem read_libsvm_line(const Letter*& p, const ParseOptions& o, double& label,
     if (o.labelled)
         if (Problem problem = read_libsvm_label(p, label); problem != Problem::none) return problem;
     return read_entries<LIBSVM>(p, o, Space{}, parsed.rows, parsed.dropped);
-}
-
-bool in_number(Letter c) { return is_digit(c) || c == '.' || c == '-' || c == '+' || (c | 32) == 'e'; }
-
-// Find the smallest and the largest index of a line. Return the line feed, or nullptr if something is unusual.
-const Letter* scan_indices(const Letter* p, Scan& scan) {
-    Index least = scan.least, largest = scan.largest;
-    while (true) {
-        p = past_blanks(p);
-        if (*p == '\n') break;
-        const Letter* begin = p;
-        std::uint64_t index = 0;
-        p = read_digits(p, index);
-        if (*p != ':' || p == begin || p - begin > 18 || index > LARGEST_INDEX) return nullptr;
-        least = std::min(least, static_cast<Index>(index));
-        largest = std::max(largest, static_cast<Index>(index));
-        if (is_digit(p[1]) && p[2] == ' ') {  // the most common form
-            p += 3;
-            continue;
-        }
-        begin = ++p;
-        while (in_number(*p)) ++p;
-        if (p == begin || *p > ' ') return nullptr;
-    }
-    scan.least = least;
-    scan.largest = largest;
-    return p;
-}
-
-// The line feed at the end of a line, or nullptr if there is a comment before.
-const Letter* plain_line_end(const Letter* p, const Letter* end) {
-    const void* feed = std::memchr(p, '\n', static_cast<std::size_t>(end - p));
-    const Letter* line_end = static_cast<const Letter*>(feed);
-    return std::memchr(p, MARK<LIBSVM>, static_cast<std::size_t>(line_end - p)) ? nullptr : line_end;
 }
 
 // --------------------------------------------------------------------------------------------- Vowpal Wabbit
@@ -101,30 +65,6 @@ Parsed parse_libsvm(Text text, const ParseOptions& options) {
         if (is_row && options.labelled) parsed.labels.push_back(label);
     });
     return parsed;
-}
-
-std::optional<Scan> scan_libsvm(Text text, bool labelled, bool named, std::size_t most) {
-    require_lines(text);
-    Scan scan;
-    std::vector<double>& labels = scan.labels;
-    double label = std::nan("");
-    const Letter *p = text.data(), *const end = p + text.size();
-    for (; p < end; ++p) {
-        p = past_blanks(p);
-        if (*p == '\n') continue;
-        ++scan.rows;
-        if (labelled) {
-            double value = 0.0;
-            p = read_number(p, value);
-            if (!p || *p > ' ' || !std::isfinite(value)) return std::nullopt;
-            if (value != label && labels.size() < most && std::ranges::find(labels, value) == labels.end())
-                labels.push_back(value);
-            label = value;
-        }
-        p = named ? plain_line_end(p, end) : scan_indices(p, scan);
-        if (!p) return std::nullopt;
-    }
-    return scan;
 }
 
 Parsed parse_vw(Text text, const ParseOptions& options, Span<const Group> groups) {

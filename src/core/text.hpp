@@ -160,18 +160,6 @@ struct Parsed {
 
 Parsed parse_libsvm(Text text, const ParseOptions& options);
 
-// What a text contains: the number of rows, up to `most` of the distinct labels, and the smallest (at most 1) and the
-// largest index.
-struct Scan {
-    Index rows = 0, least = 1, largest = 0;
-    std::vector<double> labels;
-};
-
-// Look through LIBSVM text for labels and indices, faster than parsing. Values are only checked for characters that no
-// number has, and if features are `named`, they are not looked at. The result is empty if a line is unusual or has a
-// problem.
-std::optional<Scan> scan_libsvm(Text text, bool labelled, bool named, std::size_t most);
-
 constexpr Letter ANY_SPACE = ':';  // stands for all namespaces; no name contains it
 
 // A group of namespaces: those whose name starts with a letter and has a hash.

@@ -69,11 +69,13 @@ class Guarded:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # otherwise it would be that of __new__
+        if cls.__init__ is not object.__init__:  # whose signature takes milliseconds
+            own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+            cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]  # else it would be that of __new__
         for name in dir(cls):
             if name == "__getstate__" or not name.startswith("_"):  # pickle, copy and joblib use the former
-                found, shared = inspect.getattr_static(cls, name), name in cls._readers
+                found = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+                shared = name in cls._readers
                 if inspect.isfunction(found) and not hasattr(found, "_guarded"):
                     setattr(cls, name, guarded(found, shared=shared))
                 elif isinstance(found, property) and found.fget and not hasattr(found.fget, "_guarded"):

@@ -7,7 +7,6 @@ give the same results, bit for bit.
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,8 @@ def side_by_side(work: Callable[..., Any], parts: Iterable[Sequence[Any]], *, pr
 
         pool = Parallel(n_jobs=len(arguments), max_nbytes=SHARED_BYTES)
         return list(pool(delayed(work)(*each) for each in arguments))
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max(len(arguments), 1), thread_name_prefix="robustfd-job") as threads:
         return [done.result() for done in [threads.submit(work, *each) for each in arguments]]
 

@@ -104,7 +104,7 @@ def _is_plain(x: Any) -> bool:
     return x.dtype in (np.float32, np.float64) and bool(x.has_canonical_format)
 
 
-def random_generator(random_state: Any) -> np.random.RandomState:
+def random_generator(random_state: Any) -> "np.random.RandomState":
     """Return the generator that a parameter `random_state` stands for."""
     if random_state is None:
         return np.random.mtrand._rand  # NumPy's own, as in scikit-learn

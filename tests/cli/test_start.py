@@ -109,3 +109,23 @@ def test_the_help_imports_no_command():
     )
     code += "assert not {'numpy', 'rich.console', 'robustfd.cli.train'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+STARTED = """
+import os, sys
+from robustfd import cli
+from robustfd.streams import scan
+scan.start = lambda name: print(repr(name))
+cli.main = lambda: None
+cli.script()
+"""
+
+
+@pytest.mark.parametrize("arguments, name", [
+    (["train", "rows", "-o", "model"], "rows"), (["train", "-o", "model", "rows", "more"], "rows"), (["train"], ""),
+    (["train", "--passes=2", "rows"], ""), (["train", "-", "-o", "model"], ""), (["predict", "model", "rows"], None),
+])  # fmt: skip
+def test_training_starts_to_scan_the_first_file(arguments, name):
+    command = [sys.executable, "-c", STARTED, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=WITHOUT_THREADS, capture_output=True, text=True, check=True)
+    assert done.stdout == ("" if name is None else f"{name!r}\n")

@@ -22,6 +22,7 @@
 #include "experts.hpp"
 #include "forest.hpp"
 #include "lock.hpp"
+#include "scan.hpp"
 #include "text.hpp"
 #include "tracker.hpp"
 
@@ -97,6 +98,11 @@ void read_text(Random& random) {
     last_record_end(text, delimiter);
     const std::array<bool, 3> keep{true, false, true};
     copy_fields(text, delimiter, keep, '\x1f');
+    if (below(random, 100) > 0) return;
+    const auto path = std::filesystem::temp_directory_path() / "robustfd-stress";
+    std::ofstream(path, std::ios::binary) << made;
+    for (FileScan scan(path, 5); scan.advance(1);) {}
+    std::filesystem::remove(path);
 }
 
 // ------------------------------------------------------------------------------------------- the untuned learner

@@ -421,6 +421,13 @@ def test_rows_may_be_added_behind_a_position(case):
     same(rows_of(case.open(longer, start=position)), (x[n:], None if y is None else y[n:]))
 
 
+def test_rows_without_checksums_are_the_same(case):
+    stream = case.open(block_bytes=200)
+    rows, position, stream._resumable = rows_of(stream), stream.position, False
+    same(rows_of(stream), rows)
+    assert stream.position == replace(position, checksum="") != position
+
+
 def test_the_checksum_knows_text_of_any_kind_for_labels():
     """Labels are told apart by where they end too."""
     sums = set()

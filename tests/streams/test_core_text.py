@@ -83,6 +83,37 @@ def test_a_scan_finds_as_many_labels_as_asked_for():
     assert _core.scan_libsvm(text + b"1 1:1 # remark\n", True, False, 3) is None
 
 
+def scan_of_file(path, piece=1):
+    scan = _core.FileScan(path, 9)
+    while scan.advance(piece):
+        pass
+    return scan.result()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+@pytest.mark.parametrize("lines", [0, 1, 3, 60_000])
+def test_a_file_is_scanned_in_pieces_that_end_anywhere(tmp_path, lines, end):
+    path, text = tmp_path / "rows", b"\n".join(b"%d 7:0.5 %d:1" % (k % 3, 9 + k) for k in range(lines)) + end
+    path.write_bytes(text)
+    for piece in (1, 1 << 26):
+        assert scan_of_file(path, piece) == _core.scan_libsvm(text + b"\n", True, False, 9)
+
+
+@pytest.mark.parametrize("text", [
+    b"1 1:1 # remark", b"1 a:1", b"1:1 2:1", b"1 1:1\n" * 70_000 + b"x", b"1" + b" 1:1" * (1 << 23), b"\x1f\x8b", b"{}",
+    b"\xef\xbb\xbf1 1:1",
+])  # fmt: skip
+def test_a_scan_of_a_file_finds_nothing_in_unusual_text(tmp_path, text):
+    path = tmp_path / "rows"
+    path.write_bytes(text)
+    assert scan_of_file(path) is None
+
+
+def test_a_scan_finds_nothing_in_what_is_no_file(tmp_path):
+    assert scan_of_file(tmp_path) is None
+    assert scan_of_file(tmp_path / "none") is None
+
+
 @given(st.binary(max_size=200), st.integers(1, 200))
 def test_letters_are_counted(text, times):
     assert _core.count_letter(text * times, 10) == (text * times).count(b"\n")

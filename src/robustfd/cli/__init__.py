@@ -1,7 +1,9 @@
 """The command line `robustfd`. Needs the extra `cli`."""
 
+import gc
 import os
 import sys
+from itertools import pairwise
 from typing import NoReturn
 
 __all__ = ["main", "script"]
@@ -49,9 +51,16 @@ def script() -> NoReturn:
 
     All output is written by then, and a thread that waits for standard input would block the cleanup.
     """
+    gc.disable()  # modules are no garbage; the command starts with it again
     if sys.argv[1:2] in (["train"], ["bandit"]) and not any(name in os.environ for name in _THREADS):
         # A learner's matrices are small: BLAS threads would wait for each other and for the thread that reads.
         os.environ.update(dict.fromkeys(_THREADS, "1"))
+    if sys.argv[1:2] == ["train"]:
+        from robustfd.streams.scan import start
+
+        # While everything else is imported. What follows an option is probably its value.
+        names = (name for before, name in pairwise(sys.argv[1:]) if "-" not in (before[:1], name[:1]))
+        start(next(names, ""))
     if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SCIKIT_LEARN:
         from robustfd._sklearn import do_without
 

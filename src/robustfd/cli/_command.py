@@ -1,5 +1,6 @@
 """Commands: functions whose annotated parameters become options and arguments of click."""
 
+import gc
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -143,6 +144,9 @@ class Commands(click.Group):
             return None
         with exit_on_error():
             found: click.Command = getattr(import_module(f"robustfd.cli.{self._modules[cmd_name]}"), cmd_name)
+        if not gc.isenabled():  # `script` waits for the imports
+            gc.freeze()
+            gc.enable()
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from robustfd.streams import Block, Stream
-from robustfd.streams.base import MOST_LABELS
+from robustfd.streams.scan import MOST_LABELS
 
 MOST_CLASSES = 100  # distinct whole numbers; with more, they count as numbers
 

@@ -5,7 +5,6 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, reduce
 from importlib import import_module
@@ -149,11 +148,13 @@ class Worker:
     """
 
     def __init__(self, value: Any):
+        from concurrent.futures import ThreadPoolExecutor  # not above: most commands have one job
+
         self._value = value
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="robustfd-job")
-        self._pending: deque[Future[Any]] = deque()
-        self._process: Executor | None = None
-        self._started: Future[int]  # of the process: its number
+        self._pending: deque[Any] = deque()  # results that are awaited
+        self._process: Any = None  # an executor
+        self._started: Any  # awaits the number of the process
         self._moved = False  # whether the process has the value
 
     def change(self, work: Callable[..., Any], arguments: Callable[[], tuple[Any, ...]]) -> None:
@@ -207,6 +208,8 @@ class Worker:
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in the process."""
+        from concurrent.futures import BrokenExecutor
+
         assert self._process is not None
         try:
             return self._process.submit(function, *arguments).result()

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,6 +120,7 @@ def _bar(total: int | None) -> Any:
 
 def blocks_with_progress(stream: Stream, console: ConsoleOptions, figures: Figures = dict) -> Iterator[Block]:
     """Yield the blocks of a stream while a progress bar is shown; report skipped rows at the end."""
+    stream._resumable = False
     with ProgressBar(stream, console) as bar:
         for block in stream:
             yield block
@@ -201,7 +201,7 @@ class Pass:
         """
         names_before = {} if self.layout is None else names_in(self.layout)
         self.layout, self.position = with_names(stream.layout, names_before), stream.position
-        stream.seen_names = self._seen_names
+        stream.seen_names, stream._resumable = self._seen_names, self._checkpoint is not None
         self._check_inputs(stream)
         first, saved_rows = self.position, self.position.rows
         report_remarks(stream, self.console)
@@ -319,6 +319,8 @@ class Pass:
             with contextlib.suppress(OSError):
                 self._save_checkpoint()
                 return f"The checkpoint {self._checkpoint} holds all rows: --resume writes the file."
+        import tempfile
+
         with contextlib.suppress(OSError):
             handle, place = tempfile.mkstemp(prefix="robustfd-", suffix=f"-{self.output.name}")
             os.close(handle)

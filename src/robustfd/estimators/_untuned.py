@@ -63,7 +63,8 @@ class UntunedEstimator(Expanded):
         check_integer("epochs", self.epochs, 1)
         check_choice("intervals", self.intervals, (True, False))
         check_choice("expand", self.expand, (None, "trees", "auto"))
-        random_generator(self.random_state)
+        if self.random_state is not None:  # otherwise numpy.random need not be imported
+            random_generator(self.random_state)
         if isinstance(self.sketch_size, str) and self.sketch_size == "auto":
             return
         if check_integer("sketch_size", self.sketch_size, 0) == 1:

@@ -14,8 +14,8 @@ from robustfd.streams.crossing import namer
 from robustfd.streams.decisions import Decisions
 from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
 from robustfd.streams.layout import MOST_COLUMNS, SeenNames
+from robustfd.streams.scan import MOST_LABELS
 
-MOST_LABELS = 1000  # distinct labels; with more, targets count as numbers
 _EXAMPLES = 10  # messages about skipped rows that a stream keeps
 
 
@@ -168,7 +168,7 @@ class Survey:
     rows : int
         The number of rows.
     labels : set or None
-        The distinct labels, or None if there are more than `base.MOST_LABELS`.
+        The distinct labels, or None if there are more than `scan.MOST_LABELS`.
     """
 
     rows: int = 0
@@ -260,6 +260,7 @@ class Stream(ABC):
     plain_rows: bool = False  # whether blocks of text have CsrRows, for learners that need no scipy
     wants_codes: bool = False  # whether sparse rows of tables are CodedRows
     seen_names: SeenNames | None = None  # set it to collect the names of hashed features
+    _resumable: bool = True  # whether positions have checksums, without which no stream continues from them
     parse_threads: int = 1  # threads that parse, in formats where lines can be parsed independently
 
     def __init__(
@@ -327,8 +328,10 @@ class Stream(ABC):
                     )
                 if not block.X.shape[0]:
                     continue
-            checksum.add(block)
-            yield block, replace(end, rows=rows, checksum=str(checksum), **asdict(self._counts))
+            if self._resumable:
+                checksum.add(block)
+            found = str(checksum) if self._resumable else ""
+            yield block, replace(end, rows=rows, checksum=found, **asdict(self._counts))
         if rows < start.rows:
             raise StreamError(
                 f"{self._names()} ends before row {start.rows}, where reading should continue: it was changed."

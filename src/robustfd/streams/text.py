@@ -4,18 +4,19 @@ import re
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from io import BytesIO
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from robustfd._core import Problem, murmur3, parse_libsvm, parse_vw, scan_libsvm
 from robustfd.learners.rows import CsrRows
-from robustfd.streams.base import MOST_LABELS, Block, Options, Stream, Survey
+from robustfd.streams.base import Block, Options, Stream, Survey
 from robustfd.streams.inputs import Chunk, Input, Position, chunks, last_line_end, shown
 from robustfd.streams.layout import DEFAULT_BITS, Feature, is_bits, read_layout
+from robustfd.streams.scan import MOST_LABELS, Scanned, scan_file
 
 _TOO_MANY = (
     "there is the index {}, above max_columns={}. If it is right, raise that limit (--max-columns) or give n_features "
@@ -23,8 +24,6 @@ _TOO_MANY = (
 )
 Result = TypeVar("Result")
 Settings = tuple[bool, int, int, int, bool]  # labelled, smallest index, width or -1, hash_bits or -1, drop the unknown
-
-Scanned = tuple[int, Any, int, int]  # the number of rows, their labels, the smallest and the largest index
 
 
 class Parsed(NamedTuple):
@@ -141,7 +140,9 @@ class IndexedTextStream(Stream):
 
         An error of the source is raised after the chunks before it.
         """
-        waiting: deque[tuple[Chunk, Future[Result]]] = deque()
+        from concurrent.futures import ThreadPoolExecutor
+
+        waiting: deque[tuple[Chunk, Any]] = deque()
         failure = None
         with closing(source), ThreadPoolExecutor(self.parse_threads, thread_name_prefix="robustfd-parse") as pool:
             while True:
@@ -236,6 +237,19 @@ class LibsvmStream(IndexedTextStream):
     def _survey(self) -> Survey:
         return self._survey_indices()[0] or Survey()
 
+    def _survey_indices(self, *, only_numbers: bool = False) -> tuple[Survey | None, int, int]:
+        survey, least, largest = Survey(), 1, 0
+        for each in self.inputs:
+            if self.on_error != "raise" or self._hash_bits is not None or each.path is None:
+                found = None
+            else:
+                found = scan_file(each.path)
+            if found is None or not self._in_range(*found[2:]):
+                return super()._survey_indices(only_numbers=only_numbers)  # which can read more than plain text
+            survey.add_labels(*found[:2])
+            least, largest = min(least, found[2]), max(largest, found[3])
+        return survey, least, largest
+
     def _scanned_chunks(self) -> Iterator[tuple[Chunk, Scanned | None]]:
         """Yield all chunks, each with the result of a fast scan that does not parse values.
 
@@ -257,7 +271,7 @@ class LibsvmStream(IndexedTextStream):
         """Return whether the first line that is not empty starts with a label, which is a number."""
         if self._labelled is None:
             self._labelled = True
-            for line in bytes(chunk.text).split(b"\n"):
+            for line in BytesIO(chunk.text):
                 if tokens := line.split(b"#", 1)[0].split(maxsplit=1):
                     try:
                         float(tokens[0])
@@ -356,7 +370,7 @@ class VwStream(IndexedTextStream):
     def _has_labels(self, chunk: Chunk) -> bool:
         """Return whether lines need a label. The first line decides whether blocks have labels and tags."""
         if self._tagged is None:
-            found = next(filter(None, map(_HEAD.match, bytes(chunk.text).split(b"\n"))), None)
+            found = next(filter(None, map(_HEAD.match, BytesIO(chunk.text))), None)
             if found is not None:
                 self._labelled = self._labels_needed or found["numbers"] != b""
                 self._tagged = found["tag"] != b""
