@@ -40,7 +40,7 @@ def _label(text: str) -> Any:
 
 def decide_task(task: str, labels: Any) -> tuple[str, Any]:
     """Return "classification" and its classes, or "regression" and None."""
-    found = np.unique(labels)
+    found, _ = np.unique(labels, return_index=True)  # with an index, it does not import numpy.ma
     numbers = found.dtype.kind in "iuf"
     whole = numbers and bool(np.all(found == np.floor(found)))
     if task == "auto":

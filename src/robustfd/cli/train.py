@@ -304,7 +304,7 @@ def _require_known_labels(path: Path, model: Any, block: Block) -> None:
             raise StreamError(f"The regression in {path} needs numbers as labels, got {block.y[0]!r}.")
         return
     known = model.classes_.tolist()
-    if other := [label for label in np.unique(block.y).tolist() if label not in known]:
+    if other := [label for label in sorted(set(block.y.tolist())) if label not in known]:
         classes = ", ".join(map(str, known))
         raise StreamError(f"There is a label {other[0]!r}, which is not one of the classes {classes} of {path}.")
 

@@ -67,7 +67,7 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
 
                 check_classification_targets(labels)
         if not hasattr(self, "classes_"):
-            self.classes_ = np.unique(y if classes is None else classes)
+            self.classes_, _ = np.unique(y if classes is None else classes, return_index=True)  # without numpy.ma
             if len(self.classes_) < 2:
                 name = "y has" if classes is None else "classes has"
                 raise ValueError(f"{name} only one class, {self.classes_}. A classifier needs at least two.")

@@ -228,7 +228,9 @@ class UntunedState:
             array[0] = 0.0
         new = self._fresh_experts(old, old.weights, old.bets)
         self.experts = new._replace(features=learn_first(old.features, x, n))
-        self.core.first_scales(np.unique(x.indices).astype(np.int64) + 1 if sparse else np.arange(1, self.d + 1))
+        # With an index, `unique` does not import numpy.ma.
+        seen = np.unique(x.indices, return_index=True)[0].astype(np.int64) if sparse else np.arange(self.d)
+        self.core.first_scales(seen + 1)
         if self.loss is not None:
             self._learn_targets(self.loss, y, weight)
         self.form, self.size = "diagonal", 0

@@ -199,8 +199,12 @@ def unpack(make: Callable[[int, int], "UntunedState"], parts: Any, check: Callab
 
 
 def _as_numbers(records: Any) -> Floats:
-    """Return records (n,) as an array (n, fields)."""
-    return np.column_stack([records[name].astype(np.float64) for name in records.dtype.names])
+    """Return records (n,) of fields of eight bytes as an array (n, fields)."""
+    numbers = np.array(records).view(np.float64).reshape(len(records), -1)  # a copy
+    for k, name in enumerate(records.dtype.names):
+        if records.dtype[name].kind == "i":
+            numbers[:, k] = records[name]
+    return numbers
 
 
 def _unpack_records(parts: Any, name: str, records: Any) -> None:
