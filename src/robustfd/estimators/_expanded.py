@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd.estimators._cells import Owners, cells_of, owners_of
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import OnlineEstimator
 from robustfd.estimators._rows import rows_to_read
 from robustfd.learners import expansion_transfer, forest, progress
 from robustfd.learners.expansion import Expansion, Store
 from robustfd.learners.experts import NumberLoss
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import UntunedState
 

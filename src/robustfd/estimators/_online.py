@@ -21,10 +21,8 @@ from robustfd.estimators._rows import Order, encoded, kind_of, single_row
 from robustfd.estimators._transfer import merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
 from robustfd.learners.progress import plot_progress
-from robustfd.learners.rows import CsrRows, check_numbers, writable
+from robustfd.learners.rows import CsrRows, Floats, check_numbers, writable
 from robustfd.learners.snapshot import Parts
-
-Floats = NDArray[np.float64]
 
 
 class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):

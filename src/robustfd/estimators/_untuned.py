@@ -3,7 +3,7 @@
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,13 @@ from robustfd.estimators import explain
 from robustfd.estimators._cells import cells_of, first_columns, has_rows, owners_of, rows_of
 from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._learning import nothing
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import OnlineEstimator
 from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
 from robustfd.learners.expansion_transfer import Merged
 from robustfd.learners.hessian import next_event
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import SPARE, UntunedState, is_whole
 from robustfd.learners.untuned_merging import with_features_at
@@ -34,19 +34,10 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(Expanded):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _own = (
-        "_model",
-        "_calibration",
-        "_missing",
-        "_common_names",
-        "_encoder",
-        "_scale",
-        "_ends",
-        "_tracker",
-        "_expansion",
-        "_owners",
-    )
-    _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
+    _learned = (
+        *OnlineEstimator._learned, "_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_ends",
+        "_tracker", "_expansion", "_owners",
+    )  # fmt: skip
     _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was
     sketch_size: Literal["auto"] | int
@@ -407,12 +398,8 @@ def size_check(model: Any, front: int = 0, outputs: int | None = None) -> Callab
         if outputs is not None and found != outputs:
             raise ValueError(f"{found} outputs, not {outputs}")
         inputs = model._width + len(model._missing)
-        check_sizes(
-            model,
-            d if not model._missing or d < inputs else model._width,
-            found if outputs is None else model._outputs,
-            sparse=True,
-        )
+        width = d if not model._missing or d < inputs else model._width
+        check_sizes(model, width, found if outputs is None else model._outputs, sparse=True)
         if d > 2 * (inputs + front) + SPARE:
             raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 

@@ -13,11 +13,10 @@ from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, check_range, check_real
 from robustfd.estimators import explain
 from robustfd.estimators._arms import UNPULLED
-from robustfd.estimators._online import Floats
 from robustfd.estimators._rewards import RewardLearner, distinct
 from robustfd.estimators._rows import kind_of, rows_to_read, single_row, with_indicators
 from robustfd.learners import progress
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 
 
 class ContextualBandit(RewardLearner):

@@ -15,11 +15,10 @@ from robustfd._container import Document, Tensors
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SketchEstimator
 from robustfd.learners.snapshot import Parts
+from robustfd.linalg.decompose import Floats
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.exact import ExactSecondMoment
-
-Floats = NDArray[np.float64]
 
 BLOCK = 2**20  # matrix entries processed at once
 AUTO_SIGMAS = 3.0  # contamination="auto": standard deviations above the median
@@ -297,8 +296,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     @property
     def location_(self) -> Floats:
         """The mean of the rows."""
-        mean: Floats = self._fitted().mean_
-        return mean
+        return self._fitted().mean_
 
     def _model(self) -> _Model:
         """Return the model of all rows seen, cached until more arrive."""

@@ -16,14 +16,13 @@ from robustfd._validation import check_choice, check_integer, check_rows, check_
 from robustfd.estimators._components import Analysis, Ritz, analyse
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.learners.snapshot import Parts
-from robustfd.linalg.decompose import EPS
+from robustfd.linalg.decompose import EPS, Floats
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.base import EPS32
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
-Floats = NDArray[np.float64]
 SPARE = 50  # sketch rows in addition to twice the number of components
 UNKNOWN = 25  # number of components to plan for if n_components is not an integer
 

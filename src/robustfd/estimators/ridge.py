@@ -13,15 +13,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from robustfd._container import Document, Tensors
-from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd._validation import changed, check_choice, check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SIZE, SketchEstimator, SketchSizeWarning, exact_is_better
 from robustfd.learners.snapshot import Parts
+from robustfd.linalg.decompose import Floats
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.exact import ExactSecondMoment, WindowedSums
 from robustfd.sketch.view import View
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -284,10 +283,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         self._check_size()
         then = self.sketch_.center if self.__sklearn_is_fitted__() and not reset else self.fit_intercept
         if then != self.fit_intercept:
-            raise ValueError(
-                f"fit_intercept was changed from {then} to {self.fit_intercept} after rows were seen. "
-                "Set it back, or call fit to start over."
-            )
+            raise changed("fit_intercept", then, self.fit_intercept)
 
     def _check_targets(self, t: int) -> None:
         before = self._moments.cross.shape[1]

@@ -12,7 +12,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from robustfd.linalg.factor import Array, Factor, Floats, dense
+from robustfd.linalg.decompose import Floats
+from robustfd.linalg.factor import Array, Factor, dense
 
 BLOCK = 2**20  # entries in a dense block of rows (8 MB); limits the memory that distances of many rows need
 DENSE = 200  # up to this many columns, extreme eigenvalues are computed from the dense matrix
@@ -148,9 +149,9 @@ class _LowRankPlus(LinearOperator):
         squared, step = np.empty(stack.shape[0]), max(1, BLOCK // self.shape[0])
         for start in range(0, len(squared), step):
             block = dense(stack[start : start + step])
-            squared[start : start + step] = f.distances(
-                block if mu is None else (block - mu).astype(np.result_type(f.w.dtype, block.dtype), copy=False)
-            )
+            if mu is not None:
+                block = (block - mu).astype(np.result_type(f.w.dtype, block.dtype), copy=False)
+            squared[start : start + step] = f.distances(block)
         return squared.astype(dtype, copy=False) if rows.ndim == 2 else float(squared[0])
 
     def logdet(self) -> float:
@@ -290,11 +291,8 @@ class LowRankPlusDiagonal(_LowRankPlus):
 
     Parameters
     ----------
-    components : array of shape (r, d)
-        V, with orthonormal rows. r may be 0. The array is not copied. float32 stays float32, other types become
-        float64.
-    eigenvalues : array-like of shape (r,)
-        lam, the nonnegative eigenvalues of the low-rank part, in the order of the components.
+    components, eigenvalues
+        As for `LowRankPlusIdentity`.
     diagonal : array-like of shape (d,)
         The entries of D, nonnegative.
 

@@ -35,6 +35,7 @@ from robustfd.sketch.window import (
     squared_lengths,
 )
 
+Bounds = tuple[float, float]  # lo and hi
 LEAST_SHARE = 1 / 8  # minimum of alpha / hi, so that the approximation is invertible
 
 
@@ -193,9 +194,7 @@ def _centre_raw_rows(raw: Rows | None, default: Floats) -> tuple[Floats, Floats]
     return np.sqrt(raw.weight)[:, None] * (x - mean), mean
 
 
-def _centre_stack(
-    stack: Floats, shift: Floats, unit: float
-) -> tuple[Floats, Floats, Callable[..., tuple[float, float]]]:
+def _centre_stack(stack: Floats, shift: Floats, unit: float) -> tuple[Floats, Floats, Callable[..., Bounds]]:
     """Return the rows minus their mean, the mean, and the function that converts bounds of F to bounds of the result.
 
     The scatter about the mean is the Schur complement of the constant column, min over y of (x, y)' M (x, y), which is
@@ -209,7 +208,7 @@ def _centre_stack(
         along = column @ stack[:, :-1] / square
         rounding_bound = float(along @ along) * square
 
-    def schur(lo: float, hi: float) -> tuple[float, float]:
+    def schur(lo: float, hi: float) -> Bounds:
         if lo < square:
             lo = lo * (1.0 + rounding_bound / (square - lo)) if lo > 0 else 0.0
         else:
