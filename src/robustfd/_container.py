@@ -267,12 +267,8 @@ def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
     header: dict[str, Any] = {"__metadata__": meta}
     order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # this order aligns all arrays
     for name in order:
-        start, end = end, end + arrays[name].nbytes
-        header[name] = {
-            "dtype": _DTYPES[arrays[name].dtype.str],
-            "shape": arrays[name].shape,
-            "data_offsets": (start, end),
-        }
+        array, start, end = arrays[name], end, end + arrays[name].nbytes
+        header[name] = {"dtype": _DTYPES[array.dtype.str], "shape": array.shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > LARGEST_HEADER:
@@ -293,9 +289,7 @@ def unseal(data: Any) -> tuple[str, str, Tensors]:
     except Exception:
         raise SnapshotError("Not a robustfd snapshot, or its header is damaged.") from None
     if version != VERSION:
-        raise SnapshotError(
-            f"The snapshot has format version {version}; this robustfd reads version {VERSION}. Upgrade robustfd."
-        )
+        raise SnapshotError(f"The snapshot has version {version}; this robustfd reads version {VERSION}. Upgrade it.")
     try:
         tensors = safetensors.numpy.load(data)
         found = digest(meta, tensors)

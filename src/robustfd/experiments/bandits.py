@@ -159,9 +159,8 @@ def summary(found: Sequence[Row]) -> dict[str, float]:
         out |= {f"{name}: {STYLES[method].label}": regret for method, regret in regrets.items()}
         for method in ("RFD, grows", "FD"):
             if {"exact", method} <= set(ends):
-                compared.setdefault(f"{STYLES[method].label} to the exact matrix", []).append(
-                    regrets[method] / regrets["exact"]
-                )
+                ratio = regrets[method] / regrets["exact"]
+                compared.setdefault(f"{STYLES[method].label} to the exact matrix", []).append(ratio)
         if grown := ends.get("RFD, grows"):
             m, numbers = max(row["m"] for row in grown), max(row["numbers"] for row in grown)
             out[f"{name}: last m"] = m

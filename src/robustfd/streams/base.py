@@ -331,7 +331,7 @@ class Stream(ABC):
             yield block, replace(end, rows=rows, checksum=str(checksum), **asdict(self._counts))
         if rows < start.rows:
             raise StreamError(
-                f"{self._names()} ends before row {start.rows}, where reading should continue: it was changed."
+                f"{self._names()} ends before row {start.rows}, where reading should go on: it was changed."
             )
 
     def survey(self) -> Survey:
