@@ -144,20 +144,7 @@ class Saved(Guarded):
 
 _kinds: dict[str, type[Saved]] = {}  # the classes that have been imported, by name
 # The packages that define the other classes. They are imported when a file needs them.
-_PACKAGES = {
-    "robustfd.sketch": (
-        "CompensativeFrequentDirections", "DiagonalFrequentDirections", "ExactSecondMoment", "FrequentDirections",
-        "GreedySketch", "OjaSketch", "ParameterizedFrequentDirections", "RandomProjectionSketch",
-        "RobustFrequentDirections", "SlidingFrequentDirections", "SpectralCompensationFrequentDirections",
-        "TwoSidedFrequentDirections",
-    ),
-    "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
-    "robustfd.decisions": ("PolicyEvaluation", "SketchedLinUCB"),
-    "robustfd.estimators": (
-        "ContextualBandit", "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
-        "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
-    ),
-}  # fmt: skip
+_PACKAGES = ("robustfd.sketch", "robustfd.learners", "robustfd.decisions", "robustfd.estimators")
 
 
 def load(path: Any) -> Any:
@@ -218,9 +205,9 @@ def from_parameters_json(text: str) -> Any:
 
 def _find(kind: str) -> type[Saved] | None:
     """Return the class of this name, or None. Import the package that defines it if necessary."""
-    package = next((package for package, kinds in _PACKAGES.items() if kind in kinds), None)
-    if kind not in _kinds and package is not None:
-        getattr(import_module(package), kind)  # the class registers itself
+    packages = map(import_module, () if kind in _kinds else _PACKAGES)
+    if package := next((package for package in packages if kind in package.__all__), None):
+        getattr(package, kind)  # the class registers itself
     return _kinds.get(kind)
 
 

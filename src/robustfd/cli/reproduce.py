@@ -63,9 +63,8 @@ def reproduce(
         errors.print(f"{verdict.claim}: {verdict.found}", markup=False, highlight=False)
     for failure in outcome.failed:
         errors.print(f"failed: {failure}", style="red", markup=False, highlight=False)
-    errors.print(
-        f"{outcome.cells} cells ({outcome.kept} from earlier runs) in {outcome.seconds:.0f} s", highlight=False
-    )
+    cells = f"{outcome.cells} cells ({outcome.kept} of them from earlier runs)"
+    errors.print(f"{cells} in {outcome.seconds:.0f} s", highlight=False)
     if console.json:
         verdicts = [{"status": each.status, "claim": each.claim, "found": each.found} for each in outcome.verdicts]
         print(json.dumps({"report": str(outcome.report), "cells": outcome.cells, "verdicts": verdicts}))

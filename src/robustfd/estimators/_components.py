@@ -95,11 +95,13 @@ def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m:
         return None
     most = min(m - 1, rows.short)
     k = min(wanted, most) if isinstance(wanted, int) else most
-    steps = SPARSE_STEPS if sp.issparse(x) else DENSE_STEPS
-    if rows.short <= max(block_size(k) * steps, SMALL // rows.entries):
+    steps, entries = (SPARSE_STEPS, rows.x.nnz) if sp.issparse(x) else (DENSE_STEPS, rows.x.size)
+    if rows.short <= max(block_size(k) * steps, SMALL // entries):
         found = form_leading(partial(rows.times, precision=np.float64), rows.short, most)
     else:
-        for precision in rows.precisions:
+        fits = rows.largest * rows.unit < LARGEST_SINGLE
+        precisions: tuple[Precision, ...] = (np.float32, np.float64) if fits else (np.float64,)
+        for precision in precisions:
             noise = rows.noise(precision)
             found = find_leading(partial(rows.times, precision=precision), rows.short, k, most, steps, noise)
             if len(found.values) >= k and found.values[k - 1] > CLEARLY_ABOVE * noise:
@@ -190,12 +192,6 @@ class _Rows:
         return float(np.sqrt(self.weight) / np.sqrt(self.total))
 
     @property
-    def precisions(self) -> tuple[Precision, ...]:
-        """The precisions to search in, one after the other."""
-        fits = self.largest * self.unit < LARGEST_SINGLE
-        return (np.float32, np.float64) if fits else (np.float64,)
-
-    @property
     def tall(self) -> bool:
         """Whether G is A'A."""
         return bool(self.x.shape[0] >= self.x.shape[1])
@@ -204,11 +200,6 @@ class _Rows:
     def short(self) -> int:
         """The number of rows of G."""
         return int(min(self.x.shape))
-
-    @property
-    def entries(self) -> int:
-        """The number of stored values."""
-        return int(self.x.nnz if sp.issparse(self.x) else self.x.size)
 
     def noise(self, precision: Precision) -> float:
         """Return a bound on the rounding errors of G, relative to its trace."""

@@ -162,7 +162,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The fitted estimator.
         """
         return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
@@ -223,7 +222,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The fitted estimator.
         """
         quick = self.__dict__.get("_quick")
         if quick is None or not quick.learn(x, y, sample_weight):
@@ -271,7 +269,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The merged estimator.
         """
         return merge_into(self, other)
 

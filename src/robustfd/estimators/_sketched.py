@@ -195,7 +195,6 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
         Returns
         -------
         self
-            The merged estimator.
         """
         if not isinstance(other, type(self)):
             raise TypeError(f"other must be a {type(self).__name__}, got a {type(other).__name__}.")

@@ -46,7 +46,6 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
         Returns
         -------
         self
-            The fitted estimator.
         """
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:

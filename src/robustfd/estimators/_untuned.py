@@ -87,12 +87,6 @@ class UntunedEstimator(Expanded):
         for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
             yield random.permutation(n) if self.shuffle else None
 
-    def _update_common_names(self) -> None:
-        """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
-        if self._kind == "dicts" and is_time_to_count(self._model.seen):
-            counts = self._model.experts.features.table["count"][1:]
-            self._common_names = common_names(self._vocabulary, counts, self._model.seen)
-
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
         model, states = self._model, self._all_states().values()
@@ -125,7 +119,9 @@ class UntunedEstimator(Expanded):
         for here, rows in parts:
             mine = None if codes is None else codes[here]
             self._learn_part(rows, mine, y[here], weight[here], margins[here], new=new)
-        self._update_common_names()
+        if self._kind == "dicts" and is_time_to_count(self._model.seen):
+            counts = self._model.experts.features.table["count"][1:]
+            self._common_names = common_names(self._vocabulary, counts, self._model.seen)
         return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:

@@ -40,16 +40,11 @@ class SketchedNewtonRegressor(IntervalRegressor):
     intervals : bool, default=False
         Whether to learn what `predict_interval` needs. Learning then takes 2 to 2.5 times as long.
     expand : {None, "trees", "auto"}, default=None
-        Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
-        trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
-        at least half a percent. Learning takes 10 to 15 times as long.
+        Whether to add curves and interactions by boosted trees, as in `SketchedNewtonClassifier`.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
-        Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses, and decides how much each expert of the mixture counts.
     random_state : int, RandomState or None, default=None
-        Seed or generator for shuffling; an integer is also the seed of trees.
+        Also as in `SketchedNewtonClassifier`.
 
     Attributes
     ----------

@@ -183,14 +183,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
             The rows. They are read several times if the estimator does not keep the exact matrix.
         y : ignored
-            Present for API consistency.
         sample_weight : array of shape (n,), optional
             Row weights. A row of weight 2 counts as two rows.
 
         Returns
         -------
         self
-            The fitted estimator.
         """
         return self._learn(X, sample_weight, reset=True, whole=True)
 

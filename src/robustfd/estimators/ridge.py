@@ -88,9 +88,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         With "auto", the estimator keeps the exact A'A for up to 1000 features and a sketch of m = 50 rows for more. An
         integer m of at least 2 always uses a sketch of m rows; a larger m is more accurate.
     buffer_size : int, optional
-        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`. If the
-        first rows are sparse, it is 8 `sketch_size`, but at most 800 if that is more than 4 `sketch_size`. It avoids
-        values between n_features / 2 and 2 n_features.
+        Rows of the sketch and its buffer together before a shrink step. The default is that of `SketchedPCA`.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not regularised. Rows and targets are centred for it.
     decay : float in (0, 1], default=1.0
@@ -183,7 +181,6 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         Returns
         -------
         self
-            The fitted estimator.
         """
         self._learn(X, y, sample_weight, reset=True)
         self._warn_of_error()

@@ -45,10 +45,11 @@ class _LowRankPlus(LinearOperator):
     def __repr__(self) -> str:
         d, r, lam = self.shape[0], len(self.components), self.low_rank_eigenvalues
         spread = f", eigenvalues {lam.max():.6g} to {lam.min():.6g}" if r else ""
-        return f"<{type(self).__name__} {d}x{d}: rank {r}{spread}, plus {self._describe_added()}, {self.dtype}>"
-
-    def _describe_added(self) -> str:
-        raise NotImplementedError
+        if isinstance(self._added, float):
+            added = f"{self._added:.6g} I"
+        else:
+            added = f"a diagonal of {self._added.min():.6g} to {self._added.max():.6g}"
+        return f"<{type(self).__name__} {d}x{d}: rank {r}{spread}, plus {added}, {self.dtype}>"
 
     # -- products
 
@@ -251,9 +252,6 @@ class LowRankPlusIdentity(_LowRankPlus):
         super().__init__(v, lam, float(alpha), "alpha")
         self.alpha = float(alpha)
 
-    def _describe_added(self) -> str:
-        return f"{self.alpha:.6g} I"
-
     @cached_property
     def _factor(self) -> Factor:  # type: ignore[override]
         return Factor.with_identity(self.components, self.low_rank_eigenvalues, self.alpha)
@@ -354,9 +352,6 @@ class LowRankPlusDiagonal(_LowRankPlus):
             raise ValueError(f"diagonal[{wrong[0]}] is {added[wrong[0]]}, expected >= 0 and finite")
         super().__init__(v, lam, added, "the diagonal")
         self.diagonal_part = added
-
-    def _describe_added(self) -> str:
-        return f"a diagonal of {self.diagonal_part.min():.6g} to {self.diagonal_part.max():.6g}"
 
     @cached_property
     def _factor(self) -> Factor:  # type: ignore[override]

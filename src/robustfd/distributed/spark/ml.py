@@ -140,7 +140,7 @@ class RobustfdModel(Model, _Columns, MLReadable, MLWritable):
                 dataset = getattr(frames, method)(self.model, dataset, features=features, output=name)
                 dataset, made = dataset.withColumn(name, array_to_vector(f.col(name))), True
         if not made:
-            raise TypeError(f"{type(self.model).__name__} neither predicts nor transforms. Use the attribute `model`.")
+            raise TypeError(f"A {type(self.model).__name__} can neither predict nor transform. Use its `model`.")
         return dataset
 
     def write(self) -> "MLWriter":
