@@ -17,7 +17,7 @@ from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_integer, check_rows
 from robustfd.estimators._learning import UNWEIGHTED, learn_row, learn_rows
 from robustfd.estimators._onnx import Exported
-from robustfd.estimators._rows import Order, encoded, kind_of, single_row
+from robustfd.estimators._rows import Order, encoded, kind_of, single_row, width_of
 from robustfd.estimators._transfer import merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
 from robustfd.learners.progress import plot_progress
@@ -51,6 +51,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     _progress: Floats
     _vocabulary: dict[Any, int]  # only of models of dicts
     n_features_in_: int
+    _width = property(width_of)  # the number of features that the learner sees
 
     # -- what subclasses define
 

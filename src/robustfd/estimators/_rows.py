@@ -216,10 +216,8 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     if not hasattr(model, "_encoder") or (not is_table(x) and _has_only_numbers(model._encoder)):
         return None
     if not is_table(x):
-        raise ValueError(
-            f"X must be a table, as {type(model).__name__} was started with a table that has non-numeric columns, "
-            f"got {type(x).__name__}."
-        )
+        name, found = type(model).__name__, type(x).__name__
+        raise ValueError(f"X must be a table, as {name} was started with one of non-numeric columns, got {found}.")
     return _encoded_rows(model, x, learn=learn)
 
 

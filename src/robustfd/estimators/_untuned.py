@@ -17,7 +17,7 @@ from robustfd.estimators._cells import cells_of, first_columns, has_rows, owners
 from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._learning import nothing
 from robustfd.estimators._online import OnlineEstimator
-from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
+from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
 from robustfd.learners.expansion_transfer import Merged
@@ -45,9 +45,6 @@ class UntunedEstimator(Expanded):
     epochs: int
     intervals: bool
     _common_names: set[Any]  # names of numeric features that most dicts have
-    _missing: list[int]  # columns that have had missing values, in the order of their indicator features
-    n_features_in_: int
-    _width = property(width_of)
 
     def _check_parameters(self) -> None:
         check_choice("shuffle", self.shuffle, (True, False))
@@ -298,7 +295,13 @@ class UntunedEstimator(Expanded):
         def unpack_state(own: Parts, front: int) -> UntunedState:
             return UntunedState.unpack(own, size_check(self, front), **self._settings)
 
-        self._unpack_expansion(parts, unpack_state)
+        self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
+        category = self._expansion.category
+        fits = int((~category).sum()) <= self._width
+        if self._kind == "dicts":
+            fits = category.tolist() == owners_of(self).category[: len(category)]
+        if not fits:
+            raise ValueError("the columns of trees do not fit the model")
 
     @property
     def hessian_(self) -> str:

@@ -36,7 +36,6 @@ class _RFDSON(OnlineEstimator):
     loss: str
     bound: Any
     fit_intercept: bool
-    n_features_in_: int
     _states: list[NewtonState]
 
     @property

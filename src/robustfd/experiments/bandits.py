@@ -116,9 +116,8 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         "weights. FD is that of SOFUL (Kuzborskij et al. 2019), and SCFD that of CBSCFD (Chen et al. 2020), both with "
         "the exploration of RFD."
     )
-    return [
-        Figure("bandits", "Linear bandits: regret", caption, panels(_draw, found), list(STYLES.values()), left=0.64)
-    ]
+    legend = list(STYLES.values())
+    return [Figure("bandits", "Linear bandits: regret", caption, panels(_draw, found), legend, left=0.64)]
 
 
 def _draw(rows: Sequence[Row], ax: Any) -> None:

@@ -212,11 +212,8 @@ def passes(data: Data, methods: Iterable[str] = NAMES, *, order: int | None, qui
             for alpha0 in (0.0,) if method == "rfd0" else QUICK_ALPHAS if quick and method in RANDOM else ALPHAS:
                 for seed in range(seeds) if method in RANDOM and order is None else (order,):
                     drawn = seed if method in RANDOM else None
-                    effort = _effort(data, method, m, alpha0)
-                    out.append(
-                        cell("pass", data.name, effort=effort, method=method, m=m, alpha0=alpha0, order=order,
-                             seed=drawn)
-                    )  # fmt: skip
+                    settings = {"method": method, "m": m, "alpha0": alpha0, "order": order, "seed": drawn}
+                    out.append(cell("pass", data.name, effort=_effort(data, method, m, alpha0), **settings))
     return out
 
 
