@@ -144,20 +144,7 @@ class Saved(Guarded):
 
 _kinds: dict[str, type[Saved]] = {}  # the classes that have been imported, by name
 # The packages that define the other classes. They are imported when a file needs them.
-_PACKAGES = {
-    "robustfd.sketch": (
-        "CompensativeFrequentDirections", "DiagonalFrequentDirections", "ExactSecondMoment", "FrequentDirections",
-        "GreedySketch", "OjaSketch", "ParameterizedFrequentDirections", "RandomProjectionSketch",
-        "RobustFrequentDirections", "SlidingFrequentDirections", "SpectralCompensationFrequentDirections",
-        "TwoSidedFrequentDirections",
-    ),
-    "robustfd.learners": ("AdaGrad", "OnlineGradientDescent", "OnlineNewton"),
-    "robustfd.decisions": ("PolicyEvaluation", "SketchedLinUCB"),
-    "robustfd.estimators": (
-        "ContextualBandit", "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
-        "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
-    ),
-}  # fmt: skip
+_PACKAGES = ("robustfd.sketch", "robustfd.learners", "robustfd.decisions", "robustfd.estimators")
 
 
 def load(path: Any) -> Any:
@@ -218,9 +205,9 @@ def from_parameters_json(text: str) -> Any:
 
 def _find(kind: str) -> type[Saved] | None:
     """Return the class of this name, or None. Import the package that defines it if necessary."""
-    package = next((package for package, kinds in _PACKAGES.items() if kind in kinds), None)
-    if kind not in _kinds and package is not None:
-        getattr(import_module(package), kind)  # the class registers itself
+    packages = map(import_module, () if kind in _kinds else _PACKAGES)
+    if package := next((package for package in packages if kind in package.__all__), None):
+        getattr(package, kind)  # the class registers itself
     return _kinds.get(kind)
 
 
@@ -267,12 +254,8 @@ def seal(kind: str, document: Document, tensors: Tensors) -> list[Any]:
     header: dict[str, Any] = {"__metadata__": meta}
     order, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0  # this order aligns all arrays
     for name in order:
-        start, end = end, end + arrays[name].nbytes
-        header[name] = {
-            "dtype": _DTYPES[arrays[name].dtype.str],
-            "shape": arrays[name].shape,
-            "data_offsets": (start, end),
-        }
+        array, start, end = arrays[name], end, end + arrays[name].nbytes
+        header[name] = {"dtype": _DTYPES[array.dtype.str], "shape": array.shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > LARGEST_HEADER:
@@ -293,9 +276,7 @@ def unseal(data: Any) -> tuple[str, str, Tensors]:
     except Exception:
         raise SnapshotError("Not a robustfd snapshot, or its header is damaged.") from None
     if version != VERSION:
-        raise SnapshotError(
-            f"The snapshot has format version {version}; this robustfd reads version {VERSION}. Upgrade robustfd."
-        )
+        raise SnapshotError(f"The snapshot has version {version}; this robustfd reads version {VERSION}. Upgrade it.")
     try:
         tensors = safetensors.numpy.load(data)
         found = digest(meta, tensors)

@@ -11,17 +11,10 @@ from typing import Any
 def lazily(
     package: str, *, extras: Sequence[str] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package.
+    """Return `__all__`, `__getattr__` and `__dir__` of a package, whose names are those that `__init__.pyi` imports.
 
-    Its names are those that `__init__.pyi` imports. Names from the package itself are its subpackages, which `__all__`
-    does not list.
-
-    Parameters
-    ----------
-    package : str
-        The name of the package.
-    extras : sequence of str
-        Subpackages with optional dependencies. `dir` does not list them, because importing them may fail.
+    Names from the package itself are its subpackages, which `__all__` does not list. `dir` does not list `extras`
+    either, subpackages with optional dependencies, because importing them may fail.
     """
     stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi")
     lines = [line for line in ast.parse(stub.read_text("utf-8")).body if isinstance(line, ast.ImportFrom)]

@@ -117,9 +117,7 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Return n non-negative weights, all 1 for None."""
     if sample_weight is None:
         return np.ones(n)
-    weight = _check_vector(
-        "sample_weight", sample_weight, n, "numbers >= 0", "Every weight must be a finite number >= 0"
-    )
+    weight = _check_vector("sample_weight", sample_weight, n, "numbers >= 0", "Every weight must be finite and >= 0")
     if (weight < 0).any():
         raise ValueError(f"sample_weight contains {weight.min():g}. Negative weights in sample_weight are not allowed.")
     return weight
@@ -150,6 +148,14 @@ def _check_vector(name: str, values: Any, n: int, kind: str, rule: str) -> NDArr
     return found
 
 
+def changed(name: str, then: Any, now: Any) -> ValueError:
+    """Return the error about a parameter that must not change after the first rows."""
+    return ValueError(
+        f"{name} was changed from {then!r} to {now!r} after rows were seen. Set it back to {then!r}, or call fit to "
+        "start over."
+    )
+
+
 def check_same_params(what: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> None:
     """Raise unless two objects to be merged have the same parameters. `what` is their plural noun for the message."""
     for name in one:
@@ -157,9 +163,9 @@ def check_same_params(what: str, one: Mapping[str, Any], two: Mapping[str, Any])
             raise ValueError(f"Cannot merge {what} of different {name}: {one[name]!r} here, {two[name]!r} there.")
 
 
-def check_same_features(what: str, one: Any, two: Any) -> None:
-    """Raise unless two objects to be merged have the same number and names of features."""
+def check_same_features(what: str, one: Any, two: Any, *, if_known: bool = False) -> None:
+    """Raise unless two objects to be merged have the same features. With `if_known`, features of one alone fit."""
     for name in ("n_features_in_", "feature_names_in_"):
-        here, there = (np.asarray(getattr(each, name, "none")) for each in (one, two))
-        if not np.array_equal(here, there):
+        here, there = vars(one).get(name), vars(two).get(name)
+        if not np.array_equal(here, there) and not (if_known and (here is None or there is None)):
             raise ValueError(f"Cannot merge {what} of different {name}: {here} here, {there} there.")

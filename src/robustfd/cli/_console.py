@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, suppress
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -69,12 +69,8 @@ def text_table(title: str, rows: Iterable[Iterable[Any]], *headers: str, left: i
     cells = [[formatted(value) for value in row] for row in rows]
     lines = [list(headers), *cells] if headers else cells
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return Table(title, [_line(line, widths, left) for line in lines])
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
-    aligned = [f"{cell:{'<' if k < left else '>'}{width}}" for k, (cell, width) in enumerate(zip(cells, widths))]
-    return "  ".join(aligned).rstrip()
+    forms = [f"{'<' if k < left else '>'}{width}" for k, width in enumerate(widths)]
+    return Table(title, ["  ".join(map(format, line, forms)).rstrip() for line in lines])
 
 
 def formatted(value: Any) -> str:

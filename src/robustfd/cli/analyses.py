@@ -138,8 +138,7 @@ def outliers(
     if not stream.can_be_reread:
         raise ValueError("Outliers need two passes, and standard input can be read only once. Name a file.")
     model = robustfd.MahalanobisDetector(
-        "auto" if sketch_size is None else sketch_size,
-        contamination="auto" if contamination is None else contamination,
+        "auto" if sketch_size is None else sketch_size, contamination="auto" if contamination is None else contamination
     )
     for block in blocks_with_progress(stream, console):
         model.partial_fit(block.X, sample_weight=block.weight)

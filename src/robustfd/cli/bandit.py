@@ -32,31 +32,17 @@ from robustfd.cli.train import Progress
 from robustfd.streams import Block, Position, Stream, StreamError
 
 ABOUT = "Contextual bandits: train a policy on a log of decisions, choose arms, evaluate policies on logs."
-bandit = Commands(
-    {
-        "Commands": {
-            "train": ("bandit", "Train a policy on a log: contexts, chosen arms and their rewards."),
-            "predict": (
-                "bandit",
-                "Write the probability of each arm for each context of FILES, as arm:probability,...",
-            ),
-            "evaluate": (
-                "bandit",
-                "Estimate what POLICY would have earned on the log in FILES, which another one made.",
-            ),
-        }
-    },
-    "bandit",
-    ABOUT,
-)
+_COMMANDS = {
+    "train": ("bandit", "Train a policy on a log: contexts, chosen arms and their rewards."),
+    "predict": ("bandit", "Write the probability of each arm for each context of FILES, as arm:probability,..."),
+    "evaluate": ("bandit", "Estimate what POLICY would have earned on the log in FILES, which another one made."),
+}
+bandit = Commands({"Commands": _COMMANDS}, "bandit", ABOUT)
 Policy = Annotated[Path, argument("POLICY", "Model file from `robustfd bandit train`.", READ)]
 # Columns of tables, if options do not name them.
 _COLUMNS = {
-    "target": ("reward",),
-    "cost": ("cost",),
-    "arm": ("arm", "action"),
-    "probability": ("probability", "propensity"),
-}
+    "target": ("reward",), "cost": ("cost",), "arm": ("arm", "action"), "probability": ("probability", "propensity")
+}  # fmt: skip
 _EPSILON = (
     "The part of the probability that all arms share equally. Logs that will evaluate policies need some, such as 0.02."
 )
@@ -92,9 +78,7 @@ def train(
     if start is not None:
         existing, inputs = _load(start, inputs)
         if epsilon not in (0.0, existing.model.epsilon):
-            raise ValueError(
-                f"--epsilon {epsilon} does not match the {existing.model.epsilon} of {start}. Leave it out."
-            )
+            raise ValueError(f"--epsilon {epsilon} does not match {existing.model.epsilon} in {start}. Leave it out.")
     with Pass(job, output, checkpoints, console) as run:
         if not run.resumed and existing is not None:
             run.model, run.layout = existing.model, existing.layout
@@ -115,9 +99,7 @@ def _load(path: Path, inputs: LogOptions) -> tuple[Any, LogOptions]:
     loaded, inputs = load_learner(path, inputs, "bandit")
     for name in LAYOUT_OPTIONS:
         if getattr(inputs, name) is not None and loaded.layout is not None:
-            raise ValueError(
-                f"{option_name(name)} and {path} cannot be combined: the policy already defines its columns."
-            )
+            raise ValueError(f"{option_name(name)} and {path} cannot be combined: the policy already defines columns.")
     if loaded.layout is None:
         inputs = replace(inputs, n_features=loaded.model.n_features_in_)
     return loaded, inputs
@@ -228,9 +210,7 @@ def _policy(model: Any, block: Block, first: int, predict: Callable[..., Any]) -
     found = block.decisions
     if found is None or found.arms is None:
         if not model.arms_:
-            raise ValueError(
-                "This policy knows arms by their features. It needs blocks of lines, one for each arm (ADF)."
-            )
+            raise ValueError("This policy knows arms by their features. Give blocks of lines, one for each arm (ADF).")
         names = sorted(model.arms_, key=lambda name: (isinstance(name, str), name))
         return [names] * block.X.shape[0], predict(block.X)[:, [model.arms_.index(name) for name in names]]
     some: list[Any] = [found.of_row(i) for i in range(block.X.shape[0])]
@@ -281,9 +261,7 @@ def evaluate(
         found = block.decisions
         assert found is not None
         for i in np.flatnonzero(np.isnan(found.probability))[:1]:
-            raise StreamError(
-                f"row {first + i} (from 0) has no probability. Without it a log cannot evaluate policies."
-            )
+            raise StreamError(f"row {first + i} (from 0) has no probability. Without it no log can evaluate policies.")
         for i in np.flatnonzero((block.y < low) | (block.y > high))[:1]:
             raise StreamError(
                 f"row {first + i} (from 0) has the reward {block.y[i]:g}, outside of [{low:g}, {high:g}]. Give the "

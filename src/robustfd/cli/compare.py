@@ -73,9 +73,8 @@ def compare(
     for name, why in comparison.left_out.items():
         log(console, f"{name} is left out: {why}")
     counts = {"rows": stream.rows_read, "learnt": comparison.rows, "held_out": comparison.holdout.rows}
-    answer = verdict(
-        learners, comparison.runs[0][0].name, comparison.rows, comparison.holdout.rows, shares=labels is not None
-    )
+    main = comparison.runs[0][0].name
+    answer = verdict(learners, main, comparison.rows, comparison.holdout.rows, shares=labels is not None)
     result: dict[str, Any] = {
         "task": chosen, **({} if labels is None else {"classes": labels}), **counts, "features": stream.n_features,
         "error": "root of the mean square" if labels is None else "share of rows", "seed": seed,

@@ -40,9 +40,7 @@ def reproduce(
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            f"{error.name} is missing. The report needs an extra: pip install 'robustfd[reproduce]'"
-        ) from None
+        raise ImportError(f"{error.name} is missing. It needs an extra: pip install 'robustfd[reproduce]'") from None
     from robustfd.experiments.reproduce import PAPER, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 
@@ -65,9 +63,8 @@ def reproduce(
         errors.print(f"{verdict.claim}: {verdict.found}", markup=False, highlight=False)
     for failure in outcome.failed:
         errors.print(f"failed: {failure}", style="red", markup=False, highlight=False)
-    errors.print(
-        f"{outcome.cells} cells ({outcome.kept} of them from earlier runs) in {outcome.seconds:.0f} s", highlight=False
-    )
+    cells = f"{outcome.cells} cells ({outcome.kept} of them from earlier runs)"
+    errors.print(f"{cells} in {outcome.seconds:.0f} s", highlight=False)
     if console.json:
         verdicts = [{"status": each.status, "claim": each.claim, "found": each.found} for each in outcome.verdicts]
         print(json.dumps({"report": str(outcome.report), "cells": outcome.cells, "verdicts": verdicts}))

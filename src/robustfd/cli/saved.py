@@ -5,12 +5,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from robustfd.cli._command import command
+from robustfd.cli._command import command, refuse_overlaps
 from robustfd.cli._console import print_result, text_table
 from robustfd.cli._files import column_names, is_sketch, load_file, sketch_of, summary
 from robustfd.cli._options import READ, WRITE, ConsoleOptions, Output, SavedFile, argument, option
 from robustfd.cli._output import csv_writer, new_figure, open_output, require_plot, require_writable, save_figure
-from robustfd.cli._overlaps import refuse_overlaps
 from robustfd.sketch.merging import merge as merge_models
 from robustfd.streams.layout import NUMBER, names_in, with_names, without_names
 

@@ -42,11 +42,13 @@ def sketch(
 ) -> None:
     """Sketch the rows A of FILES in one pass and constant memory: A'A ~ B'B + alpha I, with a certified error."""
     jobs = count_jobs("--jobs", jobs)
-    if window is not None:
-        _require_window(method, decay, time, inputs)
-    elif time is not None:
-        raise ValueError(f"--time {time} needs --window, which counts in its units.")
+    if window is not None and (method != "rfd" or decay != 1.0):
+        raise ValueError("--window cannot be combined with --method or --decay: it is a method of its own.")
     if time is not None:
+        if window is None:
+            raise ValueError(f"--time {time} needs --window, which counts in its units.")
+        if inputs.target is not None:
+            raise ValueError("--time and --target cannot be combined. Name the features with --columns instead.")
         inputs = replace(inputs, target=time)
     kind = getattr(robustfd, METHODS[method] if window is None else "SlidingFrequentDirections")
     given: dict[str, Any] = {
@@ -71,11 +73,3 @@ def sketch(
             run.model.partial_fit(block.X, sample_weight=block.weight, **times)
         run.finish(stream)
     print_result(console, summary(run.model) | {"file": str(output)})
-
-
-def _require_window(method: str, decay: float, time: str | None, inputs: InputOptions) -> None:
-    """Raise if other options contradict --window."""
-    if method != "rfd" or decay != 1.0:
-        raise ValueError("--window cannot be combined with --method or --decay: it is a method of its own.")
-    if time is not None and inputs.target is not None:
-        raise ValueError("--time and --target cannot be combined. Name the features with --columns instead.")

@@ -186,9 +186,7 @@ def read(path: Path, file: File, parse: Callable[[IO[bytes]], T], record: Path |
         expected = record.read_text().partition(" ")[0]
         where = f" The expected value is stored in {record}. Delete it to accept any content."
     if expected not in (None, found):
-        raise DatasetError(
-            f"{path}: wrong checksum. The content of {file.name} has sha256 {found}, expected {expected}.{where}"
-        )
+        raise DatasetError(f"{path}: wrong checksum. {file.name} has sha256 {found}, expected {expected}.{where}")
     if failure is not None:
         raise DatasetError(f"{path} is not valid: {failure}") from failure
     return result, found  # type: ignore[return-value]
@@ -224,9 +222,7 @@ class _Hashing(io.RawIOBase):
         block = self.content.read(len(buffer))
         self.sha256.update(block)
         self.count += len(block)
-        if self.file.size is not None and self.count > self.file.size:  # protects against decompression bombs
-            raise DatasetError(
-                f"{self.path}: {self.file.name} has more than the {self.file.size} bytes it should have."
-            )
+        if (most := self.file.size) is not None and self.count > most:  # protects against decompression bombs
+            raise DatasetError(f"{self.path}: {self.file.name} has more than the {most} bytes it should have.")
         buffer[: len(block)] = block
         return len(block)

@@ -130,7 +130,10 @@ def load(
     dataset = info(name)
     chosen = _splits(dataset, split)
     if dataset.format == "scikit-learn":
-        return _bundled(dataset)
+        from sklearn.datasets import load_breast_cancer, load_digits
+
+        x, y = (load_digits if dataset.name == "digits" else load_breast_cancer)(return_X_y=True)
+        return x, _labels(dataset, y)
     places = folders(folder)
     parts = []
     for key in chosen:
@@ -158,14 +161,6 @@ def _splits(dataset: Dataset, split: str | None) -> list[str]:
         return [split or "train"]
     choices = ", ".join(map(repr, [*dataset.splits, "all"]))
     raise DatasetError(f"{dataset.name} has no split {split!r}. Its splits are: {choices}.")
-
-
-def _bundled(dataset: Dataset) -> tuple[Any, NDArray[Any]]:
-    """Return X and y of a data set that is included in scikit-learn."""
-    from sklearn.datasets import load_breast_cancer, load_digits
-
-    x, y = (load_digits if dataset.name == "digits" else load_breast_cancer)(return_X_y=True)
-    return x, _labels(dataset, y)
 
 
 def _absent(dataset: Dataset, file: File, places: Sequence[Path]) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robustfd._container import Document, Saved, Tensors
 from robustfd._core import choose_probabilities, draw_arm
@@ -20,14 +19,11 @@ from robustfd._guard import guarded_pair
 from robustfd._scipy import scipy_linalg
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_choice, check_integer, check_real, check_same_params
-from robustfd.linalg.decompose import shrink_stack
+from robustfd.linalg.decompose import EPS, Floats, shrink_stack
 from robustfd.linalg.threads import one_blas_thread
-
-Floats = NDArray[np.float64]
 
 SHARES = {"rfd": 0.5, "fd": 0.0, "scfd": 1.0, "exact": 0.0}  # the share of Delta that is added to alpha
 MOST = 1e50  # the largest feature or reward; products stay finite
-EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)

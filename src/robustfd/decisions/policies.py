@@ -46,14 +46,10 @@ class Totals:
 
     def plus(self, other: "Totals") -> "Totals":
         """Return the sums over the rows of both."""
-        return Totals(
-            self.sums + other.sums,
-            self.logs + other.logs,
-            (self.zeros[0] + other.zeros[0], self.zeros[1] + other.zeros[1]),
-            max(self.largest, other.largest),
-            self.rows + other.rows,
-            self.predicted + other.predicted,
-        )
+        zeros = self.zeros[0] + other.zeros[0], self.zeros[1] + other.zeros[1]
+        largest, rows = max(self.largest, other.largest), self.rows + other.rows
+        predicted = self.predicted + other.predicted
+        return Totals(self.sums + other.sums, self.logs + other.logs, zeros, largest, rows, predicted)
 
     def with_rows(self, weights: Floats, rewards: Floats, shares: tuple[Floats, Floats], robust: Any) -> "Totals":
         """Return the sums with these rows added in order, so that batches do not change any digit."""
@@ -66,14 +62,9 @@ class Totals:
             z = z[z > 0]
             for start in range(0, len(z), CHUNK):
                 logs[i] = _in_order(logs[i], np.log(z[start : start + CHUNK, None] * SLOPES + KEPT))
-        return Totals(
-            _in_order(self.sums, terms),
-            np.stack(logs),
-            (zeros[0], zeros[1]),
-            max(self.largest, float(weights.max(initial=0.0))),
-            self.rows + n,
-            self.predicted + (0 if robust is None else n),
-        )
+        largest = max(self.largest, float(weights.max(initial=0.0)))
+        predicted, sums = self.predicted + (0 if robust is None else n), _in_order(self.sums, terms)
+        return Totals(sums, np.stack(logs), (zeros[0], zeros[1]), largest, self.rows + n, predicted)
 
     def lower(self, i: int, tail: float) -> float:
         """Return the smallest mean of w r that the gamblers do not refute, where r is the i-th of both rewards.
@@ -161,9 +152,7 @@ class PolicyEvaluation(Saved):
     def _check_parameters(self) -> tuple[float, float]:
         """Return the range of rewards, or raise an error if a parameter is invalid."""
         if check_real("level", self.level, 0.0, 1.0, open_low=True) == 1.0:
-            raise ValueError(
-                "level must be in (0, 1), got 1. An interval that always covers is the whole reward_range."
-            )
+            raise ValueError("level must be in (0, 1), got 1. An interval that always covers is all of reward_range.")
         low, high = check_range("reward_range", self.reward_range, MOST)
         if not self.n_rows:
             self._seen_range = low, high
@@ -176,12 +165,8 @@ class PolicyEvaluation(Saved):
 
         Parameters
         ----------
-        policy_probabilities : array of shape (n,), or a number for one row
-            The probability, in [0, 1], with which the policy in question would choose the action that was logged.
-        rewards : array of shape (n,)
-            The rewards of the logged actions, within `reward_range`.
-        logged_probabilities : array of shape (n,)
-            The probability, in (0, 1], with which the logged action was chosen.
+        policy_probabilities, rewards, logged_probabilities : arrays of shape (n,), or numbers for one row
+            As for `evaluate_policy`.
         predicted : pair of arrays of shape (n,), optional
             First, a model's prediction of the reward of the logged action. Second, its prediction of the reward under
             the policy: the sum over all actions of prediction times policy probability. The model must not have learned
@@ -193,10 +178,8 @@ class PolicyEvaluation(Saved):
         """
         low, high = self._check_parameters()
         policy = _column("policy_probabilities", policy_probabilities)
-        given, logged = (
-            _column("rewards", rewards, policy),
-            _column("logged_probabilities", logged_probabilities, policy),
-        )
+        given = _column("rewards", rewards, policy)
+        logged = _column("logged_probabilities", logged_probabilities, policy)
         _check("policy_probabilities", policy, (policy >= 0) & (policy <= 1), "a probability in [0, 1]")
         known = (logged >= LEAST) & (logged <= 1)
         _check("logged_probabilities", logged, known, f"a probability in (0, 1], at least {LEAST:g}")

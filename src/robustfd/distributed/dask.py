@@ -47,12 +47,8 @@ def sketch(x: Any, sketch: Any = 50, *, sample_weight: Any = None, fan_in: int =
         The rows.
     sketch : int or sketch, default=50
         The size of a `RobustFrequentDirections`, or a sketch whose parameters to use.
-    sample_weight : collection like x, optional
-        Row weights.
-    fan_in : int, default=8
-        Number of sketches that one task merges.
-    compute : bool, default=True
-        Whether to compute the result now. If False, return a `dask.delayed.Delayed`.
+    sample_weight, fan_in, compute
+        See `fit`.
 
     Returns
     -------
@@ -174,10 +170,8 @@ def _fit(
     if classes is None and is_classifier(estimator):
         classes = _tree([_labels(block) for block in columns[0]], fan_in, lambda level, node, some: _all_labels(some))
     shared = delayed(plan, traverse=False)
-    models = [
-        learn_partition(shared, i, block, list(some), classes)
-        for i, (block, *some) in enumerate(zip(rows, *columns, strict=True))
-    ]
+    blocks = enumerate(zip(rows, *columns, strict=True))
+    models = [learn_partition(shared, i, block, list(some), classes) for i, (block, *some) in blocks]
     root = _tree(models, fan_in, lambda level, node, some: merge_models(shared, level, node, some))
     model = shared.finish(root)
     return model.compute() if compute else model

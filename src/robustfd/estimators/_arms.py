@@ -143,9 +143,8 @@ class Apart(_Learners):
         """Return a copy in which context feature j is here[j] and arm a is arms[a]."""
         new, same = Apart(d, self.share), np.array_equal(here, np.arange(len(here)))
         for arm, state in self.states.items():
-            new.states[int(arms[arm])] = (
-                state if same else untuned_merging.with_features_at(state, here, max(d, state.d))
-            )
+            width = max(d, state.d)
+            new.states[int(arms[arm])] = state if same else untuned_merging.with_features_at(state, here, width)
         return new
 
 
@@ -208,10 +207,9 @@ class Together(_Learners):
 
     def explain(self, x: Any, arm: Entries) -> Contributions:
         """Return the contributions of features of contexts, alone and in products, to the margins of an arm."""
-        indptr, which, parts = untuned_reading.contributions(
-            self.states[0],
-            self.rows(rows_at(sparse_rows(plain_rows(x)), np.arange(x.shape[0])), _Arms.of([arm]).times(x.shape[0])),
-        )
+        every = rows_at(sparse_rows(plain_rows(x)), np.arange(x.shape[0]))
+        rows = self.rows(every, _Arms.of([arm]).times(x.shape[0]))
+        indptr, which, parts = untuned_reading.contributions(self.states[0], rows)
         column = which % self.capacity
         kept = column > 0  # the others are features of the arm alone
         return np.append(0, np.cumsum(kept))[indptr], column[kept] - 1, parts[kept]
@@ -311,9 +309,8 @@ def unpack_learners(model: Any, states: list[Parts]) -> None:
     """Restore the learners of a bandit from a file, and its columns with missing values."""
     first, *others = states
     check = unpack_columns(model, first)
-    places, share, d, capacity = (
-        first.text("places"), first.number("share", 0.0), first.count("d"), first.count("capacity")
-    )  # fmt: skip
+    places, share = first.text("places"), first.number("share", 0.0)
+    d, capacity = first.count("d"), first.count("capacity")
     first.close()
     inputs = model._width + len(model._missing)
     arms = len(model._arms if model._names is None else model._names)

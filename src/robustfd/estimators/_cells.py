@@ -110,8 +110,6 @@ def rows_of(cells: Floats, category: NDArray[np.bool_], width: int) -> Any:
     entries = np.hstack([numbers, np.sign(codes)])
     there = entries != 0.0
     there[:, numbers.shape[1] :] &= codes == np.round(codes)
-    places = np.hstack(
-        [np.broadcast_to(np.arange(numbers.shape[1]), numbers.shape), np.abs(np.nan_to_num(codes)) - 1.0]
-    )
+    places = np.hstack([np.indices(numbers.shape)[1], np.abs(np.nan_to_num(codes)) - 1.0])
     indptr = np.append(0, np.cumsum(there.sum(axis=1)))
     return sp.csr_array((entries[there], places[there].astype(np.int32), indptr), shape=(len(cells), width))

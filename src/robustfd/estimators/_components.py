@@ -15,13 +15,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg.blas import get_blas_funcs
 from sklearn.utils.extmath import svd_flip
 
 from robustfd._container import Document, Tensors
 from robustfd.learners.snapshot import Parts
-from robustfd.linalg.decompose import EPS
+from robustfd.linalg.decompose import EPS, Floats
 from robustfd.linalg.krylov import (
     block_size,
     bound_eigenvalues,
@@ -38,7 +37,6 @@ from robustfd.sketch.rows import LARGEST_NORM
 from robustfd.sketch.two_sided import TwoSidedView
 from robustfd.sketch.view import BLOCK, View, padded, unit_rows
 
-Floats = NDArray[np.float64]
 Precision: TypeAlias = type[np.float32] | type[np.float64]
 DENSE_STEPS, SPARSE_STEPS = 6, 5  # products of the search; scikit-learn makes 8 in PCA and 6 in TruncatedSVD
 LEAST_DIGITS = 1e-6  # relative to ||A||_F^2: with larger rounding errors a sketch is more accurate
@@ -97,11 +95,13 @@ def analyse(x: Any, weight: Floats, decay: float, wanted: int | float | None, m:
         return None
     most = min(m - 1, rows.short)
     k = min(wanted, most) if isinstance(wanted, int) else most
-    steps = SPARSE_STEPS if sp.issparse(x) else DENSE_STEPS
-    if rows.short <= max(block_size(k) * steps, SMALL // rows.entries):
+    steps, entries = (SPARSE_STEPS, rows.x.nnz) if sp.issparse(x) else (DENSE_STEPS, rows.x.size)
+    if rows.short <= max(block_size(k) * steps, SMALL // entries):
         found = form_leading(partial(rows.times, precision=np.float64), rows.short, most)
     else:
-        for precision in rows.precisions:
+        fits = rows.largest * rows.unit < LARGEST_SINGLE
+        precisions: tuple[Precision, ...] = (np.float32, np.float64) if fits else (np.float64,)
+        for precision in precisions:
             noise = rows.noise(precision)
             found = find_leading(partial(rows.times, precision=precision), rows.short, k, most, steps, noise)
             if len(found.values) >= k and found.values[k - 1] > CLEARLY_ABOVE * noise:
@@ -142,15 +142,9 @@ def _result(rows: "_Rows", vectors: Floats, outside: float, wanted: int | float 
     directions = turn[:, : count_components(values, 1.0, wanted)].T @ v
     b *= np.sqrt(total)
     state = State(
-        b=b,
-        lam=total * lam,
-        shrunk=True,
-        delta=total * outside,
-        squared_norm=total,
-        weight=rows.weight,
-        mean=rows.mean,
-        rounding=total * off,
-    )
+        b=b, lam=total * lam, shrunk=True, delta=total * outside, squared_norm=total, weight=rows.weight,
+        mean=rows.mean, rounding=total * off,
+    )  # fmt: skip
     return state, Ritz(total * values, directions, total * off, total * upper)
 
 
@@ -198,12 +192,6 @@ class _Rows:
         return float(np.sqrt(self.weight) / np.sqrt(self.total))
 
     @property
-    def precisions(self) -> tuple[Precision, ...]:
-        """The precisions to search in, one after the other."""
-        fits = self.largest * self.unit < LARGEST_SINGLE
-        return (np.float32, np.float64) if fits else (np.float64,)
-
-    @property
     def tall(self) -> bool:
         """Whether G is A'A."""
         return bool(self.x.shape[0] >= self.x.shape[1])
@@ -212,11 +200,6 @@ class _Rows:
     def short(self) -> int:
         """The number of rows of G."""
         return int(min(self.x.shape))
-
-    @property
-    def entries(self) -> int:
-        """The number of stored values."""
-        return int(self.x.nnz if sp.issparse(self.x) else self.x.size)
 
     def noise(self, precision: Precision) -> float:
         """Return a bound on the rounding errors of G, relative to its trace."""
@@ -335,7 +318,7 @@ class Analysis:
         view = sketch._leading(wanted + 1) if isinstance(wanted, int) else sketch._view
         values = view.eigenvalues if ritz is None else ritz.values
         k = count_components(values, view.squared_norm, wanted)
-        lower, upper = sketch._brackets(view, k + 1)
+        lower, upper = view.bracket_eigenvalues(k + 1)
         certain, second = view.certain, isinstance(view, TwoSidedView) and ritz is None and view.upper_explains_more(k)
         if isinstance(view, TwoSidedView) and second:
             certain = np.maximum(view.upper_lam - view.upper_rounding, 0.0)

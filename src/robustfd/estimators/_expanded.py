@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd.estimators._cells import Owners, cells_of, owners_of
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import OnlineEstimator
 from robustfd.estimators._rows import rows_to_read
-from robustfd.learners import expansion_transfer, forest, progress
+from robustfd.learners import forest, progress
 from robustfd.learners.expansion import Expansion, Store
 from robustfd.learners.experts import NumberLoss
-from robustfd.learners.rows import CsrRows
-from robustfd.learners.snapshot import Parts
+from robustfd.learners.rows import CsrRows, Floats
 from robustfd.learners.untuned import UntunedState
 
 MOST_PAIRS = 20  # pairs of columns in `interactions_`
@@ -27,10 +26,9 @@ class Expanded(OnlineEstimator):
     expand: Literal["trees", "auto"] | None
     random_state: Any
     _model: UntunedState
-    _missing: list[int]
+    _missing: list[int]  # columns that have had missing values, in the order of their indicator features
     _expansion: Expansion  # only with `expand`
     _owners: Owners  # only of dicts, with `expand`
-    _width: Any
 
     def _number_loss(self) -> NumberLoss | None:
         """Return the loss of a regressor, or None for a classifier."""
@@ -78,16 +76,6 @@ class Expanded(OnlineEstimator):
     def _complete_fit(self) -> None:
         if self.expand is not None:
             self._expansion.complete(self._model)
-
-    def _unpack_expansion(self, parts: Parts, unpack_state: Any) -> None:
-        self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
-        category = self._expansion.category
-        if self._kind == "dicts":
-            fits = category.tolist() == owners_of(self).category[: len(category)]
-        else:
-            fits = int((~category).sum()) <= self._width
-        if not fits:
-            raise ValueError("the columns of trees do not fit the model")
 
     @property
     def expansion_(self) -> dict[str, float]:

@@ -34,9 +34,7 @@ def learn_rows(
     jobs = count_jobs("n_jobs", n_jobs)
     after = model._working_copy(reset=reset)
     if not reset and model._kind != "rows":
-        raise ValueError(
-            f"This model was started with {model._kind}. Continue with learn_one, or call fit to start over."
-        )
+        raise ValueError(f"This model started with {model._kind}. Continue with learn_one, or call fit to start over.")
     x = after._checked(X, reset=reset, learn=True)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")

@@ -17,14 +17,12 @@ from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import check_integer, check_rows
 from robustfd.estimators._learning import UNWEIGHTED, learn_row, learn_rows
 from robustfd.estimators._onnx import Exported
-from robustfd.estimators._rows import Order, encoded, kind_of, single_row
+from robustfd.estimators._rows import Order, encoded, kind_of, single_row, width_of
 from robustfd.estimators._transfer import merge_into, pack, some_parts, unpack
 from robustfd.learners import progress
 from robustfd.learners.progress import plot_progress
-from robustfd.learners.rows import CsrRows, check_numbers, writable
+from robustfd.learners.rows import CsrRows, Floats, check_numbers, writable
 from robustfd.learners.snapshot import Parts
-
-Floats = NDArray[np.float64]
 
 
 class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
@@ -53,6 +51,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     _progress: Floats
     _vocabulary: dict[Any, int]  # only of models of dicts
     n_features_in_: int
+    _width = property(width_of)  # the number of features that the learner sees
 
     # -- what subclasses define
 
@@ -164,7 +163,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The fitted estimator.
         """
         return self._learn(X, y, sample_weight, reset=True, whole=True, n_jobs=n_jobs)
 
@@ -225,7 +223,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The fitted estimator.
         """
         quick = self.__dict__.get("_quick")
         if quick is None or not quick.learn(x, y, sample_weight):
@@ -273,7 +270,6 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
-            The merged estimator.
         """
         return merge_into(self, other)
 

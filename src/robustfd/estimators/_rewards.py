@@ -11,20 +11,12 @@ from numpy.typing import NDArray
 from robustfd._container import Document, Tensors
 from robustfd._core import OneChoice
 from robustfd._validation import check_integer
-from robustfd.estimators._arms import (
-    UNPULLED,
-    Apart,
-    Entries,
-    Together,
-    learn_with_event,
-    rows_at,
-    unpack_learners,
-)
-from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import entries_of_dict, rows_to_learn, width_of
+from robustfd.estimators._arms import UNPULLED, Apart, Entries, Together, learn_with_event, rows_at, unpack_learners
+from robustfd.estimators._online import OnlineEstimator
+from robustfd.estimators._rows import entries_of_dict, rows_to_learn
 from robustfd.estimators._transfer import pack, plain_label, unpack
 from robustfd.estimators._untuned import common_names, features_of, is_time_to_count, join_features, pack_columns
-from robustfd.learners.rows import CsrRows, check_numbers
+from robustfd.learners.rows import CsrRows, Floats, check_numbers
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import is_whole
 
@@ -42,7 +34,6 @@ class RewardLearner(OnlineEstimator):
     )  # fmt: skip
     _free_to_differ = ("random_state", "arms")
     _takes_missing = True
-    _width = property(width_of)
 
     arms: Iterable[Any] | None
     epsilon: float

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from robustfd._core import text_terms
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_rows
-from robustfd.learners.rows import CHUNK, CsrRows, as_rows, check_numbers
+from robustfd.learners.rows import CHUNK, CsrRows, Floats, as_rows, check_numbers
 from robustfd.streams import is_table
 from robustfd.streams.layout import NUMBER
 
-Floats = NDArray[np.float64]
 Order = NDArray[np.int64] | None  # the order of the rows in one pass; None is the given order
 Kind = Literal["dicts", "pairs", "rows"]
 
@@ -65,18 +64,13 @@ def kind_of(model: Any, x: Any) -> Kind:
     return "pairs" if isinstance(x, tuple) else "rows"
 
 
-def _check_kind(model: Any, kind: Kind) -> None:
-    """Raise if the model does not accept this kind of single row."""
-    mine = getattr(model, "_kind", kind)
-    if mine != kind and not (mine == "rows" and kind == "pairs"):
-        raise ValueError(f"This model was started with {KINDS[mine]} and does not accept {KINDS[kind]}.")
-
-
 def single_row(
     model: Any, x: Any, kind: Kind, *, reset: bool = False, known_only: bool = False
 ) -> tuple[Any, dict[Any, int]]:
     """Return a checked single row, and the indices of new feature names; with `known_only`, drop these features."""
-    _check_kind(model, kind)
+    mine = getattr(model, "_kind", kind)
+    if mine != kind and not (mine == "rows" and kind == "pairs"):
+        raise ValueError(f"This model was started with {KINDS[mine]} and does not accept {KINDS[kind]}.")
     if kind == "rows":
         return _fixed_row(model, x, reset=reset, learn=not known_only), {}
     return _sparse_row(model, x, kind, known_only)
@@ -99,7 +93,7 @@ def _fixed_row(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
         flat = np.asarray(x)
         if flat.ndim != 1:
             raise ValueError(
-                f"x must be a dict, a pair (indices, values) or a one-dimensional array, got shape {flat.shape}."
+                f"x must be a dict, a pair (indices, values) or an array of one row, got shape {flat.shape}."
             )
         row = check_rows(model, flat[None], reset=reset)
     check_numbers(row, missing=model._takes_missing)
@@ -191,9 +185,7 @@ def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
         right = indices.ndim == 1 and indices.shape == values.shape
         right = right and indices.dtype.kind in "iu" and values.dtype.kind in "biuf"
     if not right:
-        raise ValueError(
-            f"x as a tuple must be (indices, values), integers and numbers of equal length, got {x!r:.60}."
-        )
+        raise ValueError(f"A tuple x must be (indices, values), integers and numbers of equal length, got {x!r:.60}.")
     if indices.min() < 0 or indices.max() > LAST:
         raise ValueError(f"The indices of x must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
     order = np.argsort(indices, kind="stable")
@@ -216,7 +208,7 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
             from robustfd.streams import TableEncoder
         except ImportError as error:
             raise ImportError(
-                "A table with columns of text, dates or times needs pyarrow: pip install 'robustfd[arrow]'."
+                "A table with text, dates or times needs pyarrow: pip install 'robustfd[arrow]'."
             ) from error
         model._encoder = TableEncoder.learn(x)
         model.feature_names_in_ = np.array(model._encoder.column_names, dtype=object)
@@ -224,10 +216,8 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
     if not hasattr(model, "_encoder") or (not is_table(x) and _has_only_numbers(model._encoder)):
         return None
     if not is_table(x):
-        raise ValueError(
-            f"X must be a table, as {type(model).__name__} was started with a table that has non-numeric columns, "
-            f"got {type(x).__name__}."
-        )
+        name, found = type(model).__name__, type(x).__name__
+        raise ValueError(f"X must be a table, as {name} was started with one of non-numeric columns, got {found}.")
     return _encoded_rows(model, x, learn=learn)
 
 

@@ -6,13 +6,12 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from robustfd._container import Document, Saved, Tensors, check_names
 from robustfd._guard import guarded_pair
 from robustfd._sklearn import BaseEstimator, NotFittedError
-from robustfd._validation import check_choice, check_integer, check_real, check_weights
+from robustfd._validation import changed, check_choice, check_integer, check_real, check_weights
 from robustfd.estimators._onnx import Exported
 from robustfd.estimators._rows import entries_of_dict
 from robustfd.learners.snapshot import Parts
@@ -20,10 +19,8 @@ from robustfd.sketch.exact import ExactSecondMoment, ExactWindow
 from robustfd.sketch.frequent_directions import RobustFrequentDirections
 from robustfd.sketch.sliding import SlidingFrequentDirections
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
-from robustfd.sketch.widening import widened
 from robustfd.sketch.window import RAW
 
-Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 WINDOWED = (SlidingFrequentDirections, ExactWindow)
 SKETCHES = (ExactSecondMoment, RobustFrequentDirections, TwoSidedFrequentDirections, *WINDOWED)
@@ -143,10 +140,8 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
         if self.window is not None:
             check_real("window", self.window, 0.0, open_low=True)
             for name, default in (("buffer_size", None), ("decay", 1.0), ("solver", "auto")):
-                if getattr(self, name) != default:
-                    raise ValueError(
-                        f"{name} must be {default!r} with window={self.window!r}, got {getattr(self, name)!r}."
-                    )
+                if (given := getattr(self, name)) != default:
+                    raise ValueError(f"{name} must be {default!r} with window={self.window!r}, got {given!r}.")
         return m
 
     def _new_sketch(self, d: int, *, sparse: bool, center: bool) -> Any:
@@ -174,9 +169,9 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
         m, before = self._check_size(), self.sketch_
         then, now = getattr(before, "window", None), self.window
         if (then is None) != (now is None):
-            raise ValueError(_changed("window", then, now))
+            raise changed("window", then, now)
         if not self._is_auto and isinstance(before, ExactSecondMoment):
-            raise ValueError(_changed("sketch_size", "auto", self.sketch_size))
+            raise changed("sketch_size", "auto", self.sketch_size)
         sketch = copy.copy(before).set_params(alpha0=self._alpha0)
         if now is not None:
             sketch.set_params(window=now)
@@ -200,7 +195,6 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
         Returns
         -------
         self
-            The merged estimator.
         """
         if not isinstance(other, type(self)):
             raise TypeError(f"other must be a {type(self).__name__}, got a {type(other).__name__}.")
@@ -226,10 +220,8 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
             if self._is_auto and type(theirs) is not type(mine):
                 mine = type(theirs)(**theirs.get_params(deep=False)).set_params(alpha0=self._alpha0)
         if type(mine) is not type(theirs):
-            names = type(mine).__name__, type(theirs).__name__
-            raise ValueError(
-                f"Cannot merge different sketches, {names[0]} with {names[1]}. Use the same sketch_size for both."
-            )
+            one, two = type(mine).__name__, type(theirs).__name__
+            raise ValueError(f"Cannot merge different sketches, {one} with {two}. Use the same sketch_size for both.")
         if self.buffer_size is None and other.buffer_size is None and hasattr(mine, "buffer_size"):
             # The default depends on the first rows, so it may differ.
             theirs.buffer_size = mine.buffer_size
@@ -272,9 +264,7 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
                 raise ValueError(f"x must be a dict or a one-dimensional array of {wanted}, got {x!r:.60}.")
             return self, _finite(row[None].astype(np.float64)), names
         if fitted and not len(names):
-            raise ValueError(
-                f"x must be an array: this {type(self).__name__} has learned rows without names of features."
-            )
+            raise ValueError(f"x must be an array: this {type(self).__name__} has learned rows without names.")
         named, places = {str(name): value for name, value in x.items()}, self.__dict__.get("_places", (None, {}))
         if len(named) < len(x):
             raise ValueError(f"x must have distinct names of features as text, got {x!r:.60}.")
@@ -301,7 +291,7 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
                 "sketch_size, or start with a dict, to keep a sketch."
             )
         new = copy.copy(self)
-        new.sketch_, new.n_features_in_, new._cache = widened(self.sketch_, d), d, {}
+        new.sketch_, new.n_features_in_, new._cache = self.sketch_._widened(d), d, {}
         new._widen_own()
         return new
 
@@ -329,8 +319,7 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
         """Return a result that is computed once for the rows so far."""
         if name not in self._cache:
             self._cache[name] = make()
-        found: Result = self._cache[name]
-        return found
+        return self._cache[name]
 
     def _checked(self, X: Any) -> Any:
         """Return checked rows for predictions."""
@@ -381,10 +370,3 @@ def _finite(row: Any) -> Any:
     if not np.isfinite(row.data if sp.issparse(row) else row).all():
         raise ValueError("x contains NaN or infinity. Every value must be a finite number.")
     return row
-
-
-def _changed(name: str, then: Any, now: Any) -> str:
-    return (
-        f"{name} was changed from {then!r} to {now!r} after rows were seen. Set it back to {then!r}, or "
-        "call fit to start over."
-    )

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from robustfd._core import NOISE, STEEPNESS
 from robustfd._guard import guards_itself
 from robustfd._sklearn import ClassifierMixin, RegressorMixin
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import OnlineEstimator
 from robustfd.estimators._rows import one_dimensional
 from robustfd.learners import progress
+from robustfd.learners.rows import Floats
 
 LARGEST = 1e150  # squares of larger targets overflow
 FEW = 32  # labels that are faster to look up one by one
@@ -45,7 +46,6 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
         Returns
         -------
         self
-            The fitted estimator.
         """
         first = not self.__sklearn_is_fitted__()
         if first and classes is None:
@@ -115,9 +115,7 @@ class OnlineClassifier(ClassifierMixin, OnlineEstimator):
         try:
             return np.fromiter((place[label] for label in y.tolist()), np.int64, len(y))
         except KeyError as error:
-            raise ValueError(
-                f"y contains {error.args[0]!r}, which is not among the classes {self.classes_!r}."
-            ) from None
+            raise ValueError(f"y contains {error}, which is not among the classes {self.classes_!r}.") from None
 
     @abstractmethod
     def _probabilities(self, margins: Floats) -> Floats:
@@ -246,14 +244,6 @@ def _are_whole(labels: NDArray[Any]) -> bool:
 
 
 # -- class margins to probabilities
-
-
-def of_two(margins: Floats) -> Floats:
-    """Return the probabilities (n, 2) for logistic margins (n, 1) of the second class."""
-    p = margins[:, 0]
-    e = np.exp(-np.abs(p))  # never overflows
-    likely, unlikely = 1.0 / (1.0 + e), e / (1.0 + e)
-    return np.column_stack([np.where(p > 0, unlikely, likely), np.where(p > 0, likely, unlikely)])
 
 
 def sharpened(margins: Floats) -> Floats:

@@ -66,9 +66,7 @@ def _check_mergeable(model: Any, other: Any) -> None:
     if not all(fitted):
         return
     if model._kind != other._kind:
-        raise ValueError(
-            f"Cannot merge a model that was started with {model._kind} with one started with {other._kind}."
-        )
+        raise ValueError(f"Cannot merge a model started with {model._kind} with one started with {other._kind}.")
     if model._has_classes and not np.array_equal(model.classes_, other.classes_):
         raise ValueError(
             f"Cannot merge models of different classes: {model.classes_} here, {other.classes_} there. "
@@ -167,9 +165,7 @@ def _pack_classes(classes: NDArray[Any], document: Document, tensors: Tensors) -
     elif kind in "biuf" and classes.dtype.itemsize <= 8:
         tensors["classes"] = classes
     else:
-        raise TypeError(
-            f"Labels of {classes.dtype} cannot be saved: a snapshot can hold only str, int, float and bool."
-        )
+        raise TypeError(f"Labels of {classes.dtype} cannot be saved: a snapshot can hold only str, int, float, bool.")
 
 
 def _unpack_classes(document: Document, tensors: Tensors) -> NDArray[Any]:

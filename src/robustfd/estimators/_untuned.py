@@ -3,7 +3,7 @@
 import numbers
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,13 @@ from robustfd.estimators import explain
 from robustfd.estimators._cells import cells_of, first_columns, has_rows, owners_of, rows_of
 from robustfd.estimators._expanded import Expanded
 from robustfd.estimators._learning import nothing
-from robustfd.estimators._online import Floats, OnlineEstimator
-from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, width_of, with_indicators
+from robustfd.estimators._online import OnlineEstimator
+from robustfd.estimators._rows import IS_MISSING, rows_to_learn, rows_to_read, with_indicators
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import expansion_transfer, progress, untuned_merging, untuned_reading
 from robustfd.learners.expansion_transfer import Merged
 from robustfd.learners.hessian import next_event
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import SPARE, UntunedState, is_whole
 from robustfd.learners.untuned_merging import with_features_at
@@ -34,19 +34,10 @@ FEW_ROWS = 256  # one pass over fewer rows is not enough
 class UntunedEstimator(Expanded):
     """Base class of `SketchedNewtonClassifier` and `SketchedNewtonRegressor`."""
 
-    _own = (
-        "_model",
-        "_calibration",
-        "_missing",
-        "_common_names",
-        "_encoder",
-        "_scale",
-        "_ends",
-        "_tracker",
-        "_expansion",
-        "_owners",
-    )
-    _learned: ClassVar[tuple[str, ...]] = (*OnlineEstimator._learned, *_own)
+    _learned = (
+        *OnlineEstimator._learned, "_model", "_calibration", "_missing", "_common_names", "_encoder", "_scale", "_ends",
+        "_tracker", "_expansion", "_owners",
+    )  # fmt: skip
     _takes_missing = True
     _undoes = True  # whether a call that fails leaves the model as it was
     sketch_size: Literal["auto"] | int
@@ -54,9 +45,6 @@ class UntunedEstimator(Expanded):
     epochs: int
     intervals: bool
     _common_names: set[Any]  # names of numeric features that most dicts have
-    _missing: list[int]  # columns that have had missing values, in the order of their indicator features
-    n_features_in_: int
-    _width = property(width_of)
 
     def _check_parameters(self) -> None:
         check_choice("shuffle", self.shuffle, (True, False))
@@ -97,12 +85,6 @@ class UntunedEstimator(Expanded):
         for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
             yield random.permutation(n) if self.shuffle else None
 
-    def _update_common_names(self) -> None:
-        """Update the set of numeric features that most dicts have, each time the number of rows has doubled."""
-        if self._kind == "dicts" and is_time_to_count(self._model.seen):
-            counts = self._model.experts.features.table["count"][1:]
-            self._common_names = common_names(self._vocabulary, counts, self._model.seen)
-
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""
         model, states = self._model, self._all_states().values()
@@ -135,7 +117,9 @@ class UntunedEstimator(Expanded):
         for here, rows in parts:
             mine = None if codes is None else codes[here]
             self._learn_part(rows, mine, y[here], weight[here], margins[here], new=new)
-        self._update_common_names()
+        if self._kind == "dicts" and is_time_to_count(self._model.seen):
+            counts = self._model.experts.features.table["count"][1:]
+            self._common_names = common_names(self._vocabulary, counts, self._model.seen)
         return margins
 
     def _learn_again(self, x: Any, y: Any, weight: Floats) -> None:
@@ -312,7 +296,13 @@ class UntunedEstimator(Expanded):
         def unpack_state(own: Parts, front: int) -> UntunedState:
             return UntunedState.unpack(own, size_check(self, front), **self._settings)
 
-        self._unpack_expansion(parts, unpack_state)
+        self._expansion = expansion_transfer.unpack(parts, self._new_expansion, unpack_state)
+        category = self._expansion.category
+        fits = int((~category).sum()) <= self._width
+        if self._kind == "dicts":
+            fits = category.tolist() == owners_of(self).category[: len(category)]
+        if not fits:
+            raise ValueError("the columns of trees do not fit the model")
 
     @property
     def hessian_(self) -> str:
@@ -408,12 +398,8 @@ def size_check(model: Any, front: int = 0, outputs: int | None = None) -> Callab
         if outputs is not None and found != outputs:
             raise ValueError(f"{found} outputs, not {outputs}")
         inputs = model._width + len(model._missing)
-        check_sizes(
-            model,
-            d if not model._missing or d < inputs else model._width,
-            found if outputs is None else model._outputs,
-            sparse=True,
-        )
+        width = d if not model._missing or d < inputs else model._width
+        check_sizes(model, width, found if outputs is None else model._outputs, sparse=True)
         if d > 2 * (inputs + front) + SPARE:
             raise ValueError(f"capacity for {d} features, of which {inputs} were seen")
 

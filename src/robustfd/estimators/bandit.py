@@ -12,12 +12,11 @@ from robustfd._guard import guarded, guards_itself
 from robustfd._scipy import scipy_sparse as sp
 from robustfd._validation import check_choice, check_integer, check_range, check_real
 from robustfd.estimators import explain
-from robustfd.estimators._arms import UNPULLED
-from robustfd.estimators._online import Floats
+from robustfd.estimators._arms import UNPULLED, rows_at
 from robustfd.estimators._rewards import RewardLearner, distinct
 from robustfd.estimators._rows import kind_of, rows_to_read, single_row, with_indicators
 from robustfd.learners import progress
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 
 
 class ContextualBandit(RewardLearner):
@@ -201,7 +200,6 @@ class ContextualBandit(RewardLearner):
         Returns
         -------
         self
-            The bandit.
         """
         return self._learn_log(X, arms, rewards, probabilities, reset=not self.__sklearn_is_fitted__())
 
@@ -235,7 +233,6 @@ class ContextualBandit(RewardLearner):
         Returns
         -------
         self
-            The bandit.
         """
         if probability is not None and not (type(probability) is float and 0.0 < probability <= 1.0):
             _check_probabilities([probability], 1)
@@ -347,7 +344,8 @@ class ContextualBandit(RewardLearner):
         if len(arms) != x.shape[0]:
             raise ValueError(f"arms has {len(arms)} rows, but X has {x.shape[0]}.")
         if self._names is not None:
-            rows: Any = (row for block in self._blocks_of(x) for row in _single_rows(block))
+            blocks = self._blocks_of(x)
+            rows: Any = (rows_at(block, np.array([i])) for block in blocks for i in range(block.shape[0]))
             for row, some in zip(rows, arms, strict=True):
                 yield self._finite_doubts(row, [self._entries(each) for each in _listed(some)])
             return
@@ -384,11 +382,6 @@ def _listed(arms: Any) -> list[Any]:
     rows = arms if isinstance(arms, CsrRows) else arms.tocsr()
     columns, values = rows.indices.tolist(), rows.data.tolist()
     return [dict(zip(columns[a:b], values[a:b], strict=True)) for a, b in pairwise(rows.indptr.tolist())]
-
-
-def _single_rows(x: Any) -> Iterator[Any]:
-    for i in range(x.shape[0]):
-        yield x.take(slice(i, i + 1)) if isinstance(x, CsrRows) else x[i : i + 1]
 
 
 class _Arm:

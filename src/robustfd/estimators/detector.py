@@ -15,11 +15,10 @@ from robustfd._container import Document, Tensors
 from robustfd._validation import check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SketchEstimator
 from robustfd.learners.snapshot import Parts
+from robustfd.linalg.decompose import Floats
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.exact import ExactSecondMoment
-
-Floats = NDArray[np.float64]
 
 BLOCK = 2**20  # matrix entries processed at once
 AUTO_SIGMAS = 3.0  # contamination="auto": standard deviations above the median
@@ -80,9 +79,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     contamination : "auto" or float in (0, 0.5], default="auto"
         The fraction of rows to flag as outliers. "auto" learns it from the scores: see Notes.
     buffer_size : int, optional
-        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`. If the
-        first rows are sparse, it is 8 `sketch_size`, but at most 800 if that is more than 4 `sketch_size`. It avoids
-        values between n_features / 2 and 2 n_features.
+        Rows of the sketch and its buffer together before a shrink step. The default is that of `SketchedPCA`.
     decay : float in (0, 1], default=1.0
         Factor applied to the weight of all earlier rows before each new row. With `decay` < 1, the model and the
         threshold follow a drifting stream.
@@ -200,14 +197,12 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
             The rows.
         y : ignored
-            Present for API consistency.
         sample_weight : array of shape (n,), optional
             Row weights. Rows of weight 0 are ignored.
 
         Returns
         -------
         self
-            The fitted detector.
         """
         new, trim = copy.copy(self), check_real("trim", self.trim, 0.0, 0.5)
         if trim > 0 and self.window is not None:
@@ -250,7 +245,6 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
         Returns
         -------
         self
-            The fitted detector.
         """
         self._learn_one(x, sample_weight)
         return self
@@ -297,8 +291,7 @@ class MahalanobisDetector(OutlierMixin, SketchEstimator):
     @property
     def location_(self) -> Floats:
         """The mean of the rows."""
-        mean: Floats = self._fitted().mean_
-        return mean
+        return self._fitted().mean_
 
     def _model(self) -> _Model:
         """Return the model of all rows seen, cached until more arrive."""
@@ -401,9 +394,7 @@ def _double(x: Any) -> Any:
 
 def _histogram(distances: Floats, weight: Floats) -> Floats:
     """Return the total weight in each bin of EDGES."""
-    with np.errstate(divide="ignore"):
-        place = np.ceil((np.log2(distances) - LOWEST) * PER_OCTAVE)
-    place = np.clip(place, 0, len(EDGES) - 1).astype(np.intp)
+    place = np.minimum(np.searchsorted(EDGES, distances), len(EDGES) - 1)
     return np.bincount(place, weight, len(EDGES)).astype(np.float64)
 
 

@@ -81,10 +81,8 @@ def _parts(model: Any, rows: Any, codes: Any = None, texts: Sequence[Any] = ()) 
         return by_feature_of(model._model, rows, rows.shape[0])
     owners = owners_of(model)
     of_features, of_columns = model._expansion.contributions(model._model, rows, cells_of(rows, owners, codes))
-    return [
-        each + _of_columns(columns, owners, rows, texts, each.shape[1])
-        for each, columns in zip(of_features, of_columns, strict=True)
-    ]
+    both = zip(of_features, of_columns, strict=True)
+    return [each + _of_columns(columns, owners, rows, texts, each.shape[1]) for each, columns in both]
 
 
 def _of_columns(values: Floats, owners: Owners, rows: Any, texts: Sequence[Any], d: int) -> Any:
@@ -206,9 +204,8 @@ def by_column(layout: Layout, names: Mapping[int, SeenName], found: list[Any], p
 def _owner(layout: Layout, names: Mapping[int, SeenName], number: int) -> str:
     """Return the column of text that a feature belongs to, by its name."""
     name = layout.feature_name(number + len(layout.numbers), names)
-    return max(
-        (column.name for column in layout.texts if name.startswith(column.name)), key=len, default=layout.texts[0].name
-    )
+    columns = [column.name for column in layout.texts]
+    return max((each for each in columns if name.startswith(each)), key=len, default=columns[0])
 
 
 def _like(table: Any, values: Floats, names: Sequence[Any]) -> Any:

@@ -22,11 +22,9 @@ from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor
 from robustfd.estimators._untuned import UntunedEstimator, size_check
 from robustfd.learners import progress
 from robustfd.learners.experts import NumberLoss
-from robustfd.learners.rows import CsrRows
+from robustfd.learners.rows import CsrRows, Floats
 from robustfd.learners.snapshot import Parts
 from robustfd.learners.untuned import UntunedState
-
-Floats = NDArray[np.float64]
 
 LEVELS = np.array(GRID_LEVELS)
 JUDGED = [GRID_LEVELS[place] for place in JUDGED_PLACES]  # levels whose coverage and width are recorded
@@ -140,9 +138,7 @@ class Tracking(UntunedEstimator):
 
     def _require_intervals(self) -> None:
         if not self.intervals or (self.__sklearn_is_fitted__() and not self._tracks()):
-            raise AttributeError(
-                f"This {type(self).__name__} learned without intervals. Set intervals=True before fit."
-            )
+            raise AttributeError(f"The {type(self).__name__} learned without intervals. Set intervals=True before fit.")
 
     @property
     def progressive_coverage_(self) -> dict[float, float]:
@@ -209,12 +205,8 @@ class Tracking(UntunedEstimator):
             whole = rows == int(rows) and stride >= 1 and stride == int(stride) and rows <= TRACE * stride
             if not whole or min(rows, *rest) < 0 or (self._tracker.trace[:, : 1 + len(JUDGED)] < 0).any():
                 raise ValueError("the tracker is inconsistent")
-            leans = self._tracker.leans
-            if (
-                (np.abs(self._tracker.thresholds) > FARTHEST).any()
-                or (leans[:, :2] < 0).any()
-                or (leans[:, 0] > 1).any()
-            ):
+            leans, far = self._tracker.leans, np.abs(self._tracker.thresholds) > FARTHEST
+            if far.any() or (leans[:, :2] < 0).any() or (leans[:, 0] > 1).any():
                 raise ValueError("a threshold or a weight is out of range")
         super()._unpack_states(states)
 
@@ -310,12 +302,10 @@ class IntervalRegressor(OnlineRegressor, Tracking):
         if self._tracker.totals[4] == 0:  # no residual is known
             found[:, 0], found[:, 1] = -np.inf, np.inf
             return found
-        centre, sizes = (
-            np.ascontiguousarray(m[:, 0]) for m in (self._finite_margins(x), self._margins_of(self._scale, x))
-        )
-        interval_ends(
-            centre, sizes, self._margins_of(self._ends, x), levels, self._floor(), self._tracker, found.ravel()
-        )
+        margins = self._finite_margins(x), self._margins_of(self._scale, x)
+        centre, sizes = (np.ascontiguousarray(each[:, 0]) for each in margins)
+        ends = self._margins_of(self._ends, x)
+        interval_ends(centre, sizes, ends, levels, self._floor(), self._tracker, found.ravel())
         return found
 
 

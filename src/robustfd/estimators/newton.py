@@ -8,7 +8,6 @@ import numpy as np
 from robustfd._container import Document, Tensors
 from robustfd._core import FIRST_SHARE, Judge, recalibrate
 from robustfd._validation import check_real
-from robustfd.estimators._online import Floats
 from robustfd.estimators._targets import (
     SHARPNESS,
     mixed,
@@ -19,6 +18,7 @@ from robustfd.estimators._targets import (
 )
 from robustfd.estimators._transfer import plain_label
 from robustfd.estimators.intervals import SetClassifier
+from robustfd.learners.rows import Floats
 from robustfd.learners.snapshot import Parts
 
 LEAST_SHARE = 1e-12  # of a map in merged calibrations: the product of many shares may be 0

@@ -9,9 +9,9 @@ import numpy as np
 from robustfd._core import Judge
 from robustfd._guard import guards_itself
 from robustfd._validation import check_choice, check_real
-from robustfd.estimators._online import Floats
 from robustfd.estimators.intervals import IntervalRegressor
 from robustfd.learners.experts import NumberLoss
+from robustfd.learners.rows import Floats
 
 LOSSES = ("squared", "huber", "absolute", "quantile", "poisson")
 LOSS_NAMES = {"absolute": "absolute error", "quantile": "pinball loss", "poisson": "Poisson deviance"}
@@ -40,16 +40,11 @@ class SketchedNewtonRegressor(IntervalRegressor):
     intervals : bool, default=False
         Whether to learn what `predict_interval` needs. Learning then takes 2 to 2.5 times as long.
     expand : {None, "trees", "auto"}, default=None
-        Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
-        trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
-        at least half a percent. Learning takes 10 to 15 times as long.
+        Whether to add curves and interactions by boosted trees, as in `SketchedNewtonClassifier`.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
-        Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses, and decides how much each expert of the mixture counts.
     random_state : int, RandomState or None, default=None
-        Seed or generator for shuffling; an integer is also the seed of trees.
+        Also as in `SketchedNewtonClassifier`.
 
     Attributes
     ----------
@@ -58,17 +53,8 @@ class SketchedNewtonRegressor(IntervalRegressor):
         exponential of it with `loss="poisson"`. Several quantiles are sorted in each row.
     intercept_ : float, or array of shape (n_levels,)
         The intercept.
-    hessian_ : {"diagonal", "exact", "sketch"}
-        The Hessian in use.
-    sketch_size_ : int
-        The number of sketch rows in use, 0 without a sketch.
-    experts_ : dict
-        The share of each kind of expert in predictions: "slow" and "fast" diagonal Hessians, "bettors" and experts with
-        a "flat prior" (for rare features, and few rows of many useless ones), those with an "exact" Hessian and the
-        factor of its prior (small for strongly correlated features), or with a "sketch". Kinds that do not help are
-        dropped, and missing here.
-    drift_ : dict
-        The weight of the experts that forget, over time. It rises when the stream drifts.
+    hessian_, sketch_size_, experts_, drift_
+        As for `SketchedNewtonClassifier`.
     progressive_loss_ : float
         Mean loss over all rows so far: the squared, absolute or pinball loss, or the Poisson deviance. Each row is
         predicted before it is learned. For several quantiles, it is the mean over the levels.
@@ -126,9 +112,7 @@ class SketchedNewtonRegressor(IntervalRegressor):
         if self.intervals and self._levels is not None:
             raise ValueError(f"intervals must be False for several quantiles, got True and quantile={self.quantile}.")
         if self.expand is not None and self._levels is not None:
-            raise ValueError(
-                f"expand must be None for several quantiles, got {self.expand!r} and quantile={self.quantile}."
-            )
+            raise ValueError(f"expand must be None for several quantiles, got {self.expand!r} with {self.quantile}.")
         super()._check_parameters()
 
     @property

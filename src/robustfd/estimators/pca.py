@@ -16,14 +16,13 @@ from robustfd._validation import check_choice, check_integer, check_rows, check_
 from robustfd.estimators._components import Analysis, Ritz, analyse
 from robustfd.estimators._sketched import SketchEstimator, SketchSizeWarning
 from robustfd.learners.snapshot import Parts
-from robustfd.linalg.decompose import EPS
+from robustfd.linalg.decompose import EPS, Floats
 from robustfd.linalg.operator import LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.base import EPS32
 from robustfd.sketch.exact import ExactSecondMoment
 from robustfd.sketch.two_sided import TwoSidedFrequentDirections
 
-Floats = NDArray[np.float64]
 SPARE = 50  # sketch rows in addition to twice the number of components
 UNKNOWN = 25  # number of components to plan for if n_components is not an integer
 
@@ -184,14 +183,12 @@ class SketchedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SketchEstim
         X : array, sparse matrix, memory map or DataFrame of shape (n, d)
             The rows. They are read several times if the estimator does not keep the exact matrix.
         y : ignored
-            Present for API consistency.
         sample_weight : array of shape (n,), optional
             Row weights. A row of weight 2 counts as two rows.
 
         Returns
         -------
         self
-            The fitted estimator.
         """
         return self._learn(X, sample_weight, reset=True, whole=True)
 

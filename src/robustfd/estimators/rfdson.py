@@ -6,19 +6,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
 from robustfd._container import Document, Tensors
 from robustfd._validation import check_choice
-from robustfd.estimators._online import Floats, OnlineEstimator
+from robustfd.estimators._online import OnlineEstimator
 from robustfd.estimators._rows import as_matrix, blocks, normalized
-from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor, nearest_distribution, of_two, sharpened
+from robustfd.estimators._targets import OnlineClassifier, OnlineRegressor, nearest_distribution, sharpened
 from robustfd.estimators._transfer import check_sizes
 from robustfd.learners import progress
 from robustfd.learners.learner import check_sound, keep, one_thread_for, overflow
 from robustfd.learners.losses import LOSSES, loss_values
 from robustfd.learners.newton import NARROW, OnlineNewton
 from robustfd.learners.newton_state import NewtonState
-from robustfd.learners.rows import as_rows
+from robustfd.learners.rows import Floats, as_rows
 from robustfd.learners.snapshot import Parts
 
 CLASS_LOSSES = ("squared", "logistic", "squared_hinge", "hinge")
@@ -35,7 +36,6 @@ class _RFDSON(OnlineEstimator):
     loss: str
     bound: Any
     fit_intercept: bool
-    n_features_in_: int
     _states: list[NewtonState]
 
     @property
@@ -257,7 +257,7 @@ class RFDSONClassifier(OnlineClassifier, _RFDSON):
         if len(self.classes_) == 1:
             return np.ones((len(margins), 1))
         if self._seen_parameters["loss"] == "logistic":
-            return of_two(margins) if margins.shape[1] == 1 else np.exp(sharpened(margins)[0])
+            return expit(np.hstack([-margins, margins])) if margins.shape[1] == 1 else np.exp(sharpened(margins)[0])
         # The other losses are minimal at the margin 2 p - 1 (the hinge loss only in sign). Projecting to the nearest
         # distribution keeps the order of the classes.
         if margins.shape[1] == 1:

@@ -13,15 +13,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from robustfd._container import Document, Tensors
-from robustfd._validation import check_choice, check_real, check_rows, check_weights
+from robustfd._validation import changed, check_choice, check_real, check_rows, check_weights
 from robustfd.estimators._sketched import SIZE, SketchEstimator, SketchSizeWarning, exact_is_better
 from robustfd.learners.snapshot import Parts
+from robustfd.linalg.decompose import Floats
 from robustfd.linalg.operator import BLOCK, LowRankPlusIdentity
 from robustfd.linalg.threads import one_blas_thread
 from robustfd.sketch.exact import ExactSecondMoment, WindowedSums
 from robustfd.sketch.view import View
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         With "auto", the estimator keeps the exact A'A for up to 1000 features and a sketch of m = 50 rows for more. An
         integer m of at least 2 always uses a sketch of m rows; a larger m is more accurate.
     buffer_size : int, optional
-        Rows of the sketch and its buffer together before a shrink step. The default is 4 `sketch_size`. If the
-        first rows are sparse, it is 8 `sketch_size`, but at most 800 if that is more than 4 `sketch_size`. It avoids
-        values between n_features / 2 and 2 n_features.
+        Rows of the sketch and its buffer together before a shrink step. The default is that of `SketchedPCA`.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not regularised. Rows and targets are centred for it.
     decay : float in (0, 1], default=1.0
@@ -184,7 +181,6 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         Returns
         -------
         self
-            The fitted estimator.
         """
         self._learn(X, y, sample_weight, reset=True)
         self._warn_of_error()
@@ -284,10 +280,7 @@ class SketchedRidge(RegressorMixin, SketchEstimator):
         self._check_size()
         then = self.sketch_.center if self.__sklearn_is_fitted__() and not reset else self.fit_intercept
         if then != self.fit_intercept:
-            raise ValueError(
-                f"fit_intercept was changed from {then} to {self.fit_intercept} after rows were seen. "
-                "Set it back, or call fit to start over."
-            )
+            raise changed("fit_intercept", then, self.fit_intercept)
 
     def _check_targets(self, t: int) -> None:
         before = self._moments.cross.shape[1]

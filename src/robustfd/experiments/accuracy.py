@@ -6,18 +6,7 @@ from typing import Any
 import numpy as np
 
 from robustfd.experiments import protocol
-from robustfd.experiments.cells import (
-    STAND_INS,
-    Cell,
-    Result,
-    Row,
-    Table,
-    Verdict,
-    listed,
-    per_data_set,
-    power,
-    select,
-)
+from robustfd.experiments.cells import STAND_INS, Cell, Result, Row, Table, Verdict, listed, per_data_set, power, select
 from robustfd.experiments.figures import COLOURS, Figure, Style, panels
 from robustfd.experiments.protocol import ACCURACY, NAMES, ORDERS, PAPER_DATA, Data, by_method, label, passes, printed
 

@@ -116,9 +116,8 @@ def figures(found: Sequence[Row]) -> list[Figure]:
         "weights. FD is that of SOFUL (Kuzborskij et al. 2019), and SCFD that of CBSCFD (Chen et al. 2020), both with "
         "the exploration of RFD."
     )
-    return [
-        Figure("bandits", "Linear bandits: regret", caption, panels(_draw, found), list(STYLES.values()), left=0.64)
-    ]
+    legend = list(STYLES.values())
+    return [Figure("bandits", "Linear bandits: regret", caption, panels(_draw, found), legend, left=0.64)]
 
 
 def _draw(rows: Sequence[Row], ax: Any) -> None:
@@ -159,9 +158,8 @@ def summary(found: Sequence[Row]) -> dict[str, float]:
         out |= {f"{name}: {STYLES[method].label}": regret for method, regret in regrets.items()}
         for method in ("RFD, grows", "FD"):
             if {"exact", method} <= set(ends):
-                compared.setdefault(f"{STYLES[method].label} to the exact matrix", []).append(
-                    regrets[method] / regrets["exact"]
-                )
+                ratio = regrets[method] / regrets["exact"]
+                compared.setdefault(f"{STYLES[method].label} to the exact matrix", []).append(ratio)
         if grown := ends.get("RFD, grows"):
             m, numbers = max(row["m"] for row in grown), max(row["numbers"] for row in grown)
             out[f"{name}: last m"] = m

@@ -59,9 +59,7 @@ class Holdout:
     @property
     def bytes(self) -> int:
         """The memory that the held-out rows take."""
-        return sum(
-            12 * x.nnz + 8 * x.shape[0] if sp.issparse(x) else 8 * x.shape[0] * x.shape[1] for x, _, _ in self._parts
-        )
+        return sum(12 * x.nnz + 8 * x.shape[0] if sp.issparse(x) else 8 * x.size for x, _, _ in self._parts)
 
     def all(self) -> tuple[Any, Any]:
         """Return the held-out rows and their labels."""
@@ -103,9 +101,7 @@ class Comparison:
         place = {label: k for k, label in enumerate(self.classes.tolist())}
         found, code = np.unique(y, return_inverse=True)
         if unknown := [label for label in found.tolist() if label not in place]:
-            raise StreamError(
-                f"The label {unknown[0]!r} did not occur in the first rows. Give all labels with --classes."
-            )
+            raise StreamError(f"The label {unknown[0]!r} was not in the first rows. Give all labels with --classes.")
         return np.array([place[label] for label in found.tolist()], dtype=np.int64)[code]
 
     def _rows(self, X: Any, y: Any) -> Rows:
@@ -134,9 +130,7 @@ class Comparison:
     def learners(self) -> list[dict[str, Any]]:
         """Return the results of each learner, ordered by progressive error."""
         if not self.runs or not self.holdout.rows:
-            raise StreamError(
-                f"There are too few rows to compare: {self.rows} for training and {self.holdout.rows} for testing."
-            )
+            raise StreamError(f"There are too few rows: {self.rows} for training and {self.holdout.rows} for testing.")
         test = self._rows(*self.holdout.all())
         found = [summary(each, [self._trial(runner, test) for runner in runners]) for each, runners in self.runs]
         return sorted(found, key=lambda learner: learner["progressive_error"])

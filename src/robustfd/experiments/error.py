@@ -9,12 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from robustfd import (
-    CompensativeFrequentDirections,
-    FrequentDirections,
-    ParameterizedFrequentDirections,
-    RobustFrequentDirections,
-)
+import robustfd
 from robustfd.experiments.cells import Cell, Result, Row, Table, Verdict, cell, listed, per_data_set, select
 from robustfd.experiments.figures import MARKERS, Figure, Style, numbers, panels
 from robustfd.experiments.protocol import Data, rows
@@ -25,11 +20,9 @@ CLAIM = (
     "half of FD's (Figures 1 and 2, Theorem 3)."
 )
 KINDS = {
-    "fd": FrequentDirections,
-    "cfd": CompensativeFrequentDirections,
-    "rfd": RobustFrequentDirections,
-    "pfd": ParameterizedFrequentDirections,
-}
+    "fd": robustfd.FrequentDirections, "cfd": robustfd.CompensativeFrequentDirections,
+    "rfd": robustfd.RobustFrequentDirections, "pfd": robustfd.ParameterizedFrequentDirections,
+}  # fmt: skip
 BETAS = (0.2, 0.4, 0.6, 0.8)
 DENSE = 1500  # up to this many features, forming A'A is the fastest way to the exact error
 GOAL = 0.6  # RFD's error should be at most this fraction of FD's

@@ -171,9 +171,8 @@ def _adapt(svg: str, name: str, title: str) -> str:
     svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d\.\d)\d+", r"\1", tag[0]), svg)
     for colour, (light, _) in COLOURS.items():
         svg = svg.replace(light, "currentColor" if colour == "ink" else f"var(--{colour})")
-    svg = re.sub(
-        r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1
-    )
+    opening = rf'<svg viewBox="\1" role="img" aria-label="{title}">'
+    svg = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', opening, svg, count=1)
     return re.sub(r"\s*\n\s*", "\n", svg)
 
 

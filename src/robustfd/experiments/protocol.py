@@ -150,10 +150,14 @@ def describe(name: str) -> Data:
     """Load a data set and return its description."""
     name = datasets.info(name).name
     x, y = rows(name)
-    parts = (x.data, x.indices, x.indptr) if sp.issparse(x) else (x,)
+    arrays = (x.data, x.indices, x.indptr, y) if sp.issparse(x) else (x, y)
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     nonzeros = x.nnz if sp.issparse(x) else x.size
     two = bool(np.isin(y, (-1.0, 1.0)).all())
-    return Data(name, x.shape[0], x.shape[1], int(nonzeros), two, _digest((*parts, y)))
+    return Data(name, x.shape[0], x.shape[1], int(nonzeros), two, digest.hexdigest()[:16])
 
 
 def split(name: str, order: int | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]]:
@@ -167,14 +171,6 @@ def split(name: str, order: int | None) -> tuple[Any, NDArray[Any], Any, NDArray
         return x[:n], y[:n], x[n:], y[n:]
     p = np.random.default_rng(order).permutation(len(y))
     return x[p[:n]], y[p[:n]], x[p[n:]], y[p[n:]]
-
-
-def _digest(arrays: Iterable[NDArray[Any]]) -> str:
-    h = hashlib.sha256()
-    for array in arrays:
-        h.update(f"{array.dtype}{array.shape}".encode())
-        h.update(np.ascontiguousarray(array).data)
-    return h.hexdigest()[:16]
 
 
 # ------------------------------------------------------------------ learners
@@ -205,9 +201,7 @@ def learner(method: str, m: int | None, alpha0: float, seed: int | None = None) 
     return OnlineNewton(method, m, alpha0=alpha0, random_state=seed)  # type: ignore[arg-type]
 
 
-def passes(
-    data: Data, methods: tuple[str, ...] = tuple(NAMES), *, order: int | None, quick: bool = False
-) -> list[Cell]:
+def passes(data: Data, methods: Iterable[str] = NAMES, *, order: int | None, quick: bool = False) -> list[Cell]:
     """Return the cells for passes over a data set in one row order, for every m and alpha0 and several seeds."""
     seeds = 1 if quick else SEEDS
     out = []
@@ -218,11 +212,8 @@ def passes(
             for alpha0 in (0.0,) if method == "rfd0" else QUICK_ALPHAS if quick and method in RANDOM else ALPHAS:
                 for seed in range(seeds) if method in RANDOM and order is None else (order,):
                     drawn = seed if method in RANDOM else None
-                    effort = _effort(data, method, m, alpha0)
-                    out.append(
-                        cell("pass", data.name, effort=effort, method=method, m=m, alpha0=alpha0, order=order,
-                             seed=drawn)
-                    )  # fmt: skip
+                    settings = {"method": method, "m": m, "alpha0": alpha0, "order": order, "seed": drawn}
+                    out.append(cell("pass", data.name, effort=_effort(data, method, m, alpha0), **settings))
     return out
 
 

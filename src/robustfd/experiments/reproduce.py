@@ -78,13 +78,7 @@ def run_cell(cell: Cell) -> Result:
 
 
 def reproduce(
-    experiments: Sequence[str],
-    data: Sequence[str],
-    out: Path,
-    *,
-    quick: bool,
-    jobs: int,
-    listener: ProgressListener,
+    experiments: Sequence[str], data: Sequence[str], out: Path, *, quick: bool, jobs: int, listener: ProgressListener
 ) -> Outcome:
     """Run `experiments` on data sets and write all results to a folder. Continue where an earlier run stopped.
 
@@ -158,17 +152,13 @@ def _write(out: Path, sections: Sequence[Section], about: dict[str, Any], failed
                 writer.writerows(section.rows)
         for figure in section.figures:
             figures.save(figure, out / "figures")
-    content = {
-        "about": about,
-        "failed": list(failed),
-        "experiments": {
-            section.name: {"verdicts": [asdict(verdict) for verdict in section.verdicts], "rows": section.rows}
-            for section in sections
-        },
+    found = {
+        section.name: {"verdicts": [asdict(verdict) for verdict in section.verdicts], "rows": section.rows}
+        for section in sections
     }
-    (out / "results.json").write_text(
-        json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
-    )
+    content = {"about": about, "failed": list(failed), "experiments": found}
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    (out / "results.json").write_text(text + "\n", "utf-8")
     summary = {"rows": summarise(sections), "machine": about["machine"]}
     (out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (out / "claims.md").write_text(claims(sections), "utf-8")

@@ -23,9 +23,8 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
-from robustfd.linalg.decompose import EPS, svd
+from robustfd.linalg.decompose import EPS, Floats, svd
 
-Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
 SMALL = 1e-2  # eliminate columns where D / diag(M) is below this factor times the (r+1)-th smallest ratio

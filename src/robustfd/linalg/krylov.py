@@ -15,13 +15,11 @@ from functools import cache
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.special import gammaincinv
 
-from robustfd.linalg.decompose import EPS
+from robustfd.linalg.decompose import EPS, Floats
 
-Floats = NDArray[np.float64]
 Product = Callable[[Floats], Floats]  # returns GV for a C-ordered V
 
 SPARE = 10  # columns of a block in addition to the wanted eigenvectors, or up to 3 more

@@ -12,7 +12,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from robustfd.linalg.factor import Array, Factor, Floats, dense
+from robustfd.linalg.decompose import Floats
+from robustfd.linalg.factor import Array, Factor, dense
 
 BLOCK = 2**20  # entries in a dense block of rows (8 MB); limits the memory that distances of many rows need
 DENSE = 200  # up to this many columns, extreme eigenvalues are computed from the dense matrix
@@ -44,10 +45,11 @@ class _LowRankPlus(LinearOperator):
     def __repr__(self) -> str:
         d, r, lam = self.shape[0], len(self.components), self.low_rank_eigenvalues
         spread = f", eigenvalues {lam.max():.6g} to {lam.min():.6g}" if r else ""
-        return f"<{type(self).__name__} {d}x{d}: rank {r}{spread}, plus {self._describe_added()}, {self.dtype}>"
-
-    def _describe_added(self) -> str:
-        raise NotImplementedError
+        if isinstance(self._added, float):
+            added = f"{self._added:.6g} I"
+        else:
+            added = f"a diagonal of {self._added.min():.6g} to {self._added.max():.6g}"
+        return f"<{type(self).__name__} {d}x{d}: rank {r}{spread}, plus {added}, {self.dtype}>"
 
     # -- products
 
@@ -148,9 +150,9 @@ class _LowRankPlus(LinearOperator):
         squared, step = np.empty(stack.shape[0]), max(1, BLOCK // self.shape[0])
         for start in range(0, len(squared), step):
             block = dense(stack[start : start + step])
-            squared[start : start + step] = f.distances(
-                block if mu is None else (block - mu).astype(np.result_type(f.w.dtype, block.dtype), copy=False)
-            )
+            if mu is not None:
+                block = (block - mu).astype(np.result_type(f.w.dtype, block.dtype), copy=False)
+            squared[start : start + step] = f.distances(block)
         return squared.astype(dtype, copy=False) if rows.ndim == 2 else float(squared[0])
 
     def logdet(self) -> float:
@@ -250,9 +252,6 @@ class LowRankPlusIdentity(_LowRankPlus):
         super().__init__(v, lam, float(alpha), "alpha")
         self.alpha = float(alpha)
 
-    def _describe_added(self) -> str:
-        return f"{self.alpha:.6g} I"
-
     @cached_property
     def _factor(self) -> Factor:  # type: ignore[override]
         return Factor.with_identity(self.components, self.low_rank_eigenvalues, self.alpha)
@@ -290,11 +289,8 @@ class LowRankPlusDiagonal(_LowRankPlus):
 
     Parameters
     ----------
-    components : array of shape (r, d)
-        V, with orthonormal rows. r may be 0. The array is not copied. float32 stays float32, other types become
-        float64.
-    eigenvalues : array-like of shape (r,)
-        lam, the nonnegative eigenvalues of the low-rank part, in the order of the components.
+    components, eigenvalues
+        As for `LowRankPlusIdentity`.
     diagonal : array-like of shape (d,)
         The entries of D, nonnegative.
 
@@ -356,9 +352,6 @@ class LowRankPlusDiagonal(_LowRankPlus):
             raise ValueError(f"diagonal[{wrong[0]}] is {added[wrong[0]]}, expected >= 0 and finite")
         super().__init__(v, lam, added, "the diagonal")
         self.diagonal_part = added
-
-    def _describe_added(self) -> str:
-        return f"a diagonal of {self.diagonal_part.min():.6g} to {self.diagonal_part.max():.6g}"
 
     @cached_property
     def _factor(self) -> Factor:  # type: ignore[override]

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robustfd.linalg.decompose import Floats
 from robustfd.linalg.operator import LowRankPlusIdentity
-
-Floats = NDArray[np.float64]
 
 
 def spectral_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
@@ -71,10 +70,8 @@ def frobenius_optimum(M: ArrayLike, rank: int) -> LowRankPlusIdentity:
 
     Parameters
     ----------
-    M : array-like of shape (d, d)
-        Symmetric and positive semi-definite, both up to rounding.
-    rank : int
-        k, from 0 to d - 1.
+    M, rank
+        As for `spectral_optimum`.
 
     Returns
     -------

@@ -85,7 +85,9 @@ def _set(pools: list[_Pool], counts: tuple[int, ...], to: int | None) -> None:
             pool.set(count if to is None else to)
 
 
-class _OneBlasThread(ContextDecorator):
+class one_blas_thread(ContextDecorator):  # with the name of a function, as contextlib.suppress
+    """A context manager, also usable as a decorator, that limits BLAS to one thread."""
+
     def __enter__(self) -> None:
         shared, own = _pools()
         with _lock:
@@ -97,14 +99,6 @@ class _OneBlasThread(ContextDecorator):
         _release(_own, own)
         with _lock:
             _release(_shared, shared)
-
-
-_one = _OneBlasThread()
-
-
-def one_blas_thread() -> _OneBlasThread:
-    """Return a context manager, also usable as a decorator, that limits BLAS to one thread."""
-    return _one
 
 
 def _after_fork() -> None:

@@ -13,12 +13,6 @@ from robustfd.river.policy import ContextualBandit
 from robustfd.river.sketches import MahalanobisDetector, SketchedPCA, SketchedRidge
 
 __all__ = [
-    "ContextualBandit",
-    "MahalanobisDetector",
-    "RFDSONClassifier",
-    "RFDSONRegressor",
-    "SketchedNewtonClassifier",
-    "SketchedNewtonRegressor",
-    "SketchedPCA",
-    "SketchedRidge",
-]
+    "ContextualBandit", "MahalanobisDetector", "RFDSONClassifier", "RFDSONRegressor", "SketchedNewtonClassifier",
+    "SketchedNewtonRegressor", "SketchedPCA", "SketchedRidge",
+]  # fmt: skip

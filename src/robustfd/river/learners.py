@@ -45,12 +45,9 @@ class SketchedNewtonClassifier(Explained, Covering, Classifier):
         expand: Literal["trees", "auto"] | None = None,
     ):
         self._start(
-            newton.SketchedNewtonClassifier,
-            sketch_size=sketch_size,
-            class_weight=class_weight,
-            intervals=intervals,
+            newton.SketchedNewtonClassifier, sketch_size=sketch_size, class_weight=class_weight, intervals=intervals,
             expand=expand,
-        )
+        )  # fmt: skip
 
     def predict_set_one(self, x: dict[Any, Any], level: float = 0.9) -> list[Any]:
         """Return the classes of a row that cover its label with this probability, the most probable first.
@@ -106,13 +103,9 @@ class SketchedNewtonRegressor(Explained, Covering, Regressor):
         expand: Literal["trees", "auto"] | None = None,
     ):
         self._start(
-            newton_regressor.SketchedNewtonRegressor,
-            sketch_size=sketch_size,
-            loss=loss,
-            quantile=quantile,
-            intervals=intervals,
-            expand=expand,
-        )
+            newton_regressor.SketchedNewtonRegressor, sketch_size=sketch_size, loss=loss, quantile=quantile,
+            intervals=intervals, expand=expand,
+        )  # fmt: skip
 
     def predict_one(self, x: dict[Any, Any], with_interval: bool = False, level: float = 0.9) -> Any:
         """Return the predicted target of a row, or an interval for it, as River's conformal models do.
@@ -191,16 +184,12 @@ class RFDSONRegressor(Regressor):
 
     Parameters
     ----------
-    sketch_size
-        Number of rows of the Hessian's sketch.
-    alpha0
-        The Hessian starts as alpha0 I.
+    sketch_size, alpha0, fit_intercept
+        As for `RFDSONClassifier`.
     loss
         "squared", "absolute" or "huber".
     bound
         The weights are projected so that -bound <= w'x <= bound. "auto" uses the largest target so far.
-    fit_intercept
-        Whether to add a constant feature of value 1.
 
     See Also
     --------

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from river import bandit, base
 
-from robustfd.estimators import bandit as contextual
+from robustfd.estimators.bandit import ContextualBandit as Estimator
 from robustfd.river._base import Wrapper
 
 
@@ -49,9 +49,7 @@ class ContextualBandit(Wrapper, bandit.base.ContextualPolicy):
         seed: int | None = None,
     ):
         bandit.base.ContextualPolicy.__init__(self)
-        self._start(
-            contextual.ContextualBandit, epsilon=epsilon, reward_range=reward_range, costs=costs, random_state=seed
-        )
+        self._start(Estimator, epsilon=epsilon, reward_range=reward_range, costs=costs, random_state=seed)
         self.seed = seed
 
     def __repr__(self) -> str:
@@ -80,12 +78,7 @@ class ContextualBandit(Wrapper, bandit.base.ContextualPolicy):
         return dict(self._model.predict_proba_one({} if x is None else x, arms))
 
     def contributions_one(
-        self,
-        x: dict[Any, Any],
-        arm_id: Any,
-        *,
-        by: Literal["column", "value"] = "column",
-        intercept: bool = False,
+        self, x: dict[Any, Any], arm_id: Any, *, by: Literal["column", "value"] = "column", intercept: bool = False
     ) -> dict[Any, float]:
         """Return what each feature of a context adds to the log-odds of a good reward of an arm."""
         return dict(self._model.contributions_one(x, arm_id, by=by, intercept=intercept))

@@ -16,10 +16,12 @@ from robustfd._guard import guarded, guarded_pair
 from robustfd._jobs import count_jobs, seed_of_part, side_by_side
 from robustfd._sklearn import BaseEstimator, NotFittedError
 from robustfd._validation import (
+    changed,
     check_choice,
     check_integer,
     check_real,
     check_rows,
+    check_same_features,
     check_same_params,
     check_times,
     check_weights,
@@ -185,9 +187,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
             x, weight, times = x[live], weight[live], None if times is None else times[live]
         if reset:
             if not len(weight):
-                raise ValueError(
-                    "sample_weight is zero for every row; the first rows need at least one weight above 0."
-                )
+                raise ValueError("sample_weight is zero for every row; the first rows need a weight above 0.")
             after._state, after._queue, after._tail = self._start(x.shape[1]), Queue(), 1.0
             after._n_seen, after._single = 0, True
             after._seen_structure = self._structural_parameters()
@@ -213,10 +213,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         for name, now in self._structural_parameters().items():
             then = self._seen_structure[name]
             if now != then:
-                raise ValueError(
-                    f"{name} was changed from {then!r} to {now!r} after rows were seen. "
-                    f"Set it back to {then!r}, or call fit to start over."
-                )
+                raise changed(name, then, now)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -346,10 +343,6 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         view = self._view
         return view.bracket_eigenvalues(len(view.lam))
 
-    def _brackets(self, view: View, count: int) -> tuple[Floats, Floats]:
-        """Return bounds on the `count` largest eigenvalues, even if the view has fewer."""
-        return view.bracket_eigenvalues(count)
-
     def bracket_logdet(self) -> tuple[float, float]:
         """Return certified bounds (lower, upper) on log det(A'A + alpha0 I). The lower bound may be -inf."""
         return self._view.bracket_logdet(self.n_features_in_)
@@ -401,9 +394,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         """Return the sketches of `split(k)` with these indices, without creating the others."""
         self._check_parameters()
         if self.decay != 1.0 or hasattr(self, "window"):
-            raise ValueError(
-                "Cannot sketch parts in parallel with decay or a window, because the order of the rows matters."
-            )
+            raise ValueError("Cannot sketch parts in parallel with decay or a window: the order of the rows matters.")
         parts = [type(self)(**self.get_params()) if i else copy.copy(self) for i in which]
         for i, part in zip(which, parts, strict=True):
             if hasattr(self, "random_state"):
@@ -422,14 +413,24 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
         structure = {name: mine[name] for name in mine if name not in ("solver", "random_state")}
         check_same_params("sketches", structure, theirs)
-        for name in ("n_features_in_", "feature_names_in_"):
-            here, there = getattr(self, name, None), getattr(other, name, None)
-            if here is not None and there is not None and not np.array_equal(here, there):
-                raise ValueError(f"Cannot merge sketches of different {name}: {here} here, {there} there.")
+        check_same_features("sketches", self, other, if_known=True)
         for each in (self, other):
             each._check_parameters()
             if each.__sklearn_is_fitted__():
                 each._check_structure()
+
+    def _widened(self, d: int) -> Self:
+        """Return a copy with d columns, as if all rows so far had had zeros in the new ones."""
+        if hasattr(self, "window"):
+            raise ValueError("New features cannot appear in a sliding window. Name all of them in the first row.")
+        wide, shapes, more = copy.copy(self), self._state.ARRAYS, d - self.n_features_in_
+        wide._state = replace(self._state, **{
+            name: np.pad(array, [(0, more if axis == "d" else 0) for axis in shape.split()])
+            for name, shape in shapes.items() if (array := getattr(self._state, name)) is not None
+        })  # fmt: skip
+        wide._queue = replace(self._queue, pieces=tuple(rows.widened(d) for rows in self._queue.pieces))
+        wide.n_features_in_, wide._cached = d, None
+        return wide
 
     # -- saving
 

@@ -247,10 +247,8 @@ class OjaSketch(_RandomSketch):
         return self._trivial_view(b, state.energy[order], contents)
 
     def _union(self, one: Contents, two: Contents) -> NoReturn:
-        raise NotImplementedError(
-            "OjaSketch cannot be merged: its directions depend on the order of the rows. "
-            "Use RobustFrequentDirections, which can."
-        )
+        why = "its directions depend on the order of the rows. Use RobustFrequentDirections, which can."
+        raise NotImplementedError(f"OjaSketch cannot be merged: {why}")
 
 
 def _step(state: OjaState, e: PreparedRows, decay: Floats) -> tuple[Floats, Floats]:

@@ -52,12 +52,11 @@ class Centring:
         rows_coef, mean_coef = unit * per_unit * np.exp(log), -per_unit * old
         return cls(np.sqrt(rows.weight), scale, share, rows_coef, mean_coef, mean_step, after[-1])
 
-    def apply(self, y: Floats, mean_products: Floats | None = None) -> Floats:
-        """Return the centred rows, given rows y (or products with them) and the mean (or its products, default 0)."""
+    def apply(self, y: Floats) -> Floats:
+        """Return the centred rows, given rows y relative to the mean (or products with them)."""
         centred = self.scale[:, None] * y
         centred[1:] -= self._sums_before(y)
-        if mean_products is not None:
-            centred += np.outer(self.mean_coef, mean_products)
+
         return centred
 
     def adjoint(self, c: Floats) -> Floats:

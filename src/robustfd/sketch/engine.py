@@ -29,6 +29,7 @@ from robustfd.sketch.rows import TINY, Contents, Floats, Queue, Rows, check_tota
 
 # How rows are processed: one shrink step at a time, or several together with dense or with sparse rows.
 Route: TypeAlias = Literal["separate", "dense", "sparse"]
+SUMS = ("delta", "squared_norm", "weight", "rounding")  # over rows, in a state
 
 
 @dataclass(frozen=True)
@@ -72,28 +73,15 @@ class State:
 
     def plus(self, other: "State") -> Self:
         """Return the state with the sums of both added. B is not merged here."""
-        return replace(
-            self,
-            delta=self.delta + other.delta,
-            squared_norm=self.squared_norm + other.squared_norm,
-            weight=self.weight + other.weight,
-            rounding=self.rounding + other.rounding,
-        )
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in SUMS})
 
     def faded(self, factor: float) -> Self:
         """Return the state with all sums multiplied by `factor`. The mean does not change."""
         if factor == 1.0:
             return self
         live = factor * self.lam > 0  # drop rows whose squared norm underflows
-        return replace(
-            self,
-            b=np.sqrt(factor) * self.rows[live],
-            lam=factor * self.lam[live],
-            delta=factor * self.delta,
-            squared_norm=factor * self.squared_norm,
-            weight=factor * self.weight,
-            rounding=factor * self.rounding,
-        )
+        sums = {name: factor * getattr(self, name) for name in SUMS}
+        return replace(self, b=np.sqrt(factor) * self.rows[live], lam=factor * self.lam[live], **sums)
 
 
 @dataclass(frozen=True)

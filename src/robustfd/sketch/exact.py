@@ -300,13 +300,11 @@ class ExactWindow(ExactSecondMoment):
 
     def forget(self, factor: float) -> NoReturn:
         """Raise an error: rows leave the window by count only."""
-        raise NotImplementedError(
-            "A window forgets by the number of rows only: each row leaves after `window` later rows."
-        )
+        raise NotImplementedError("A window forgets by number of rows only: each row leaves after `window` later rows.")
 
     def _check_mergeable(self, other: Any) -> NoReturn:
         raise NotImplementedError(
-            "Windows of the last rows cannot be merged: the order of their rows relative to each other is unknown."
+            "Windows cannot be merged: the order of their rows relative to each other is unknown."
         )
 
     # -- saving
@@ -314,16 +312,11 @@ class ExactWindow(ExactSecondMoment):
     def _stored_state(self) -> StoredBlocks:
         sums, nothing = self._state.sums, self._state.nothing
         states = [state for _, state in sums.blocks]
-        means = np.stack([each.mean for each in [nothing, *states]])[1:] if self.center else None
-        return StoredBlocks(
-            sums.seen,
-            np.array([block for block, _ in sums.blocks], np.int64),
-            np.stack([each.matrix for each in [nothing, *states]])[1:],
-            np.array([each.squared_norm for each in states]),
-            np.array([each.weight for each in states]),
-            means,
-            np.array([each.rounding for each in states]),
-        )
+        numbers = {name: np.array([getattr(each, name) for each in states]) for name in StoredBlocks.LEAST}
+        matrix = np.stack([each.matrix for each in [nothing, *states]])[1:]
+        mean = np.stack([each.mean for each in [nothing, *states]])[1:] if self.center else None
+        block = np.array([block for block, _ in sums.blocks], np.int64)
+        return StoredBlocks(sums.seen, block, matrix, mean=mean, **numbers)
 
     def _restored_state(self, stored: StoredBlocks, structure: dict[str, Any], d: int) -> ExactWindowState:
         window, center, block = float(structure["window"]), structure["center"], stored.block.tolist()
@@ -332,9 +325,7 @@ class ExactWindow(ExactSecondMoment):
             raise ValueError(f"the block numbers {block[:3]} ... do not match {stored.seen} rows")
         numbers = np.stack([stored.squared_norm, stored.weight, stored.rounding], axis=1).tolist()
         means = stored.mean if center else [None] * len(block)
-        states = [
-            ExactState(matrix, norm, weight, mean, rounded)
-            for matrix, mean, (norm, weight, rounded) in zip(stored.matrix, means, numbers, strict=True)
-        ]
+        each = zip(stored.matrix, means, numbers, strict=True)
+        states = [ExactState(matrix, norm, weight, mean, rounded) for matrix, mean, (norm, weight, rounded) in each]
         sums = WindowedSums(window, tuple(zip(block, states, strict=True)), stored.seen)
         return ExactWindowState(sums, ExactState.empty(d, center))

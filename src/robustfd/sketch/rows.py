@@ -1,7 +1,7 @@
 """Rows with weights and decays, and the queue of rows that wait for a shrink step (docs/mathematics.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -45,6 +45,12 @@ class Rows:
         dtype = self.x.dtype if self.x.dtype in (np.float32, np.float64) else np.float64
         x = self.x.copy() if self.is_sparse else np.array(self.x, dtype=dtype, order="C")
         return Rows(x, self.weight.copy(), self.decay.copy(), None if self.clock is None else self.clock.copy())
+
+    def widened(self, d: int) -> "Rows":
+        """Return the rows with d columns, of which the new ones are zero."""
+        if self.is_sparse:
+            return replace(self, x=sp.csr_array((self.x.data, self.x.indices, self.x.indptr), shape=(len(self), d)))
+        return replace(self, x=np.pad(self.x, ((0, 0), (0, d - self.x.shape[1]))))
 
     def dense(self) -> Floats:
         """Return the raw rows as a C-ordered array."""

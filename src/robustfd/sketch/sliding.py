@@ -103,13 +103,7 @@ class SlidingFrequentDirections(BaseSketch):
     decay = 1.0  # for the base class
 
     def __init__(
-        self,
-        window: float,
-        sketch_size: int = 50,
-        *,
-        clock: str = "auto",
-        alpha0: float = 0.0,
-        center: bool = False,
+        self, window: float, sketch_size: int = 50, *, clock: str = "auto", alpha0: float = 0.0, center: bool = False
     ):
         self.window = window
         self.sketch_size = sketch_size

@@ -145,9 +145,7 @@ def _unpack_queue(shape: list[int] | None, tensors: dict[str, Any], d: int) -> Q
             raise ValueError("the indices of the queued rows are not ascending")
     k = len(weight)
     if weight.shape != (k,) or decay.shape != (k,) or x.shape != (k, d) or k == 0:
-        raise ValueError(
-            f"the queued rows have shape {x.shape}, their weights {weight.shape}, their decays {decay.shape}"
-        )
+        raise ValueError(f"queued rows have shape {x.shape}, their weights {weight.shape}, their decays {decay.shape}")
     if x.dtype == np.float32:
         values = values.astype(np.float64)
     for name, value, least in (("x", values, -np.inf), ("weight", weight, TINY), ("decay", decay, TINY)):

@@ -141,16 +141,12 @@ class WindowState:
         growth = 0.5 * (a + np.sqrt(max(a * a - 4.0 * t * t, 0.0)))
         marks = self.marks.copy()
         marks[[TOP, WHOLE, DELTA, INSIDE, ROUNDING]] *= growth
-        changed = [
-            np.hstack([r[:, :-1] + r[:, -1:] * change[:-1], t * r[:, -1:]])
-            for r in (self.b, stacked(self.dumps, self.b))
-        ]
+        rows = self.b, stacked(self.dumps, self.b)
+        b, dumps = (np.hstack([r[:, :-1] + r[:, -1:] * change[:-1], t * r[:, -1:]]) for r in rows)
         dates = self.dates.copy()
-        dates[NORM] = squared_lengths(changed[1])
+        dates[NORM] = squared_lengths(dumps)
         marks[ROUNDING, -1] += 8.0 * EPS * growth * (float(self.lam.sum()) + self.dates[NORM].sum())
-        return replace(
-            self, b=changed[0], dumps=tuple(changed[1]), dates=dates, marks=marks, shift=other.shift, unit=other.unit
-        )
+        return replace(self, b=b, dumps=tuple(dumps), dates=dates, marks=marks, shift=other.shift, unit=other.unit)
 
     def check(self, m: int) -> None:
         """Raise an error if a state from a snapshot makes no sense."""
@@ -258,7 +254,7 @@ class WindowEngine:
         theta = self._threshold(state, mass, first, end)
         dumps, dates = list(state.dumps), [state.dates]
         if theta > 0 and norms.max(initial=0.0) >= theta and free > 0:
-            x, long_rows, long_dates = _split_long_rows(x, norms, theta, free, rows)
+            x, long_rows, long_dates = _split_long(x, norms, theta, free, rows)
             dumps += long_rows
             dates.append(long_dates)
             free -= len(long_rows)
@@ -274,9 +270,7 @@ class WindowEngine:
         mark = [end, first, len(rows), weight, top, whole, delta, inside, inside, mass, float(leaving > 0)]
         marks = self._append_mark(state.marks, np.array([*mark, after.rounding]))
         all_dates = dates[0] if len(dates) == 1 else np.concatenate(dates, axis=1)
-        return WindowState(
-            state.clock, state.now, b, lam[leaving:], tuple(dumps), all_dates, marks, state.shift, state.unit
-        )
+        return replace(state, b=b, lam=lam[leaving:], dumps=tuple(dumps), dates=all_dates, marks=marks)
 
     def _pooled(self, pool: State, x: Matrix) -> State:
         """Return the pool after a shrink step with these rows."""
@@ -371,9 +365,7 @@ def _take_rows(queue: Queue, size: int) -> tuple[Rows, Queue]:
     return rows, rest
 
 
-def _split_long_rows(
-    x: Matrix, norms: Floats, theta: float, free: int, rows: Rows
-) -> tuple[Matrix, list[Floats], Floats]:
+def _split_long(x: Matrix, norms: Floats, theta: float, free: int, rows: Rows) -> tuple[Matrix, list[Floats], Floats]:
     """Return the other rows, the rows of squared length >= theta (the longest `free` of them), and their dates."""
     assert rows.clock is not None
     found = np.flatnonzero(norms >= theta)

@@ -14,27 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+import robustfd.sketch.window as w
 from robustfd.linalg.decompose import EPS, rounding, shrink_stack
 from robustfd.sketch.rows import Floats, Matrix, Queue, Rows, energy
 from robustfd.sketch.view import View, padded, unit_rows
-from robustfd.sketch.window import (
-    CLOCK,
-    DELTA,
-    EXACT,
-    FIRST,
-    INSIDE,
-    NORM,
-    POOLED,
-    ROUNDING,
-    ROWS,
-    TOP,
-    WEIGHT,
-    WHEN,
-    WHOLE,
-    WindowState,
-    squared_lengths,
-)
+from robustfd.sketch.window import WindowState, squared_lengths
 
+Bounds = tuple[float, float]  # lo and hi
 LEAST_SHARE = 1 / 8  # minimum of alpha / hi, so that the approximation is invertible
 
 
@@ -101,17 +87,17 @@ class Bracket(NamedTuple):
 def bracket(state: WindowState, start: float) -> Bracket | None:
     """Return the better F for the window after `start`; None if no row of the window went through the pool."""
     marks = state.marks
-    k = int(np.searchsorted(marks[CLOCK], start, side="right"))
+    k = int(np.searchsorted(marks[w.CLOCK], start, side="right"))
     if k == marks.shape[1]:
         return None
-    step, hi, rounded = marks[:, k], float(marks[DELTA, k:].sum()), float(marks[ROUNDING, k:].sum())
-    after, top = (float(marks[CLOCK, k - 1]), float(marks[TOP, k - 1])) if k else (-np.inf, 0.0)
-    if step[FIRST] > start:
+    step, hi, rounded = marks[:, k], float(marks[w.DELTA, k:].sum()), float(marks[w.ROUNDING, k:].sum())
+    after, top = (float(marks[w.CLOCK, k - 1]), float(marks[w.TOP, k - 1])) if k else (-np.inf, 0.0)
+    if step[w.FIRST] > start:
         return Bracket(after, top, hi, rounded)
-    inside, whole = float(step[INSIDE]), float(step[WHOLE])
+    inside, whole = float(step[w.INSIDE]), float(step[w.WHOLE])
     with_step = Bracket(after, min(top + inside, whole), hi, rounded)
-    later = float(marks[DELTA, k + 1 :].sum())
-    without = Bracket(float(step[CLOCK]), float(step[TOP]), later + min(inside, whole), rounded)
+    later = float(marks[w.DELTA, k + 1 :].sum())
+    without = Bracket(float(step[w.CLOCK]), float(step[w.TOP]), later + min(inside, whole), rounded)
     return min(with_step, without, key=lambda each: each.error)
 
 
@@ -193,9 +179,7 @@ def _centre_raw_rows(raw: Rows | None, default: Floats) -> tuple[Floats, Floats]
     return np.sqrt(raw.weight)[:, None] * (x - mean), mean
 
 
-def _centre_stack(
-    stack: Floats, shift: Floats, unit: float
-) -> tuple[Floats, Floats, Callable[..., tuple[float, float]]]:
+def _centre_stack(stack: Floats, shift: Floats, unit: float) -> tuple[Floats, Floats, Callable[..., Bounds]]:
     """Return the rows minus their mean, the mean, and the function that converts bounds of F to bounds of the result.
 
     The scatter about the mean is the Schur complement of the constant column, min over y of (x, y)' M (x, y), which is
@@ -209,7 +193,7 @@ def _centre_stack(
         along = column @ stack[:, :-1] / square
         rounding_bound = float(along @ along) * square
 
-    def schur(lo: float, hi: float) -> tuple[float, float]:
+    def schur(lo: float, hi: float) -> Bounds:
         if lo < square:
             lo = lo * (1.0 + rounding_bound / (square - lo)) if lo > 0 else 0.0
         else:
@@ -233,17 +217,17 @@ def _totals(state: WindowState, raw: Rows | None, start: float) -> tuple[float, 
     The bound is half of the squared norm of the step that the window begins in.
     """
     marks, dates = state.marks, state.dates
-    k = int(np.searchsorted(marks[CLOCK], start, side="right"))
-    weight, norm, slack = float(marks[WEIGHT, k:].sum()), float(marks[POOLED, k:].sum()), 0.0
-    if k < marks.shape[1] and marks[FIRST, k] <= start:
+    k = int(np.searchsorted(marks[w.CLOCK], start, side="right"))
+    weight, norm, slack = float(marks[w.WEIGHT, k:].sum()), float(marks[w.POOLED, k:].sum()), 0.0
+    if k < marks.shape[1] and marks[w.FIRST, k] <= start:
         # Assume that the rows of the step are evenly spaced. This is exact if the clock counts rows.
         step = marks[:, k]
-        rows, all_of_it = max(float(step[ROWS]), 2.0), float(step[WEIGHT])
-        live = all_of_it * (step[CLOCK] - start) * (rows - 1) / ((step[CLOCK] - step[FIRST]) * rows)
-        weight = float(marks[WEIGHT, k + 1 :].sum()) + min(float(live), all_of_it)
-        slack = min(float(step[INSIDE]), norm) / 2
+        rows, all_of_it = max(float(step[w.ROWS]), 2.0), float(step[w.WEIGHT])
+        live = all_of_it * (step[w.CLOCK] - start) * (rows - 1) / ((step[w.CLOCK] - step[w.FIRST]) * rows)
+        weight = float(marks[w.WEIGHT, k + 1 :].sum()) + min(float(live), all_of_it)
+        slack = min(float(step[w.INSIDE]), norm) / 2
         norm -= slack
-    norm += float(dates[NORM, (dates[EXACT] > 0) & (dates[WHEN] > start)].sum())
+    norm += float(dates[w.NORM, (dates[w.EXACT] > 0) & (dates[w.WHEN] > start)].sum())
     if raw is not None:
         weight += float(raw.weight.sum())
         norm += energy(raw) if state.shift is None else float(squared_lengths(state.framed(raw)).sum())

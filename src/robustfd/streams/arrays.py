@@ -103,9 +103,7 @@ class NpyStream(Stream):
         with source.opened() as opened:
             items = self._pipes.get(file) or ArrayReader(opened, source.name)
             if len(items.shape) != 2 or not 0 < items.shape[1] <= MOST_COLUMNS:
-                raise StreamError(
-                    f"{source.name} has the shape {items.shape}, expected two dimensions: rows and columns."
-                )
+                raise StreamError(f"{source.name} has the shape {items.shape}, expected rows and columns.")
             self._require_few_columns(file, items.shape[1])
             if source.path is None:
                 self._pipes[file] = items
@@ -189,7 +187,7 @@ class NpzStream(Stream):
             there = archive.namelist()
             if "format.npy" not in there:
                 raise StreamError(
-                    f"{source.name} is not a matrix from scipy.sparse.save_npz. Save dense arrays with numpy.save."
+                    f"{source.name} is not from scipy.sparse.save_npz. Save dense arrays with numpy.save."
                 )
             with archive.open("format.npy") as opened:
                 text = opened.read(1000)
@@ -215,17 +213,15 @@ class NpzStream(Stream):
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
         for file, source in enumerate(self.inputs):
             before = stored_before(self.inputs, file)
-            with self._matrix(file) as (shape, *parts):
-                if self._narrow and shape[1] != self.n_features:
-                    raise StreamError(
-                        f"{source.name} has {shape[1]} columns, and the first file has {self.n_features}."
-                    )
+            with self._matrix(file) as ((rows, width), *parts):
+                if self._narrow and width != self.n_features:
+                    raise StreamError(f"{source.name} has {width} columns, and the first file has {self.n_features}.")
                 first = 0
-                for arrays in self._rows(source.name, shape[0], *parts):
-                    x, bad = self._checked(*arrays, shape[1])
+                for arrays in self._rows(source.name, rows, *parts):
+                    x, bad = self._checked(*arrays, width)
                     block = self._good_rows(Block(x, None), source.name, first, bad)
                     first += len(arrays[0]) - 1
-                    yield block, Position(file, first, stored=before + int((source.size or 0) * first / shape[0]))
+                    yield block, Position(file, first, stored=before + int((source.size or 0) * first / rows))
 
     def _rows(
         self, name: str, rows: int, indptr: ArrayReader, indices: ArrayReader, data: ArrayReader
@@ -258,10 +254,8 @@ class NpzStream(Stream):
         from scipy.sparse import csr_matrix
 
         outside = (indices < 0) | (indices >= min(width, self.n_features))
-        x = csr_matrix(
-            (as_floats(data).copy(), np.where(outside, 0, indices).astype(np.int32), ends.astype(np.int32)),
-            shape=(len(ends) - 1, self.n_features),
-        )
+        arrays = as_floats(data).copy(), np.where(outside, 0, indices).astype(np.int32), ends.astype(np.int32)
+        x = csr_matrix(arrays, shape=(len(ends) - 1, self.n_features))
         x.sum_duplicates()  # the sum of two values may be infinite
         beyond = np.searchsorted(ends, np.flatnonzero(outside), side="right") - 1
         reason = f"there is an index above the last feature ({self.n_features} features)"

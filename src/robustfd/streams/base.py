@@ -334,7 +334,7 @@ class Stream(ABC):
             yield block, replace(end, rows=rows, checksum=found, **asdict(self._counts))
         if rows < start.rows:
             raise StreamError(
-                f"{self._names()} ends before row {start.rows}, where reading should continue: it was changed."
+                f"{self._names()} ends before row {start.rows}, where reading should go on: it was changed."
             )
 
     def survey(self) -> Survey:

@@ -134,8 +134,7 @@ def with_empty(codes: Any, values: Any) -> tuple[Any, Any]:
 def distinct_values(array: Any, *, empty: bool) -> list[str]:
     """Return the distinct values of a text column, with "" for null if `empty`."""
     codes, values = with_empty(*as_codes(array)) if empty else as_codes(array)
-    found: list[str] = values.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist()
-    return found
+    return values.take(pa.array(np.unique(codes[codes >= 0]))).to_pylist()
 
 
 def one_array(column: Any) -> Any:
@@ -254,10 +253,8 @@ def seen_type(array: Any) -> Any:
     values = values.filter(pc.and_not(values.is_valid(), is_missing(values).fill_null(True)))
     if not len(values):
         return array.type
-    for type_, kind, pattern in (
-        (pa.timestamp("us"), DATE, _DATE_TEXT),
-        (pa.time64("us"), TIME, rf"^{_TIME_OF_DAY}$"),
-    ):
+    forms = (pa.timestamp("us"), DATE, _DATE_TEXT), (pa.time64("us"), TIME, rf"^{_TIME_OF_DAY}$")
+    for type_, kind, pattern in forms:
         if pc.all(pc.match_substring_regex(values, pattern=pattern)).as_py() and _instants(values, kind)[2] is None:
             return type_
     return array.type

@@ -132,10 +132,7 @@ class Crossing:
                     f"{source}: a row has {most} products of {pair.left!r} and {pair.right!r}, more than "
                     f"{MOST_PRODUCTS}. Leave these interactions out, or the row."
                 )
-        pairs = [
-            (factors[pair.left], factors[pair.right], pair.left == pair.right, *self._ranks(pair))
-            for pair in self.pairs
-        ]
+        pairs = [(factors[p.left], factors[p.right], p.left == p.right, *self._ranks(p)) for p in self.pairs]
         return cross(_arrays(x.indptr, x.indices, x.data), self.n_features, pairs, self.bits)
 
     def _ranks(self, pair: Pair) -> tuple[Any, int, int]:

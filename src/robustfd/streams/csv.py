@@ -44,9 +44,7 @@ class CsvStream(TableStream):
         if delimiter is not None and not (
             isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
         ):
-            raise ValueError(
-                f"delimiter must be one ASCII character other than a quote or a line feed, got {delimiter!r}."
-            )
+            raise ValueError(f"delimiter must be one ASCII character except quotes and line feeds, got {delimiter!r}.")
         self._header, self._delimiter, self._decimal = header, delimiter or "", options.decimal or ""
         named = [options.target, options.weight, options.id, *(options.columns or ()), *(options.drop or ())]
         self._named_columns = {each for each in named if isinstance(each, str)}  # a header must contain these names
@@ -301,9 +299,8 @@ class Fields:
         if width <= WIDE:
             found = _read(text, self.delimiter, width, {}, self.decimal)
             return [seen_type(found[k]) for k in range(width)]
-        missing, whole, number = (
-            mask.reshape(-1, width) for mask in classify_fields(_with_points(self.matrix(text), self.decimal))
-        )
+        fields = _with_points(self.matrix(text), self.decimal)
+        missing, whole, number = (mask.reshape(-1, width) for mask in classify_fields(fields))
         types = [pa.int64() if each else pa.float64() for each in (missing | whole).all(axis=0)]
         for k in np.flatnonzero(missing.all(axis=0)).tolist():
             types[k] = pa.null()

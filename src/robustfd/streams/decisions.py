@@ -58,7 +58,5 @@ class Decisions(NamedTuple):
 def one_reward(roles: Mapping[str, Any]) -> None:
     """Raise if there are columns of rewards and of costs."""
     if roles["target"] is not None and roles["cost"] is not None:
-        raise ValueError(
-            f"There is a column of rewards, {roles['target']!r}, and one of costs, {roles['cost']!r}. Give one of "
-            "them, and drop the other."
-        )
+        target, cost = roles["target"], roles["cost"]
+        raise ValueError(f"There is a column of rewards, {target!r}, and one of costs, {cost!r}. Drop one of them.")

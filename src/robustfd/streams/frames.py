@@ -89,7 +89,7 @@ class TableEncoder:
         found = _as_arrow(table)
         if not found.num_columns or not found.num_rows:
             raise StreamError(
-                f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; the first table needs both."
+                f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; the first needs both."
             )
         types = [seen_type(one_array(column)) for column in found.columns]
         kinds = [kind_of(type_) for type_ in types]
@@ -199,9 +199,7 @@ class TableEncoder:
 def _as_arrow(table: Any) -> Any:
     """Return a pyarrow table."""
     if not is_table(table):
-        raise TypeError(
-            f"table must be a DataFrame of pandas or polars, or a pyarrow table, got {type(table).__name__}."
-        )
+        raise TypeError(f"table must be a DataFrame (pandas, polars) or a pyarrow table, got {type(table).__name__}.")
     try:
         found = pa.Table.from_pandas(table, preserve_index=False) if is_pandas(table) else pa.table(table)
     except (pa.ArrowException, ValueError, TypeError) as error:  # a column of mixed types, or repeated names

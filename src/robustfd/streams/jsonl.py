@@ -133,10 +133,8 @@ class JsonlStream(Stream):
 
     def _parts(self, rows: list[dict[str, Any]]) -> tuple[Any, ...]:
         """Return the entries of each group: those of a name and of its members."""
-        return tuple(
-            hashed_rows([{k: v for k, v in row.items() if within(k, group)} for row in rows], self._bits)[0]
-            for group in self.groups
-        )
+        groups = ([{k: v for k, v in row.items() if within(k, group)} for row in rows] for group in self.groups)
+        return tuple(hashed_rows(some, self._bits)[0] for some in groups)
 
     def _row(self, line: bytes) -> "_Row":
         """Return the features of a line, and its label, weight and id."""
@@ -151,9 +149,7 @@ class JsonlStream(Stream):
             raise ValueError(f"it is not valid JSON ({error})") from error
         if not isinstance(found, dict):
             raise ValueError('it should be an object, {"name": value, ...}')
-        label, weight, id = (
-            None if role is None else _pop(found, role) for role in (self._target, self._weight, self._id)
-        )
+        label, weight, id = (_pop(found, name) for name in (self._target, self._weight, self._id))
         arm, probability = self._decision(found)
         if self._roles["cost"] is not None and label is not None:
             if type(label) not in (int, float):
@@ -174,17 +170,14 @@ class JsonlStream(Stream):
 
     def _decision(self, found: dict[str, Any]) -> tuple[Any, float]:
         """Remove the chosen arm and its probability from an object, and return them."""
-        arm, probability = (
-            None if self._roles[role] is None else _pop(found, self._roles[role]) for role in ("arm", "probability")
-        )
+        arm, probability = (_pop(found, self._roles[role]) for role in ("arm", "probability"))
         if self._decides and not _is_label(arm):
             raise ValueError(f"its arm {self._roles['arm']!r} is {arm!r:.40}, which should be text or a number")
         if probability is None:
             return arm, math.nan
         if not (type(probability) in (int, float) and 0 < probability <= 1):
-            raise ValueError(
-                f"its probability {self._roles['probability']!r} is {probability!r:.40}, which should be in (0, 1]"
-            )
+            name = self._roles["probability"]
+            raise ValueError(f"its probability {name!r} is {probability!r:.40}, which should be in (0, 1]")
         return arm, float(probability)
 
 
@@ -201,9 +194,7 @@ class _Row(NamedTuple):
 
 def _is_label(label: Any) -> bool:
     """Return whether this can be a label: text, or a finite number."""
-    return isinstance(label, str) or (
-        isinstance(label, int | float) and -sys.float_info.max <= label <= sys.float_info.max
-    )
+    return isinstance(label, str) or (isinstance(label, int | float) and abs(label) <= sys.float_info.max)
 
 
 def within(name: str, group: str) -> bool:
@@ -211,8 +202,10 @@ def within(name: str, group: str) -> bool:
     return name == group or (name.startswith(group) and name[len(group)] in "=.")
 
 
-def _pop(row: dict[str, Any], name: str) -> Any:
+def _pop(row: dict[str, Any], name: str | None) -> Any:
     """Remove a member of an object and return it, None if it is missing; "a.b" may be the member b of a."""
+    if name is None:
+        return None
     if name not in row and "." in name:
         first, rest = name.split(".", 1)
         return _pop(row[first], rest) if isinstance(row.get(first), dict) else None

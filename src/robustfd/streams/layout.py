@@ -25,9 +25,7 @@ LONGEST_INDEX = 18  # digits that fit into 64 bits
 def read_layout(layout: dict[str, Any], kind: str, **fits: Callable[[Any], bool]) -> dict[str, Any]:
     """Return the named values of an untrusted layout; raise unless it is of this kind and each value fits."""
     if layout.get("kind") != kind:
-        raise StreamError(
-            f"The layout of columns is that of {layout.get('kind')!r:.30}, which is not a layout of rows of {kind}."
-        )
+        raise StreamError(f"The layout is that of {layout.get('kind')!r:.30}, which is not a layout of rows of {kind}.")
     values = {name: layout.get(name) for name in fits}
     if not all(fit(values[name]) for name, fit in fits.items()):
         raise not_a_layout(layout)
@@ -99,9 +97,8 @@ class SeenNames:
                 return
             if all(number in self.names for number in numbers[first:last]):
                 continue
-            for (term, _), number, sign in zip(
-                text_terms(values[place].as_py() or ""), numbers[first:last], signs[first:last]
-            ):
+            terms = text_terms(values[place].as_py() or "")
+            for (term, _), number, sign in zip(terms, numbers[first:last], signs[first:last]):
                 self.names.setdefault(number, SeenName(f"{column}={term}", 1 if sign > 0 else -1))
 
     def add_dicts(self, rows: Iterable[dict[str, Any]], bits: int) -> None:
@@ -293,9 +290,7 @@ def chosen(
     left_out = [place(names, which, "drop", where) for which in drop]
     for role, which in others.items():
         if which in left_out or list(others.values()).count(which) > 1:
-            raise ValueError(
-                f"The column {names[which]!r} is the {role} and has another role too. A column can have only one role."
-            )
+            raise ValueError(f"The column {names[which]!r} is the {role} and has another role too. Give each only one.")
     if columns is None:
         features = sorted({*range(len(names))} - {*others.values()} - {*left_out})
     else:
@@ -304,10 +299,8 @@ def chosen(
             if which in features:
                 raise ValueError(f"columns={columns!r:.100} has the {role} in it, {names[which]!r}; leave it out.")
     if not features:
-        roles_said = ", ".join(f"the {role} is {names[which]!r}" for role, which in others.items())
-        raise ValueError(
-            f"There is no column of features: there are {listed(names)}{roles_said and ', and '}{roles_said}."
-        )
+        said = ", ".join(f"the {role} is {names[which]!r}" for role, which in others.items())
+        raise ValueError(f"There is no column of features: there are {listed(names)}{said and ', and '}{said}.")
     used = [names[k] for k in [*features, *others.values()]]
     among_used, among_all = Counter(used), Counter(names)
     for name in used:

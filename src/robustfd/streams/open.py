@@ -13,7 +13,7 @@ from robustfd._validation import check_choice, check_integer
 from robustfd.streams.base import Block, Options, Stream, Survey
 from robustfd.streams.crossing import Crossing, namer, pair_of, read_products
 from robustfd.streams.inputs import BLOCK_BYTES, LONGEST_LINE, Input, Position, StreamError
-from robustfd.streams.layout import MOST_BITS, MOST_COLUMNS, not_a_layout
+from robustfd.streams.layout import MOST_BITS, MOST_COLUMNS, ROLES, not_a_layout
 
 
 class _Format(NamedTuple):
@@ -27,22 +27,9 @@ class _Format(NamedTuple):
 
 
 _FEW, _MANY = 2**20, 2**24  # columns
-_TABLE = (
-    "target",
-    "weight",
-    "id",
-    "arm",
-    "cost",
-    "probability",
-    "columns",
-    "drop",
-    "categories",
-    "hash_bits",
-    "missing",
-    "unseen",
-)
+_TABLE = (*ROLES, "columns", "drop", "categories", "hash_bits", "missing", "unseen")
 _TEXT = ("n_features", "zero_based", "hash_bits", "unseen")
-_JSON = ("target", "weight", "id", "arm", "cost", "probability", "columns", "drop", "hash_bits", "unlabelled")
+_JSON = (*ROLES, "columns", "drop", "hash_bits", "unlabelled")
 _FORMATS = {
     "libsvm": _Format("text.LibsvmStream", _TEXT, _MANY, (".svm", ".libsvm", ".svmlight")),
     "vw": _Format("text.VwStream", (*_TEXT, "unlabelled"), _MANY, (".vw",)),
@@ -51,9 +38,7 @@ _FORMATS = {
     "jsonl": _Format("jsonl.JsonlStream", _JSON, _FEW, (".jsonl", ".ndjson")),
     "csv": _Format("csv.CsvStream", (*_TABLE, "header", "delimiter", "decimal"), _FEW, (".csv", ".tsv", ".tab")),
     "parquet": _Format("arrow.ParquetStream", _TABLE, _FEW, (".parquet", ".pq"), (b"PAR1",)),
-    "arrow": _Format(
-        "arrow.ArrowStream", _TABLE, _FEW, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff")
-    ),
+    "arrow": _Format("arrow.ArrowStream", _TABLE, _FEW, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff" * 4)),
     "npy": _Format("arrays.NpyStream", ("target", "columns"), _FEW, (".npy",), (b"\x93NUMPY",)),
     "npz": _Format("arrays.NpzStream", ("n_features",), _MANY, (".npz",), (b"PK\x03\x04",)),
     "python": _Format("python.PythonStream", ("hash_bits", "missing"), MOST_COLUMNS),
@@ -339,13 +324,8 @@ class InteractionStream(Stream):
     @property
     def layout(self) -> dict[str, Any]:
         """The layout of the features, and the pairs of groups."""
-        return {
-            "kind": "interactions",
-            "of": self._base.layout,
-            "n_features": self._base.n_features,
-            "pairs": self._crossing.pairs_as_json(),
-            "hash_bits": self._crossing.bits,
-        }
+        own = {"pairs": self._crossing.pairs_as_json(), "hash_bits": self._crossing.bits}
+        return {"kind": "interactions", "of": self._base.layout, "n_features": self._base.n_features, **own}
 
     def _blocks(self) -> Iterator[tuple[Block, Position]]:
         for name in ("skipped", "_counts", "wants_ids", "seen_names"):

@@ -31,9 +31,7 @@ class PythonStream(Stream):
         self._missing, hash_bits = options.missing, options.hash_bits
         self._source: Iterable[Any] = [source] if hasattr(source, "shape") else source  # a single block
         if not isinstance(self._source, Iterable):
-            raise TypeError(
-                f"source must be a path, a binary file, or an iterable of blocks or rows, got {source!r:.100}."
-            )
+            raise TypeError(f"source must be a path, binary file, or iterable of blocks or rows, got {source!r:.100}.")
         items = iter(self._source)
         first = list(zip(range(1), items))
         self._require_rows(len(first), 0)
@@ -69,9 +67,7 @@ class PythonStream(Stream):
 
     def _require_rereading(self) -> None:
         if not self.can_be_reread:
-            raise ValueError(
-                "The iterable can be read only once, and this needs an extra pass over it. Make it a list."
-            )
+            raise ValueError("The iterable can be read only once, and this needs an extra pass. Make it a list.")
 
     def _names(self) -> str:
         return "The iterable"
@@ -110,11 +106,9 @@ class PythonStream(Stream):
                 x, bad = hashed_rows(rows, bits)
                 y = _as_labels([label for _, label in pairs], bad)
                 good = [{} if k in bad else row for k, row in enumerate(rows)]
-                parts = (
-                    hashed_rows([{group: row[group]} if group in row else {} for row in good], bits)[0]
-                    for group in self.groups
-                )
-                yield (self._names(), first), Block(x, y, parts=tuple(parts)), bad
+                groups = ([{group: row[group]} if group in row else {} for row in good] for group in self.groups)
+                parts = tuple(hashed_rows(some, bits)[0] for some in groups)
+                yield (self._names(), first), Block(x, y, parts=parts), bad
                 first, entries, pairs = first + len(pairs), 0, []
 
 

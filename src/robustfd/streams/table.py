@@ -82,32 +82,23 @@ class Converter:
         """Return labels, weights and ids, as far as the table has them."""
         found = {}
         for role, array in piece.roles.items():
-            name = getattr(self._layout, role)
+            name = f"the {role}, column {getattr(self._layout, role)!r},"
             if role in ("target", "arm"):
                 found[role], absent = as_labels(array)
-                for row in np.flatnonzero(absent).tolist() if "arm" in piece.roles else ():
-                    wrong.setdefault(
-                        row,
-                        f"the {role}, column {name!r}, should be a finite number or a name, got {_shown(array, row)}",
-                    )
-                wrong.add(absent, f"the {role}, column {name!r}, is missing or not finite")
+                if "arm" in piece.roles:
+                    wrong.add(absent, f"{name} should be a finite number or a name", array)
+                else:
+                    wrong.add(absent, f"{name} is missing or not finite")
             elif role in ("cost", "probability"):
                 values, no_number = as_floats(array)
                 values = np.where(np.zeros(len(values), bool) if no_number is None else no_number, np.inf, values)
                 right = np.isfinite(values) if role == "cost" else np.isnan(values) | ((values > 0) & (values <= 1))
-                for row in np.flatnonzero(~right).tolist():
-                    expected = "a finite number" if role == "cost" else "in (0, 1]"
-                    wrong.setdefault(
-                        row, f"the {role}, column {name!r}, should be {expected}, got {_shown(array, row)}"
-                    )
+                wrong.add(~right, f"{name} should be {'a finite number' if role == 'cost' else 'in (0, 1]'}", array)
                 found |= {"target": 0.0 - values} if role == "cost" else {role: values}
             elif role == "weight":
                 found[role], no_number = as_floats(array)
                 bad = ~(np.isfinite(found[role]) & (found[role] >= 0))
-                wrong.add(
-                    bad if no_number is None else bad | no_number,
-                    f"the weight, column {name!r}, should be a number >= 0",
-                )
+                wrong.add(bad if no_number is None else bad | no_number, f"{name} should be a number >= 0")
             else:
                 found[role] = as_text(array)
         return found
@@ -181,19 +172,15 @@ class Converter:
         return codes, (np.concatenate(starts), np.concatenate(columns), np.concatenate(numbers))
 
 
-def _shown(array: Any, row: int) -> str:
-    """Return a value of a column for a message."""
-    value = array[row]
-    return str(value.as_py() if hasattr(value, "as_py") else value)
-
-
 class _Problems(dict[int, str]):
     """The first problem of each bad row."""
 
-    def add(self, mask: Any, reason: str) -> None:
-        """Record a problem of the rows in a mask."""
+    def add(self, mask: Any, reason: str, column: Any = None) -> None:
+        """Record a problem of the rows in a mask, with their values if a column is given."""
         for row in np.flatnonzero(mask).tolist():
-            self.setdefault(row, reason)
+            value: Any = None if column is None else column[row]
+            value = value.as_py() if hasattr(value, "as_py") else value
+            self.setdefault(row, reason if column is None else f"{reason}, got {value}")
 
 
 def _sparse(numbers: Any, codes: Any, values: tuple[Any, Any, Any], width: int) -> Any:
@@ -224,9 +211,7 @@ class TableStream(Stream):
         self._given = None if layout is None else Layout.from_json(layout)
         for name in ("columns", "categories", "hash_bits", "drop") if layout is not None else ():
             if (value := getattr(options, name)) is not None:
-                raise ValueError(
-                    f"{name}={value!r:.100} cannot be combined with a layout, which already defines the columns."
-                )
+                raise ValueError(f"{name}={value!r:.100} cannot be combined with a layout, which defines the columns.")
         onehot, hash_bits = options.categories == "onehot", options.hash_bits
         if onehot and hash_bits is not None:
             raise ValueError(f"categories='onehot' and hash_bits={hash_bits}: give one of them only.")
@@ -319,10 +304,9 @@ def require_kinds(name: str, layout: Layout, types: Mapping[str, Any], *, strict
                 "Exclude it with drop= or columns=, or convert it."
             )
     for column in layout.columns:
-        if not can_be(column.kind, types[column.name], strict=strict):
-            raise StreamError(
-                f"{name}: the column {column.name!r} is of type {types[column.name]}, and should be a {column.kind}."
-            )
+        found = types[column.name]
+        if not can_be(column.kind, found, strict=strict):
+            raise StreamError(f"{name}: the column {column.name!r} is of type {found}, and should be a {column.kind}.")
 
 
 def require_few(name: str, values: Sequence[Any]) -> None:

@@ -18,13 +18,6 @@ from robustfd.distributed.spark.frames import StreamingFit, fit, partial_fit, pr
 from robustfd.distributed.spark.ml import RobustfdEstimator, RobustfdModel
 
 __all__ = [
-    "RobustfdEstimator",
-    "RobustfdModel",
-    "StreamingFit",
-    "fit",
-    "partial_fit",
-    "predict",
-    "predict_proba",
-    "sketch",
+    "RobustfdEstimator", "RobustfdModel", "StreamingFit", "fit", "partial_fit", "predict", "predict_proba", "sketch",
     "transform",
-]
+]  # fmt: skip

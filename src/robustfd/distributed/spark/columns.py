@@ -38,9 +38,8 @@ class Columns:
         """Return the rows, targets, weights, arms and probabilities of a batch."""
         x = self.rows(batch)
         y, arms = (None if name is None else _values(batch, name) for name in (self.label, self.arm))
-        weight, probability = (
-            None if name is None else _numbers(batch.column(name)) for name in (self.weight, self.probability)
-        )
+        others = (self.weight, self.probability)
+        weight, probability = (None if name is None else _numbers(batch.column(name)) for name in others)
         return x, y, weight, arms, probability
 
     def rows(self, batch: Any) -> Any:

@@ -62,12 +62,10 @@ class RobustfdEstimator(Estimator, _Columns, DefaultParamsReadable, DefaultParam
     RobustfdModel : The fitted stage.
     """
 
-    template = Param(
-        Params._dummy(), "template", "the estimator's class and parameters, as JSON", TypeConverters.toString
-    )
+    template = Param(Params._dummy(), "template", "class and parameters, as JSON", TypeConverters.toString)
     classes = Param(Params._dummy(), "classes", "all labels", TypeConverters.toList)
     nPartitions = Param(
-        Params._dummy(), "nPartitions", "number of partitions to shuffle rows into, 0 for none", TypeConverters.toInt
+        Params._dummy(), "nPartitions", "partitions to shuffle rows into, 0 for none", TypeConverters.toInt
     )
     fanIn = Param(Params._dummy(), "fanIn", "number of models that one task merges", TypeConverters.toInt)
 
@@ -142,9 +140,7 @@ class RobustfdModel(Model, _Columns, MLReadable, MLWritable):
                 dataset = getattr(frames, method)(self.model, dataset, features=features, output=name)
                 dataset, made = dataset.withColumn(name, array_to_vector(f.col(name))), True
         if not made:
-            raise TypeError(
-                f"A {type(self.model).__name__} can neither predict nor transform. Use the attribute `model`."
-            )
+            raise TypeError(f"A {type(self.model).__name__} can neither predict nor transform. Use its `model`.")
         return dataset
 
     def write(self) -> "MLWriter":
