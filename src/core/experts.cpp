@@ -181,7 +181,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
         array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;
         size += (numbers + LONGEST_VECTOR - 1) / LONGEST_VECTOR * LONGEST_VECTOR;
     };
-    take(work.feature, entries_), take(work.raw, entries_), take(work.value, entries_);
+    take(work.feature, entries_), take(work.due, entries_), take(work.raw, entries_), take(work.value, entries_);
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
     take(work.step_flat, entries_), take(work.alpha, lanes), take(work.bet, lanes), take(work.flat, lanes);
     take(work.kappa, n), take(work.chance, n), take(work.total, n);

@@ -171,7 +171,7 @@ class Kept {
 
 // Scratch memory of a row. Experts are numbered as in the mixture.
 struct Work {
-    Index* feature;  // (entries,): the features that occur
+    Index *feature, *due;  // (entries,): the features that occur, and those of them whose scales are due for an update
     double *raw, *value, *step_slow, *step_fast;  // (entries,): x, zeta, and zeta divided by the two diagonal Hessians
     double* step_flat;                   // (entries,): zeta divided by the diagonal Hessian with a flat prior
     float *alpha, *bet, *flat;           // (outputs bettors,): rates; sums, then steps, of bettors and of flat priors

@@ -106,25 +106,32 @@ template <Use use> void diagonal_margins(const Experts& e, const Row& row, const
     }
 }
 
-// Take the steps of all features but the intercept. FIXED is half of the width of the weights if it is known, else 0.
-template <Index FIXED> void step_entries(Experts& e, const Row& row, const Work& work, double c2) {
+// Take the steps of all features but the intercept. With `record`, also update the statistics of features that are not
+// centred, list those in work.due whose scales are due for an update, and return their number. FIXED is half of the width
+// of the weights if it is known, else 0.
+template <Index FIXED> Index step_entries(Experts& e, const Row& row, const Work& work, double c2, bool record) {
     const Index half = FIXED > 0 ? FIXED : e.weights.shape(1) / 2;
     const double f2 = c2 * row.curve * row.curve, faded = f2 / e.totals[0].fade;
+    Index due = 0;
     for (Index i = 0; i < row.size; ++i) {
-        const double zeta = work.value[i];
-        if (zeta == 0.0) continue;
-        Feature& known = e.table[work.feature[i]];
-        float* mine = e.weights.data() + work.feature[i] * 2 * half;
-        const Lanes<float> slow(static_cast<float>(work.step_slow[i])), fast(static_cast<float>(work.step_fast[i]));
-        for (Index k = 0; k < half; k += LANES) store(load(mine + k) + slow * load(work.sums + k), mine + k);
-        for (Index k = half; k < 2 * half; k += LANES) store(load(mine + k) + fast * load(work.sums + k), mine + k);
-        known.slow += f2 * zeta * zeta;
-        known.fast += faded * zeta * zeta;
+        const Index j = work.feature[i];
+        Feature& known = e.table[j];
+        if (const double zeta = work.value[i]; zeta != 0.0) {
+            float* mine = e.weights.data() + j * 2 * half;
+            const Lanes<float> slow(static_cast<float>(work.step_slow[i])), fast(static_cast<float>(work.step_fast[i]));
+            for (Index k = 0; k < half; k += LANES) store(load(mine + k) + slow * load(work.sums + k), mine + k);
+            for (Index k = half; k < 2 * half; k += LANES) store(load(mine + k) + fast * load(work.sums + k), mine + k);
+            known.slow += f2 * zeta * zeta;
+            known.fast += faded * zeta * zeta;
+        }
+        if (!record || known.number > 0 || known.inverse == 0.0) continue;
+        if (const double x = work.raw[i]; x == x && record_value(known, nullptr, x)) work.due[due++] = j;
     }
+    return due;
 }
 
-// Take the steps, and add the curvature c2 of the row to the Hessians.
-inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double c2) {
+// Take the steps, and add the curvature c2 of the row to the Hessians; the rest is as in `step_entries`.
+inline Index diagonal_steps(Experts& e, const Row& row, const Work& work, double c2, bool record) {
     const Index width = e.weights.shape(1), half = width / 2;
     const double fade = e.totals[0].fade;
     float* weights = e.weights.data();
@@ -139,7 +146,7 @@ inline void diagonal_steps(Experts& e, const Row& row, const Work& work, double 
     Feature& own = e.table[0];
     own.slow += c2 * INTERCEPT * INTERCEPT;
     own.fast += c2 * INTERCEPT * INTERCEPT / fade;
-    half == LANES ? step_entries<LANES>(e, row, work, c2) : step_entries<0>(e, row, work, c2);
+    return half == LANES ? step_entries<LANES>(e, row, work, c2, record) : step_entries<0>(e, row, work, c2, record);
 }
 
 inline void diagonal_move_centre(Experts& e, Index j, double norm, double length) {

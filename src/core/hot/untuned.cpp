@@ -220,17 +220,16 @@ bool record_centred(Experts& e, Index j, double x) {
     return due;
 }
 
-// Update the statistics of the features of a row; the result does not depend on the order of its entries.
-void record_row(Experts& e, const Work& work, Index n) {
+// Update the statistics of the centred features of a row, and the scales of `due` other features. The result does not
+// depend on the order of the entries.
+void record_row(Experts& e, const Work& work, Index due) {
     Logarithms more;
-    for (Index i = 0; i < n; ++i) {
+    for (Index i = 0; i < e.centred.size(); ++i) {
         const Index j = work.feature[i];
-        Feature& f = e.table[j];
         const double x = work.raw[i];
-        if (f.inverse == 0.0 || x != x) continue;
-        const bool due = f.number > 0 ? record_centred(e, j, x) : record_value(f, nullptr, x);
-        if (due) renew_feature(e, j, more);
+        if (e.table[j].inverse != 0.0 && x == x && record_centred(e, j, x)) renew_feature(e, j, more);
     }
+    for (Index i = 0; i < due; ++i) renew_feature(e, work.due[i], more);
     e.totals[0].logarithms += more.sum;
     e.totals[0].log_weight += more.weight;
 }
@@ -247,7 +246,7 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
         e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
     follow_shares(e);
     if (e.has_line()) line_steps(e, row, work);
-    diagonal_steps(e, row, work, c2);
+    const Index due = diagonal_steps(e, row, work, c2, update_stats);
     if (e.has_exact()) exact_steps(e, row, work, c2);
     if (e.has_sketch()) sketch_steps(e, row, work, c2, number);
     totals.fade *= GAMMA;
@@ -260,7 +259,7 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
     const double window = smaller(totals.rows, WINDOW);
     totals.norm += (row.norm - totals.norm) / window;
     totals.weight += (weight - totals.weight) / window;
-    record_row(e, work, row.size);
+    record_row(e, work, due);
 }
 
 // Write the prediction; numbers are in the original units of the targets. Quantiles are sorted, since crossing ones have
