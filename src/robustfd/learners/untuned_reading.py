@@ -128,11 +128,12 @@ def pack(state: "UntunedState") -> tuple[dict[str, Any], dict[str, Any]]:
     which = np.flatnonzero((features.table["inverse"] > 0) | (features.table["number"] > 0)).astype(np.int32)
     numbers = {"features": state.d, "outputs": state.outputs, "form": state.form}
     numbers |= {name: getattr(state, name) for name in COUNTS} | {"gain": state.gain}
-    arrays = {"feature": which, "weights": weights[which], "table": _as_numbers(features.table[which])}
+    places = slice(None) if len(which) == len(features.table) else which  # a slice copies nothing
+    arrays = {"feature": which, "weights": weights[places], "table": _as_numbers(features.table[places])}
     arrays |= {"totals": _as_numbers(features.totals), "centre": features.centre, "targets": _as_numbers(mix.targets)}
     arrays |= {name: getattr(mix, name) for name in MIXTURE}
     if line.count(state):
-        arrays["bets"] = bets[which]
+        arrays["bets"] = bets[places]
     if state.form == "exact":
         arrays |= {f"exact.{name}": array for name, array in without_padding(exact)._asdict().items()}
     elif state.form == "sketch":
