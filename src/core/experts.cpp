@@ -185,8 +185,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
     take(work.step_flat, entries_), take(work.alpha, lanes), take(work.bet, lanes), take(work.flat, lanes);
     take(work.kappa, n), take(work.chance, n), take(work.total, n);
-    take(work.z, n + FOLLOWERS), take(work.length, n + FOLLOWERS);
-    take(work.chance32, n + FOLLOWERS), take(work.step32, n + FOLLOWERS);
+    for (auto** array : {&work.z, &work.length, &work.chance32, &work.step32}) take(*array, n + LONGEST_VECTOR);
     take(work.margin, many), take(work.step, many), take(work.softmax, many);
     take(work.output, outputs_), take(work.plain, outputs_);
     for (double*& each : work.better) take(each, better);

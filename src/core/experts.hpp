@@ -177,7 +177,7 @@ struct Work {
     float *alpha, *bet, *flat;           // (outputs bettors,): rates; sums, then steps, of bettors and of flat priors
     float* sums;                         // products of the row with the diagonal weights; then changes of the weights
     double *kappa, *chance, *total;      // (experts,): total is the log-sum-exp of the margins of all classes
-    // The arguments of `implicit_steps`, (experts + FOLLOWERS,): the last chances are those of forgetting intercepts.
+    // The arguments of `implicit_steps`, (experts + LONGEST_VECTOR,): after the experts come forgetting intercepts.
     float *z, *length, *chance32, *step32;
     double *margin, *step;               // (outputs, experts)
     float* softmax;                      // (outputs, experts): class probabilities

@@ -189,7 +189,9 @@ inline double learn_output(Experts& e, const Work& work, const ClassRow& row, In
     const Follow follow = follow_of(e, c);
     const double base = output - follow.sum() - others;
     for (Index k = 0; k < FOLLOWERS; ++k) z[n + k] = static_cast<float>(sign * (base + follow.intercept[k]));
-    implicit_steps(z, work.length, work.chance32, work.step32, n + FOLLOWERS);
+    const bool apart = (n + FOLLOWERS - 1) / FLOATS > (n - 1) / FLOATS;  // they would need one more vector of steps
+    implicit_steps(z, work.length, work.chance32, work.step32, apart ? n : n + FOLLOWERS);
+    if (apart) store(sigmoid(load<FLOATS>(z + n)), work.chance32 + n);
     const double times = sign * row.weight;
     for (Index k = 0; k < n; ++k) step[k] = static_cast<double>(work.step32[k]) * times * rate[k];
     const double most = sign * smaller(row.power, 1.0);
