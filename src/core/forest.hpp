@@ -93,8 +93,8 @@ RFD_LEVELS(ForestLoops, forest_loops)
 // Fill the cuts of column j of cells, between its quantiles, and both of its places.
 void bin_column(Matrix<const double> cells, Index j, Matrix<double> cuts, Matrix<std::uint8_t> bins);
 
-// Whether all bytes are bins, or bins minus 1.
-bool has_valid_bins(Matrix<const std::uint8_t> bins);
+// Whether all bytes are bins of their columns, and bins minus 1.
+bool has_valid_bins(Matrix<const std::uint8_t> bins, Matrix<const double> cuts);
 
 // Grow trees first to last - 1; tree t is that of output t % K in round t / K.
 void grow(const Boosting& data, Objective objective, double level, const Trees& trees, Index first, Index last);

@@ -243,7 +243,7 @@ void grow_trees(Random& random) {
     for (double& cell : cells) cell = below(random, 9) == 0 ? NAN : below(random, 2) ? extreme(random) : 1.0;
     std::vector<std::uint8_t> bins(static_cast<std::size_t>(2 * d * n));
     for (Index j = 0; j < d; ++j) bin_column({cells.data(), n, d}, j, {cuts.data(), d, BINS}, {bins.data(), n, 2 * d});
-    if (!has_valid_bins({bins.data(), n, 2 * d})) throw std::logic_error("a bin is out of range");
+    if (!has_valid_bins({bins.data(), n, 2 * d}, {cuts.data(), d, BINS})) throw std::logic_error("a bin is out of range");
     const Objective of_one[] = {Objective::logistic, Objective::squared, Objective::pinball, Objective::counts};
     const auto objective = outputs > 1 ? Objective::softmax : of_one[below(random, 4)];
     std::vector<double> y, weight, margin(static_cast<std::size_t>(n * outputs));

@@ -179,3 +179,18 @@ def test_arrays_of_other_shapes_are_refused():
         trees.read(x[:, :1], np.zeros(1, bool))
     with pytest.raises(ValueError, match="depth"):
         trees._replace(limit=np.zeros((len(trees.limit), INNER - 1), np.uint8)).read(x, np.zeros(4, bool))
+
+
+@pytest.mark.parametrize("damage", ["cuts", "bins", "places"])
+def test_bins_that_do_not_fit_their_cuts_are_refused(damage):
+    x, y, weight, margin = rows_of("logistic")
+    objective = Objective.logistic
+    build = forest.start_build(x, np.zeros(4, bool), y, weight, margin, objective)
+    while build.done[0] < 4:
+        forest.advance(build, objective, 0.0, 3, 1.0)
+    if damage == "cuts":
+        build.forest.cuts[0, 1:] = np.inf  # as if there were one
+    else:
+        build.bins[5, 0 if damage == "bins" else 1] = BINS + 1
+    with pytest.raises(ValueError, match="a bin is out of range"):
+        forest.advance(build, objective, 0.0, 3, 1e9)
