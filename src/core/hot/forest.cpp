@@ -72,8 +72,8 @@ void add_tree(const Trees& trees, Index t, Matrix<const std::uint8_t> bins, Matr
     }
 }
 
-// exp(x), with a relative error of about 1e-15, by operations of which loops become vectors. With x = n log 2 + r this is
-// the series of exp(r) times 2^n; NEAREST rounds n, and leaves it in the last bits.
+// exp(x) with a relative error of about 1e-15, in a form that compilers turn into vectors. With x = n log 2 + r, it is the
+// series of exp(r) times 2^n. Adding NEAREST rounds n and leaves it in the last bits.
 inline double fast_exp(double x) {
     constexpr double BITS = 1.4426950408889634, NEAREST = 6755399441055744.0;  // 1.5 * 2^52
     constexpr double HIGH = 6.93145751953125e-1, LOW = 1.42860682030941723212e-6;  // of log 2; n HIGH is exact

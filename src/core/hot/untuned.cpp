@@ -77,8 +77,8 @@ template <Use use> RFD_RARE void shorten(const Work& work, Index n, Scaled& sums
     for (double* sum : {&sums.slow, &sums.fast, &sums.flat, &sums.unseen, &sums.fresh}) *sum *= shorter * shorter;
 }
 
-// Make x the value of feature j entry i of `work`, of size z * f.inverse before it is clipped; list the entries of the
-// diagonal Hessians unless the row is only read. To learn, initialise a feature that is new.
+// Write entry i of `work`: feature j with the value x, its zeta before clipping and, unless the row is only read, its
+// entries in the diagonal Hessians. To learn, initialise a feature that is new.
 template <Use use>
 RFD_INLINE void list_entry(Experts& e, const Work& work, Index i, Index j, double x, double z, double prior,
                            Scaled& sums) {
@@ -120,20 +120,22 @@ template <Use use> Index list_row(Experts& e, const Rows& rows, Index i, const W
     return n;
 }
 
-// Clip zeta, and divide it by the diagonal Hessians. A missing value counts as the mean, or as 0 if the feature is not
-// centred.
-template <Use use> void scale_entries(const Work& work, Index n) {
-    double *__restrict value = work.value, *__restrict slow = work.step_slow, *__restrict fast = work.step_fast;
-    double* __restrict flat = work.step_flat;
-    for (Index i = 0; i < n; ++i) {
-        const bool live = value[i] * value[i] > 0.0;
-        const double zeta = live ? clipped(value[i], -LONGEST, LONGEST) : 0.0;
-        value[i] = zeta;
-        if constexpr (use == Use::read) continue;
-        slow[i] = live ? zeta / slow[i] : 0.0;
-        fast[i] = live ? zeta / fast[i] : 0.0;
-        flat[i] = live ? zeta / flat[i] : 0.0;
-    }
+// Divide zeta by the entries of a diagonal Hessian, in place, and return x'H^-1 x.
+inline double divide(const double* __restrict value, double* __restrict step, Index n) {
+    for (Index i = 0; i < n; ++i) step[i] = value[i] != 0.0 ? value[i] / step[i] : 0.0;
+    return dot(value, step, n);
+}
+
+// Clip zeta and, unless the row is only read, divide it by the diagonal Hessians. A missing value counts as the mean, or
+// as 0 if the feature is not centred.
+template <Use use> void scale_entries(const Experts& e, const Work& work, Index n, Scaled& sums) {
+    double* value = work.value;
+    for (Index i = 0; i < n; ++i) value[i] = value[i] * value[i] > 0.0 ? clipped(value[i], -LONGEST, LONGEST) : 0.0;
+    sums.total += dot(value, value, n);
+    if constexpr (use == Use::read) return;
+    sums.slow = divide(value, work.step_slow, n);
+    sums.fast = divide(value, work.step_fast, n);
+    if (e.has_line()) sums.flat = divide(value, work.step_flat, n);
 }
 
 // Scale row i.
@@ -141,13 +143,7 @@ template <Use use> Row scale_row(Experts& e, const Rows& rows, Index i, const Wo
     Totals& totals = e.totals[0];
     Scaled sums;
     const Index n = list_row<use>(e, rows, i, work, sums);
-    scale_entries<use>(work, n);
-    sums.total += dot(work.value, work.value, n);
-    if constexpr (use != Use::read) {
-        sums.slow = dot(work.value, work.step_slow, n);
-        sums.fast = dot(work.value, work.step_fast, n);
-        sums.flat = dot(work.value, work.step_flat, n);
-    }
+    scale_entries<use>(e, work, n, sums);
     if constexpr (use == Use::learn) {
         totals.logarithms += sums.logarithms;
         totals.log_weight += sums.met;
