@@ -403,9 +403,7 @@ class BaseSketch(Saved, BaseEstimator, metaclass=ABCMeta):
 
     def __add__(self, other: Any) -> Self:
         """Return a new sketch of the rows of both."""
-        if not isinstance(other, BaseSketch):
-            return NotImplemented
-        return copy.copy(self).merge(other)
+        return copy.copy(self).merge(other) if isinstance(other, BaseSketch) else NotImplemented
 
     def _check_mergeable(self, other: Any) -> None:
         if type(other) is not type(self):
