@@ -305,6 +305,27 @@ def test_a_model_without_rows_predicts_the_same_and_goes_on():
     assert np.isfinite(model.partial_fit(x[400:], y[400:]).predict(x)).all()
 
 
+@pytest.mark.parametrize("further", ["rows", "merged", "completed"])
+def test_trees_of_many_rows_are_not_replaced_by_those_of_few(further):
+    x, y = curved(4000)
+    model = SketchedNewtonRegressor(expand="trees", random_state=0).fit(x[:1000], y[:1000])
+    score = model.score(x[3000:], y[3000:])
+    model.forget_rows()
+    if further == "merged":
+        other = SketchedNewtonRegressor(expand="trees", random_state=1).fit(x[200:1000], y[200:1000])
+        model.merge(other.forget_rows())
+    grown = model._expansion.generation
+    model.partial_fit(x[1000:1100], y[1000:1100])
+    if further == "completed":
+        model._complete_fit()
+    assert score > 0.8
+    assert model.score(x[3000:], y[3000:]) > score - 0.03
+    assert model._expansion.generation == grown
+    model.partial_fit(x[1100:3000], y[1100:3000])  # as many rows as before: new trees grow
+    assert model.score(x[3000:], y[3000:]) > score
+    assert model._expansion.generation > grown
+
+
 def test_trees_are_not_exported():
     x, y = curved(300)
     with pytest.raises(ValueError, match="trees cannot be exported"):

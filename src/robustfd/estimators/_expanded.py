@@ -110,7 +110,7 @@ class Expanded(OnlineEstimator):
     def forget_rows(self) -> Self:
         """Drop the stored rows, which only new trees need, and return the model, whose file is then smaller.
 
-        Predictions stay the same. The model can go on: the next trees grow from later rows.
+        Predictions stay the same. The model can go on: new trees grow once there are as many later rows.
         """
         if self._require_rows().expand is not None:
             kept = copy.copy(self._expansion)

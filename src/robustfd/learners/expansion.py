@@ -89,14 +89,14 @@ class Expansion:
         return self.loss.levels[0] if self.loss.levels else self.loss.huber or CLIP
 
     @property
-    def sums(self) -> int:
-        """The number of columns that trees fill."""
-        return forest.groups(self.outputs)[0]
-
-    @property
     def capacity(self) -> int:
         """The number of rows to store."""
         return int(min(MOST_ROWS, max(MOST_CELLS // columns, FIRST_TREES))) if (columns := len(self.category)) else 0
+
+    @property
+    def missing(self) -> int:
+        """The number of rows to store, after `forget_rows`, before trees of so few rows replace those of more."""
+        return max(min(self.seen, self.capacity) // 2 - self.count, 0) if self.states else 0
 
     # -- learning
 
@@ -208,7 +208,9 @@ class Expansion:
             if self.build.finished:
                 trees, self.build = forest.result(self.build), None
                 self.use_trees(base, trees)
-        if self.seen >= self.grow_at:
+        if self.seen >= self.grow_at and self.missing:
+            self.grow_at = self.seen + self.missing
+        elif self.seen >= self.grow_at:
             self.grow_at = self.seen + min(self.seen, max(REGROW * self.capacity, FIRST_TREES))
             if self.always or self._is_dense():
                 self._begin_build()
@@ -276,7 +278,7 @@ class Expansion:
 
     def complete(self, base: UntunedState) -> None:
         """Grow the trees behind the sums once more, from all stored rows, if there are any of both."""
-        if not self.count or (not self.forests and self.build is None):
+        if not self.count or self.missing or (not self.forests and self.build is None):
             return
         trees = self.grown()
         if not self.states:
