@@ -18,7 +18,7 @@ using Index = std::int64_t;
 
 constexpr Index LANES = 8;            // numbers in a vector
 constexpr Index LONGEST_VECTOR = 16;  // numbers in the longest one
-constexpr Index padded(Index n) { return (n + LANES - 1) / LANES * LANES; }
+constexpr Index padded(Index n, Index to = LANES) { return (n + to - 1) / to * to; }
 
 template <class T> using Span = std::span<T>;
 

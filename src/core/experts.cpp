@@ -179,7 +179,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
     Index size = 0;
     const auto take = [&](auto*& array, Index numbers) {
         array = memory ? reinterpret_cast<std::remove_reference_t<decltype(array)>>(memory + size) : nullptr;
-        size += (numbers + LONGEST_VECTOR - 1) / LONGEST_VECTOR * LONGEST_VECTOR;
+        size += padded(numbers, LONGEST_VECTOR);
     };
     take(work.feature, entries_), take(work.due, entries_), take(work.raw, entries_), take(work.value, entries_);
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));

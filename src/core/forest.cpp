@@ -289,11 +289,8 @@ class Grower {
                 const auto row = static_cast<std::size_t>(rows_[static_cast<std::size_t>(i)]);
                 data_.margin(seen_[row], output_) += value_[INNER + k];
             }
-        for (const std::int32_t row : unseen_) {
-            Index node = 0;
-            for (Index level = 0; level < DEPTH; ++level) node = child_of(place_, limit_, node, data_.bins[row]);
-            data_.margin(row, output_) += value_[node];
-        }
+        for (const std::int32_t row : unseen_)
+            data_.margin(row, output_) += value_[leaf_of(place_, limit_, data_.bins[row])];
     }
 };
 

@@ -54,6 +54,13 @@ inline Index child_of(const std::int32_t* place, const std::uint8_t* limit, Inde
     return 2 * node + 1 + (row[place[node]] > limit[node] ? 1 : 0);
 }
 
+// The number of the last node, a leaf, to which a row goes.
+inline Index leaf_of(const std::int32_t* place, const std::uint8_t* limit, const std::uint8_t* row) {
+    Index node = 0;
+    for (Index level = 0; level < DEPTH; ++level) node = child_of(place, limit, node, row);
+    return node;
+}
+
 // What trees are grown from: n rows with K outputs.
 struct Boosting {
     Matrix<const std::uint8_t> bins;  // (n, 2 columns)
@@ -81,7 +88,7 @@ struct ForestLoops {
     // Fill both places of rows of cells, for columns with these cuts; NaN is a missing value.
     void (*bin_rows)(Matrix<const double> cells, Matrix<const double> cuts, Matrix<std::uint8_t> bins);
     // Add the values of the leaves of tree t to the first column of `sums`, for rows of bins, and fill in the first
-    // column of `leaves` unless it has no rows.
+    // column of `leaves`.
     void (*add_tree)(const Trees& trees, Index t, Matrix<const std::uint8_t> bins, Matrix<double> sums,
                      Matrix<std::int32_t> leaves);
     // Fill g and h of n rows, from the margins of two classes, 0 and 1.
@@ -93,7 +100,7 @@ RFD_LEVELS(ForestLoops, forest_loops)
 // Fill the cuts of column j of cells, between its quantiles, and both of its places.
 void bin_column(Matrix<const double> cells, Index j, Matrix<double> cuts, Matrix<std::uint8_t> bins);
 
-// Whether all bytes are bins of their columns, and bins minus 1.
+// Whether each pair of bytes is a bin of its column, and that bin minus 1.
 bool has_valid_bins(Matrix<const std::uint8_t> bins, Matrix<const double> cuts);
 
 // Grow trees first to last - 1; tree t is that of output t % K in round t / K.

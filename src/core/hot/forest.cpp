@@ -64,11 +64,9 @@ void add_tree(const Trees& trees, Index t, Matrix<const std::uint8_t> bins, Matr
     const std::uint8_t* limit = trees.limit[t];
     const double* value = trees.value[t];
     for (Index i = 0; i < bins.rows; ++i) {
-        const std::uint8_t* row = bins[i];
-        Index node = 0;
-        for (Index level = 0; level < DEPTH; ++level) node = child_of(place, limit, node, row);
-        sums(i, 0) += value[node];
-        if (leaves.rows) leaves(i, 0) = static_cast<std::int32_t>(node - INNER);
+        const Index leaf = leaf_of(place, limit, bins[i]);
+        sums(i, 0) += value[leaf];
+        leaves(i, 0) = static_cast<std::int32_t>(leaf - INNER);
     }
 }
 

@@ -95,7 +95,7 @@ class Expansion:
 
     @property
     def missing(self) -> int:
-        """The number of rows to store, after `forget_rows`, before trees of so few rows replace those of more."""
+        """How many more rows must be stored after `forget_rows` before new trees may replace the present ones."""
         return max(min(self.seen, self.capacity) // 2 - self.count, 0) if self.states else 0
 
     # -- learning
