@@ -276,7 +276,9 @@ def unseal(data: Any) -> tuple[str, str, Tensors]:
     except Exception:
         raise SnapshotError("Not a robustfd snapshot, or its header is damaged.") from None
     if version != VERSION:
-        raise SnapshotError(f"The snapshot has version {version}; this robustfd reads version {VERSION}. Upgrade it.")
+        raise SnapshotError(
+            f"The snapshot has version {version}; this robustfd reads version {VERSION}. Upgrade robustfd."
+        )
     try:
         tensors = safetensors.numpy.load(data)
         found = digest(meta, tensors)

@@ -99,7 +99,9 @@ def _load(path: Path, inputs: LogOptions) -> tuple[Any, LogOptions]:
     loaded, inputs = load_learner(path, inputs, "bandit")
     for name in LAYOUT_OPTIONS:
         if getattr(inputs, name) is not None and loaded.layout is not None:
-            raise ValueError(f"{option_name(name)} and {path} cannot be combined: the policy already defines columns.")
+            raise ValueError(
+                f"{option_name(name)} and {path} cannot be combined: the policy already defines its columns."
+            )
     if loaded.layout is None:
         inputs = replace(inputs, n_features=loaded.model.n_features_in_)
     return loaded, inputs

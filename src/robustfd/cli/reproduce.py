@@ -40,7 +40,9 @@ def reproduce(
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"{error.name} is missing. It needs an extra: pip install 'robustfd[reproduce]'") from None
+        raise ImportError(
+            f"{error.name} is missing. The report needs an extra: pip install 'robustfd[reproduce]'"
+        ) from None
     from robustfd.experiments.reproduce import PAPER, ProgressListener
     from robustfd.experiments.reproduce import reproduce as run
 

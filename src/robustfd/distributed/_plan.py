@@ -121,7 +121,9 @@ def check_estimator(estimator: Any) -> None:
         raise TypeError(f"estimator must be an instance, got the class {estimator.__name__}. Call it first.")
     for name in ("partial_fit", "merge", "to_bytes", "__sklearn_is_fitted__"):
         if not hasattr(estimator, name):
-            raise TypeError(f"estimator must be a sketch or estimator that has {name}, got {estimator!r:.100}.")
+            raise TypeError(
+                f"estimator must be a sketch or an estimator of robustfd that has {name}, got {estimator!r:.100}."
+            )
     if isinstance(estimator, SlidingFrequentDirections) or getattr(estimator, "window", None) is not None:
         raise ValueError(f"estimator must not have a window, because partitions have no order, got {estimator!r}.")
 

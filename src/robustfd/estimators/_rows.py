@@ -185,7 +185,9 @@ def entries_of_pair(x: tuple[Any, ...]) -> tuple[NDArray[np.int32], Floats]:
         right = indices.ndim == 1 and indices.shape == values.shape
         right = right and indices.dtype.kind in "iu" and values.dtype.kind in "biuf"
     if not right:
-        raise ValueError(f"A tuple x must be (indices, values), integers and numbers of equal length, got {x!r:.60}.")
+        raise ValueError(
+            f"x as a tuple must be (indices, values), integers and numbers of equal length, got {x!r:.60}."
+        )
     if indices.min() < 0 or indices.max() > LAST:
         raise ValueError(f"The indices of x must be in [0, {LAST}], got {indices.min()} to {indices.max()}.")
     order = np.argsort(indices, kind="stable")
@@ -217,7 +219,9 @@ def encoded(model: Any, x: Any, *, reset: bool, learn: bool) -> Any:
         return None
     if not is_table(x):
         name, found = type(model).__name__, type(x).__name__
-        raise ValueError(f"X must be a table, as {name} was started with one of non-numeric columns, got {found}.")
+        raise ValueError(
+            f"X must be a table, as {name} was started with a table that has non-numeric columns, got {found}."
+        )
     return _encoded_rows(model, x, learn=learn)
 
 

@@ -264,7 +264,9 @@ class SketchEstimator(Exported, Saved, BaseEstimator):
                 raise ValueError(f"x must be a dict or a one-dimensional array of {wanted}, got {x!r:.60}.")
             return self, _finite(row[None].astype(np.float64)), names
         if fitted and not len(names):
-            raise ValueError(f"x must be an array: this {type(self).__name__} has learned rows without names.")
+            raise ValueError(
+                f"x must be an array: this {type(self).__name__} has learned rows without names of features."
+            )
         named, places = {str(name): value for name, value in x.items()}, self.__dict__.get("_places", (None, {}))
         if len(named) < len(x):
             raise ValueError(f"x must have distinct names of features as text, got {x!r:.60}.")

@@ -138,7 +138,9 @@ class Tracking(UntunedEstimator):
 
     def _require_intervals(self) -> None:
         if not self.intervals or (self.__sklearn_is_fitted__() and not self._tracks()):
-            raise AttributeError(f"The {type(self).__name__} learned without intervals. Set intervals=True before fit.")
+            raise AttributeError(
+                f"This {type(self).__name__} learned without intervals. Set intervals=True before fit."
+            )
 
     @property
     def progressive_coverage_(self) -> dict[float, float]:

@@ -112,7 +112,9 @@ class SketchedNewtonRegressor(IntervalRegressor):
         if self.intervals and self._levels is not None:
             raise ValueError(f"intervals must be False for several quantiles, got True and quantile={self.quantile}.")
         if self.expand is not None and self._levels is not None:
-            raise ValueError(f"expand must be None for several quantiles, got {self.expand!r} with {self.quantile}.")
+            raise ValueError(
+                f"expand must be None for several quantiles, got {self.expand!r} with quantile={self.quantile}."
+            )
         super()._check_parameters()
 
     @property

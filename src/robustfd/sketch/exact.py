@@ -300,11 +300,13 @@ class ExactWindow(ExactSecondMoment):
 
     def forget(self, factor: float) -> NoReturn:
         """Raise an error: rows leave the window by count only."""
-        raise NotImplementedError("A window forgets by number of rows only: each row leaves after `window` later rows.")
+        raise NotImplementedError(
+            "A window forgets by the number of rows only: each row leaves after `window` later rows."
+        )
 
     def _check_mergeable(self, other: Any) -> NoReturn:
         raise NotImplementedError(
-            "Windows cannot be merged: the order of their rows relative to each other is unknown."
+            "Windows of the last rows cannot be merged: the order of their rows relative to each other is unknown."
         )
 
     # -- saving

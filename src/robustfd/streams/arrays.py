@@ -103,7 +103,9 @@ class NpyStream(Stream):
         with source.opened() as opened:
             items = self._pipes.get(file) or ArrayReader(opened, source.name)
             if len(items.shape) != 2 or not 0 < items.shape[1] <= MOST_COLUMNS:
-                raise StreamError(f"{source.name} has the shape {items.shape}, expected rows and columns.")
+                raise StreamError(
+                    f"{source.name} has the shape {items.shape}, expected two dimensions: rows and columns."
+                )
             self._require_few_columns(file, items.shape[1])
             if source.path is None:
                 self._pipes[file] = items
@@ -187,7 +189,7 @@ class NpzStream(Stream):
             there = archive.namelist()
             if "format.npy" not in there:
                 raise StreamError(
-                    f"{source.name} is not from scipy.sparse.save_npz. Save dense arrays with numpy.save."
+                    f"{source.name} is not a matrix from scipy.sparse.save_npz. Save dense arrays with numpy.save."
                 )
             with archive.open("format.npy") as opened:
                 text = opened.read(1000)

@@ -101,7 +101,7 @@ class ArrowStream(_BatchStream):
             if source.path is None:
                 if file not in self._pipes and source.head(6) == b"ARROW1":
                     raise StreamError(
-                        f"{source.name}: Arrow files cannot be read from a pipe. Give a path or a stream."
+                        f"{source.name}: Arrow files cannot be read from a pipe. Give a path, or pipe a stream."
                     )
                 pipe = stack.enter_context(source.opened())
                 if file not in self._pipes:

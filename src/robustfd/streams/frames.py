@@ -89,7 +89,7 @@ class TableEncoder:
         found = _as_arrow(table)
         if not found.num_columns or not found.num_rows:
             raise StreamError(
-                f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; the first needs both."
+                f"{_NAME} has {found.num_rows} rows and {found.num_columns} columns; the first table needs both."
             )
         types = [seen_type(one_array(column)) for column in found.columns]
         kinds = [kind_of(type_) for type_ in types]
