@@ -7,7 +7,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_classification,
+)  # fmt: skip
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor
 from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance
 from sklearn.model_selection import cross_val_score
@@ -47,14 +49,24 @@ def test_fit_shuffles_and_partial_fit_does_not():
     np.testing.assert_array_equal(
         model.decision_function(X), SketchedNewtonClassifier(random_state=0).fit(X, y).decision_function(X)
     )
-    X, y = load_digits(return_X_y=True)
+    X, y = make_classification(1000, 8, n_informative=5, n_classes=3, random_state=0)  # too many rows to learn twice
     order = np.random.RandomState(0).permutation(len(y))
     model = SketchedNewtonClassifier(random_state=0).fit(X, y)
-    by_hand = SketchedNewtonClassifier().partial_fit(X[order], y[order], classes=np.arange(10))
+    by_hand = SketchedNewtonClassifier().partial_fit(X[order], y[order], classes=np.arange(3))
     np.testing.assert_array_equal(model.decision_function(X), by_hand.decision_function(X))
     in_order = SketchedNewtonClassifier(shuffle=False).fit(X, y)
-    as_stream = SketchedNewtonClassifier().partial_fit(X, y, classes=np.arange(10))
+    as_stream = SketchedNewtonClassifier().partial_fit(X, y, classes=np.arange(3))
     np.testing.assert_array_equal(in_order.decision_function(X), as_stream.decision_function(X))
+
+
+@pytest.mark.parametrize(("rows", "features", "passes"), [(255, 2, 3), (300, 40, 1), (300, 30, 2), (300, 3, 1)])
+def test_few_rows_are_learned_again(rows, features, passes):
+    X, y = make_classification(rows, features, n_informative=2, n_redundant=0, random_state=0)
+    models = (SketchedNewtonClassifier(epochs=k, random_state=0).fit(X, y) for k in (1, passes))
+    one, other = (model.decision_function(X) for model in models)
+    np.testing.assert_array_equal(one, other)
+    more = SketchedNewtonClassifier(epochs=passes + 1, random_state=0).fit(X, y)
+    assert not np.array_equal(one, more.decision_function(X))
 
 
 def test_epochs_learn_again_and_judge_once():

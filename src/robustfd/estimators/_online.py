@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -133,9 +133,13 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
         """Return the row weights, multiplied by the class weights if the estimator has any."""
         return weight
 
-    def _orders(self, n: int) -> Iterable[Order]:
-        """Return the row order of each pass over all n rows."""
-        return (None,)
+    def _orders(self, n: int) -> Iterator[Order]:
+        """Yield the row order of each pass over all n rows."""
+        yield None
+
+    def _repeats(self, passes: int, n: int) -> bool:
+        """Return whether `fit` makes another pass over its n rows after so many."""
+        return False
 
     def _add_prior_share(self, share: float) -> None:
         """Add the share of the prior that a part without rows has."""

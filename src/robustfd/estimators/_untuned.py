@@ -82,8 +82,11 @@ class UntunedEstimator(Expanded):
 
     def _orders(self, n: int) -> Iterator[NDArray[np.int64] | None]:
         random = random_generator(self.random_state)
-        for _ in range(max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)):
+        while True:
             yield random.permutation(n) if self.shuffle else None
+
+    def _repeats(self, passes: int, n: int) -> bool:
+        return passes < max(self.epochs, 3 if self.shuffle and n < FEW_ROWS else 1)
 
     def _quick_rows(self) -> OneRow | None:
         """Return what learns the next dicts without a detour through Python, or None if that is not possible yet."""

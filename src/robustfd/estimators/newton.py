@@ -21,6 +21,7 @@ from robustfd.estimators.intervals import SetClassifier
 from robustfd.learners.rows import Floats
 from robustfd.learners.snapshot import Parts
 
+TWICE = (8, 100)  # `fit` learns rows twice if there are so many for each feature: fewer are remembered, more are enough
 LEAST_SHARE = 1e-12  # of a map in merged calibrations: the product of many shares may be 0
 
 
@@ -56,8 +57,9 @@ class SketchedNewtonClassifier(SetClassifier):
     shuffle : bool, default=True
         Whether `fit` learns the rows in random order. `partial_fit` and `learn_one` never reorder.
     epochs : int, default=1
-        Number of passes of `fit` over the rows, at least three if it shuffles fewer than 256 rows. Only the first pass
-        counts for the progressive losses, and decides how much each expert of the mixture counts.
+        Number of passes of `fit` over the rows. If it shuffles, there are at least three over fewer than 256 rows, and
+        at least two over 8 to 100 rows a feature. Only the first pass counts for the progressive losses, and decides
+        how much each expert of the mixture counts.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. A dict maps classes to weights; classes that are not in it have weight 1. "balanced"
         weights classes inversely to their frequency and works with `fit` only.
@@ -167,6 +169,10 @@ class SketchedNewtonClassifier(SetClassifier):
 
     def _output_labels(self) -> list[Any]:
         return self.classes_.tolist() if self._outputs > 1 else [None]
+
+    def _repeats(self, passes: int, n: int) -> bool:
+        few = self.shuffle and self.expand is None and TWICE[0] <= n / max(self._model.d, 1) < TWICE[1]
+        return (few and passes == 1) or super()._repeats(passes, n)
 
     def _judge(self) -> tuple[dict[Any, int] | None, Judge, float] | None:
         simple = len(self.classes_) == 2 and self.class_weight is None and len(self._calibration) == len(FIRST_SHARE)
