@@ -39,17 +39,26 @@ inline void copy_sparing_memory(char* to, const char* from, std::size_t bytes) {
     }
 }
 
-// Replace an array by a copy of one from NumPy.
+// Zeros of this shape, whose last axis has the fields of a record.
+template <class T> Array<T> zeros_of(const std::vector<Index>& shape, const char* name) {
+    const std::size_t dims = shape.size() - (std::is_arithmetic_v<T> ? 0 : 1);
+    if (dims < 1 || dims > 3 || (!std::is_arithmetic_v<T> && shape[dims] != static_cast<Index>(FIELDS<T>)))
+        throw std::invalid_argument(std::string(name) + " has an unexpected shape");
+    if (dims == 1) return Array<T>(shape[0]);
+    return dims == 2 ? Array<T>(shape[0], shape[1]) : Array<T>(shape[0], shape[1], shape[2]);
+}
+
+// Replace an array by a copy of one from NumPy, or by zeros of a shape.
 template <class T> void assign(Array<T>& array, nb::handle value, const char* name) {
     using Given = nb::ndarray<const Number<T>, nb::c_contig, nb::device::cpu>;
+    if (nb::isinstance<nb::tuple>(value)) {
+        array = zeros_of<T>(nb::cast<std::vector<Index>>(value), name);
+        return;
+    }
     const auto given = cast_array<Given>(value, name);
-    const std::size_t dims = given.ndim() - (std::is_arithmetic_v<T> ? 0 : 1);
-    if (dims < 1 || dims > 3 || (!std::is_arithmetic_v<T> && given.shape(dims) != FIELDS<T>))
-        throw std::invalid_argument(std::string(name) + " has an unexpected shape");
-    const auto size = [&](std::size_t axis) { return static_cast<Index>(given.shape(axis)); };
-    Array<T> copy = dims == 1   ? Array<T>(size(0))
-                    : dims == 2 ? Array<T>(size(0), size(1))
-                                : Array<T>(size(0), size(1), size(2));
+    std::vector<Index> shape;
+    for (std::size_t axis = 0; axis < given.ndim(); ++axis) shape.push_back(static_cast<Index>(given.shape(axis)));
+    Array<T> copy = zeros_of<T>(shape, name);
     copy_sparing_memory(reinterpret_cast<char*>(copy.data()), reinterpret_cast<const char*>(given.data()),
                         given.nbytes());
     array = std::move(copy);

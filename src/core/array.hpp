@@ -42,6 +42,8 @@ template <class T> struct Matrix {
     }
 };
 
+std::shared_ptr<void> zeros(std::size_t bytes);  // memory of an array, filled with zeros
+
 // An owned array of zeros with up to three dimensions, aligned to a cache line. Large arrays take no memory until they
 // are written to. Copying copies the numbers. `memory` shares them, for views that may outlive the array.
 template <class T> class Array {
@@ -88,9 +90,7 @@ template <class T> class Array {
     static constexpr std::size_t LINE = 64;
 
     Array(const Shape& shape, int dims) : shape_(shape), dims_(dims) {
-        memory_.reset(std::calloc(static_cast<std::size_t>(size()) * sizeof(T) + LINE, 1),
-                      [](void* p) { std::free(p); });
-        if (!memory_) throw std::bad_alloc();
+        memory_ = zeros(static_cast<std::size_t>(size()) * sizeof(T) + LINE);
         const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
         data_ = reinterpret_cast<T*>((address + LINE - 1) / LINE * LINE);
     }

@@ -56,7 +56,9 @@ void Experts::check() const {
     require(has_shape(centre, {CENTRE_ROWS, many}), "centre");
     for (Index k = 0; k < many; ++k)
         require(1 <= centred[k] && centred[k] < size && table[centred[k]].number == k + 1, "centred");
-    for (const Feature& f : table) require(0 <= f.number && f.number <= many, "number");
+    bool known = true;
+    for (const Feature& f : table) known = known && 0 <= f.number && f.number <= many;
+    require(known, "number");
     require(linear.size() == n && fast.size() == n && has_shape(share, {outs, n}) && outs >= 1, "share");
     require(earned.size() == n && has_shape(steady, {outs, n}), "earned or steady");
     require(!has_line() || has_shape(bets, {size, 4, bettors() * outs}), "bets");

@@ -96,14 +96,29 @@ def experts_of(core: Untuned) -> Experts:
 
 
 def changed_arrays(old: Experts | None, new: Experts) -> dict[str, Any]:
-    """Return the arrays of `new` that are not the same objects as those of `old`, by their names in the core."""
+    """Return the arrays of `new` that are not the same objects as those of `old`, by their names in the core.
+
+    The shape of an array stands for `zeros`.
+    """
     before = {} if old is None else _by_name(old)
-    arrays = {
-        name: np.ascontiguousarray(array) for name, array in _by_name(new).items() if before.get(name) is not array
+    return {
+        name: _plain(array, array.dtype.itemsize // 8 if name in RECORDS else 0)
+        for name, array in _by_name(new).items()
+        if before.get(name) is not array
     }
-    for name in RECORDS.keys() & arrays.keys():
-        arrays[name] = arrays[name].view(np.float64).reshape(len(arrays[name]), -1)
-    return arrays
+
+
+def _plain(array: Any, fields: int) -> Any:
+    """Return an array, whose records have so many fields, as numbers in rows; or its shape if it is `zeros`."""
+    if array.size and not any(array.strides):
+        return (*array.shape, fields) if fields else array.shape
+    array = np.ascontiguousarray(array)
+    return array.view(np.float64).reshape(len(array), -1) if fields else array
+
+
+def zeros(shape: Any, dtype: Any) -> Any:
+    """Return an array of zeros that cannot be written to and takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def _by_name(e: Experts) -> dict[str, Any]:
@@ -137,20 +152,19 @@ def start_experts(
     count = rates.shape[1]
     shape = len(features.table), 2 * padded(outputs * count)
     if weights is None or weights.shape != shape:
-        weights = np.zeros(shape, np.float32)
+        weights = zeros(shape, np.float32)
     if bets is None or bets.shape != line.shape_of(shape[0], outputs, more.shape[1]):
-        bets = np.zeros(line.shape_of(shape[0], outputs, more.shape[1]), np.float32)
+        bets = zeros(line.shape_of(shape[0], outputs, more.shape[1]), np.float32)
     better = start_exact(0, (), 0, outputs * count), start_low_rank(0, 0, outputs * count)
     return Experts(features, _start_mixture(outputs, rates, linear, more, loss), weights, bets, *better)
 
 
 def start_features(d: int, prior: float, *, by_density: bool) -> Features:
-    """Return the statistics of d features before the first row."""
-    table, totals = np.zeros(d + 1, FEATURE), np.zeros(1, TOTALS)
+    """Return the statistics of d features before the first row; the core has yet to make space for those of features."""
+    totals = np.zeros(1, TOTALS)
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0
-    table["inverse"][0], table["prior"][0] = 1.0, prior
-    return Features(table, totals, np.zeros(0, np.int64), np.zeros((CENTRE_ROWS, 0)))
+    return Features(zeros(d + 1, FEATURE), totals, np.zeros(0, np.int64), np.zeros((CENTRE_ROWS, 0)))
 
 
 def _start_mixture(outputs: int, rates: Floats, linear: Floats, more: Floats, loss: NumberLoss | None) -> Mixture:

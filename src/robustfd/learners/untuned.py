@@ -66,6 +66,8 @@ class UntunedState:
         self._experts: Experts | None = None  # views of the arrays of the core
         features = start_features(d, share * self.prior(), by_density=loss is None)
         self.experts = start_experts(features, outputs, loss, few=few)
+        own = self.experts.features.table[:1]
+        own["inverse"], own["prior"] = 1.0, share * self.prior()
 
     def prior(self) -> float:
         """Return a0."""
@@ -301,6 +303,7 @@ class UntunedState:
         new, count = self._fresh_experts(old), weights.shape[2] // (2 + len(rungs))
         new = new._replace(bets=bets, mix=new.mix if len(bets) else line.without(new.mix, slice(2 * count, None)))
         share, n = np.hstack([share[:, : 2 * count], mine, share[:, 2 * count :]]), new.mix.plain.shape[1]
+        new = new._replace(weights=np.zeros(new.weights.shape, np.float32))
         better = set_diagonal_weights(new.weights, _with_outputs(weights, outputs), count)
         known = 2 if len(share) == 1 else len(share)
         new.mix.plain[:known] = share[:, :n] / share[:, :n].sum(axis=1, keepdims=True)
