@@ -184,6 +184,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
         size += padded(numbers, LONGEST_VECTOR);
     };
     take(work.feature, entries_), take(work.due, entries_), take(work.raw, entries_), take(work.value, entries_);
+    take(work.count, entries_), take(work.square, entries_), take(work.moved, entries_);
     take(work.step_slow, entries_), take(work.step_fast, entries_), take(work.sums, e.weights.shape(1));
     take(work.step_flat, entries_), take(work.alpha, lanes), take(work.bet, lanes), take(work.flat, lanes);
     take(work.kappa, n), take(work.chance, n), take(work.total, n);

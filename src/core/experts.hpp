@@ -173,6 +173,7 @@ class Kept {
 struct Work {
     Index *feature, *due;  // (entries,): the features that occur, and those of them whose scales are due for an update
     double *raw, *value, *step_slow, *step_fast;  // (entries,): x, zeta, and zeta divided by the two diagonal Hessians
+    double *count, *square, *moved;  // (entries,): statistics of features that are not centred (`record_values`)
     double* step_flat;                   // (entries,): zeta divided by the diagonal Hessian with a flat prior
     float *alpha, *bet, *flat;           // (outputs bettors,): rates; sums, then steps, of bettors and of flat priors
     float* sums;                         // products of the row with the diagonal weights; then changes of the weights

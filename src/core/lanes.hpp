@@ -21,9 +21,11 @@
 
 #if defined(_MSC_VER)
 #define RFD_INLINE __forceinline
-#define RFD_RARE __declspec(noinline)
+#define RFD_APART __declspec(noinline)
+#define RFD_RARE RFD_APART
 #else
 #define RFD_INLINE inline __attribute__((always_inline))
+#define RFD_APART __attribute__((noinline))
 #define RFD_RARE __attribute__((noinline, cold))
 #endif
 

@@ -44,21 +44,21 @@ template <class See> RFD_INLINE void for_experts(const Experts& e, Index first, 
         for (Index k = 0; k < count; ++k) see(c * count + k, c * n + first + k, linear[k] > 0.0);
 }
 
-// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors that
-// fit; return where the next block begins. A block stays in registers, and wide blocks read longer parts of each row at
-// once.
-template <int V, class T>
+// Set y[0 .. n - 1] to the sum of scale[e] x[which[e], ...] over e < rows, from `first` on for blocks of V vectors of N
+// that fit; return where the next block begins. A block stays in registers, and wide blocks read longer parts of each
+// row at once.
+template <int V, Index N, class T>
 RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width, const Index* which,
                             const double* scale, Index rows, Index first, Index n) {
-    for (; first + V * LANES <= n; first += V * LANES) {
-        Lanes<T> total[V];
-        for (int v = 0; v < V; ++v) total[v] = Lanes<T>(T(0));
+    for (; first + V * N <= n; first += V * N) {
+        Lanes<T, N> total[V];
+        for (int v = 0; v < V; ++v) total[v] = Lanes<T, N>(T(0));
         for (Index e = 0; e < rows; ++e) {
             const T* row = x + which[e] * width + first;
-            const Lanes<T> factor(static_cast<T>(scale[e]));
-            for (int v = 0; v < V; ++v) total[v] += load(row + v * LANES) * factor;
+            const Lanes<T, N> factor(static_cast<T>(scale[e]));
+            for (int v = 0; v < V; ++v) total[v] += load<N>(row + v * N) * factor;
         }
-        for (int v = 0; v < V; ++v) store(total[v], y + first + v * LANES);
+        for (int v = 0; v < V; ++v) store(total[v], y + first + v * N);
     }
     return first;
 }
@@ -66,9 +66,11 @@ RFD_INLINE Index sum_blocks(T* __restrict y, const T* __restrict x, Index width,
 template <class T>
 RFD_INLINE void sum_rows(T* __restrict y, const T* __restrict x, Index width, const Index* which, const double* scale,
                          Index rows, Index n) {
-    Index first = sum_blocks<4>(y, x, width, which, scale, rows, 0, n);
-    first = sum_blocks<2>(y, x, width, which, scale, rows, first, n);
-    first = sum_blocks<1>(y, x, width, which, scale, rows, first, n);
+    constexpr Index LONG = std::is_same_v<T, float> ? FLOATS : LANES;
+    Index first = sum_blocks<4, LONG>(y, x, width, which, scale, rows, 0, n);
+    first = sum_blocks<2, LONG>(y, x, width, which, scale, rows, first, n);
+    first = sum_blocks<1, LONG>(y, x, width, which, scale, rows, first, n);
+    if constexpr (LONG > LANES) first = sum_blocks<1, LANES>(y, x, width, which, scale, rows, first, n);
     for (; first < n; ++first) {
         T total(0);
         for (Index e = 0; e < rows; ++e) total += x[which[e] * width + first] * static_cast<T>(scale[e]);
@@ -106,26 +108,42 @@ template <Use use> void diagonal_margins(const Experts& e, const Row& row, const
     }
 }
 
+// Add `slow` times the first half of x, and `fast` times the other half, to y. Both are one vector where it is long
+// enough.
+template <Index FIXED> RFD_INLINE void add_steps(float* __restrict y, const float* x, Index half, float slow, float fast) {
+    if constexpr (2 * FIXED == FLOATS) {
+        alignas(64) static constexpr float PLACES[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        const Floats factor = choose(load<FLOATS>(PLACES) > Floats(FIXED - 0.5f), Floats(fast), Floats(slow));
+        store(load<FLOATS>(y) + factor * load<FLOATS>(x), y);
+    } else {
+        const Lanes<float> factors[2] = {Lanes<float>(slow), Lanes<float>(fast)};
+        for (const Lanes<float>& factor : factors)
+            for (Index k = 0; k < half; k += LANES, y += LANES, x += LANES) store(load(y) + factor * load(x), y);
+    }
+}
+
 // Take the steps of all features but the intercept. With `record`, also update the statistics of features that are not
 // centred, list those in work.due whose scales are due for an update, and return their number. FIXED is half of the width
 // of the weights if it is known, else 0.
 template <Index FIXED> Index step_entries(Experts& e, const Row& row, const Work& work, double c2, bool record) {
     const Index half = FIXED > 0 ? FIXED : e.weights.shape(1) / 2;
     const double f2 = c2 * row.curve * row.curve, faded = f2 / e.totals[0].fade;
+    const Index centred = e.centred.size();
     Index due = 0;
+    if (record && centred < row.size) record_values(work, row.size);
     for (Index i = 0; i < row.size; ++i) {
         const Index j = work.feature[i];
         Feature& known = e.table[j];
         if (const double zeta = work.value[i]; zeta != 0.0) {
-            float* mine = e.weights.data() + j * 2 * half;
-            const Lanes<float> slow(static_cast<float>(work.step_slow[i])), fast(static_cast<float>(work.step_fast[i]));
-            for (Index k = 0; k < half; k += LANES) store(load(mine + k) + slow * load(work.sums + k), mine + k);
-            for (Index k = half; k < 2 * half; k += LANES) store(load(mine + k) + fast * load(work.sums + k), mine + k);
+            add_steps<FIXED>(e.weights.data() + j * 2 * half, work.sums, half, static_cast<float>(work.step_slow[i]),
+                             static_cast<float>(work.step_fast[i]));
             known.slow += f2 * zeta * zeta;
             known.fast += faded * zeta * zeta;
         }
-        if (!record || known.number > 0 || known.inverse == 0.0) continue;
-        if (const double x = work.raw[i]; x == x && record_value(known, nullptr, x)) work.due[due++] = j;
+        if (!record || i < centred || work.raw[i] != work.raw[i]) continue;
+        known.count = work.count[i];
+        known.square = work.square[i];
+        if (is_due(known.count, known.square, work.moved[i])) work.due[due++] = j;
     }
     return due;
 }

@@ -70,19 +70,37 @@ inline bool is_regular(double count) {
     return (std::bit_cast<std::uint64_t>(count) & (2 * EVEN - 1)) == EVEN && count >= 4.0;
 }
 
-// Update the statistics of a known feature with a value x; return whether its scale is due for an update. `mean` is the
-// recent mean of a centred feature, else null.
-inline bool record_value(Feature& f, double* mean, double x) {
+// Update the statistics of a centred feature, whose recent mean is `mean`, with a value x.
+inline void record_centred_value(Feature& f, double& mean, double x) {
     f.count += 1.0;
-    const double square = f.square, part = 1.0 / smaller(f.count, WINDOW);
-    double off = x;
-    if (mean) {
-        off = x - *mean;
-        const bool far = off * off > CUT * CUT * square;
-        *mean += part * (far ? copysign(CUT * sqrt(square), off) : off);
-    }
+    const double square = f.square, part = 1.0 / smaller(f.count, WINDOW), off = x - mean;
+    const bool far = off * off > CUT * CUT * square;
+    mean += part * (far ? copysign(CUT * sqrt(square), off) : off);
     f.square = smaller(square + (off * off - square) * part, 2.0 * square);
-    return (is_regular(f.count) || f.square > UNIT * f.reference || UNIT * f.square < f.reference) && f.square > 0.0;
+}
+
+// How far V has moved away from its reference: above 0 if the scale of the feature is due for an update.
+template <class V> RFD_INLINE V moved(const V& square, const V& reference) {
+    return larger(square - V(UNIT) * reference, reference - V(UNIT) * square);
+}
+
+// Whether the scale of a feature is due for an update.
+inline bool is_due(double count, double square, double moved) {
+    return (is_regular(count) || moved > 0.0) && square > 0.0;
+}
+
+// Update work.count and work.square of features that are not centred with n values, and replace their references in
+// work.moved.
+inline void record_values(const Work& work, Index n) {
+    using Some = Lanes<double>;
+    for (Index i = 0; i < n; i += LANES) {
+        const Some x = load(work.raw + i), square = load(work.square + i), count = load(work.count + i) + Some(1.0);
+        const Some part = Some(1.0) / smaller(count, Some(WINDOW));
+        const Some next = smaller(square + (x * x - square) * part, Some(2.0) * square);
+        store(count, work.count + i);
+        store(next, work.square + i);
+        store(moved(next, load(work.moved + i)), work.moved + i);
+    }
 }
 
 constexpr double SHRUNK = 30.0, RUN = 32.0, TINIEST = 1e-280;

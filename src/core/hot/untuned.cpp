@@ -83,11 +83,17 @@ template <Use use>
 RFD_INLINE void list_entry(Experts& e, const Work& work, Index i, Index j, double x, double z, double prior,
                            Scaled& sums) {
     Feature& f = e.table[j];
-    if (f.inverse == 0.0 && z * z > 0.0) meet_feature<use>(e, f, z * z, sums);
+    if (f.inverse == 0.0) {
+        if (z * z > 0.0)
+            meet_feature<use>(e, f, z * z, sums);
+        else if (f.number == 0)
+            x = NAN;  // its statistics remain those of a feature that has not occurred
+    }
     work.feature[i] = j;
     work.raw[i] = x;
     work.value[i] = z * f.inverse;
     if constexpr (use == Use::read) return;
+    if constexpr (use == Use::learn) work.count[i] = f.count, work.square[i] = f.square, work.moved[i] = f.reference;
     work.step_slow[i] = f.prior + f.slow;
     work.step_fast[i] = f.prior + f.fast * e.totals[0].fade;
     work.step_flat[i] = prior + f.slow;
@@ -191,7 +197,7 @@ struct Logarithms {
 };
 
 // Update the scale of feature j.
-RFD_RARE void renew_feature(Experts& e, Index j, Logarithms& more) {
+RFD_APART void renew_feature(Experts& e, Index j, Logarithms& more) {
     Feature& f = e.table[j];
     const double change = renew_scale(f, e.totals[0]);
     if (change != 1.0) rescale(e, j, change);
@@ -207,7 +213,8 @@ bool record_centred(Experts& e, Index j, double x) {
     const Index many = e.centred.size();
     double *centre = e.centre.data() + f.number - 1, *mean = centre + many;
     if (unit_shrank(f, centre, many, x)) return false;
-    const bool due = record_value(f, mean, x);
+    record_centred_value(f, *mean, x);
+    const bool due = is_due(f.count, f.square, moved(f.square, f.reference));
     const double away = (*mean - *centre) * f.inverse;
     if (due || fabs(away) > MOVE) {
         move_centre(e, j, away);
