@@ -15,24 +15,30 @@ constexpr double FAR = 100.0;       // largest mean square of a row for linear e
 constexpr double LN2 = 0.69314718055994531;
 constexpr double HUGE_ROW = 1e30;   // rows with a larger sum of squares are shortened to it, since weights are floats
 
-inline void prefetch(const void* address) {
+constexpr Index AHEAD = 8;  // so many entries ahead, features are fetched into the first cache
+
+// Fetch memory into a cache: the first or the second.
+template <int CACHE> RFD_INLINE void prefetch(const void* address) {
 #if defined(__GNUC__)
-    __builtin_prefetch(address);
+    __builtin_prefetch(address, 0, 4 - CACHE);
 #else
     (void)address;
 #endif
 }
 
-// Fetch what the features of a sparse row have into the cache.
+// Fetch what feature j has.
+template <int CACHE> RFD_INLINE void fetch_feature(const Experts& e, Index j) {
+    prefetch<CACHE>(e.table.data() + j), prefetch<CACHE>(e.weights.data() + j * e.weights.shape(1));
+}
+
+// Fetch what the features of a sparse row have into the second cache.
 inline void fetch_row(const Experts& e, const Rows& rows, Index i) {
     if (!rows.indptr || i >= rows.count) return;
-    const Feature* table = e.table.data() + 1;
-    const Index width = e.weights.shape(1), bets = e.has_line() ? e.bets.shape(1) * e.bets.shape(2) : 0;
-    const float *weights = e.weights.data() + width, *bet = e.bets.data() + bets;
+    const Index bets = e.has_line() ? e.bets.shape(1) * e.bets.shape(2) : 0;
     for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
-        const Index j = rows.indices[k];
-        prefetch(table + j), prefetch(weights + j * width);
-        if (bets) prefetch(bet + j * bets);
+        const Index j = static_cast<Index>(rows.indices[k]) + 1;
+        fetch_feature<2>(e, j);
+        if (bets) prefetch<2>(e.bets.data() + j * bets);
     }
 }
 
@@ -108,8 +114,9 @@ template <Use use> Index list_row(Experts& e, const Rows& rows, Index i, const W
     const auto list = [&](Index j, double value) { list_entry<use>(e, work, n++, j, value, value, prior, sums); };
     for (Index k = 0; k < centred; ++k) work.raw[k] = x ? x[which[k] - 1] : 0.0;
     if (!x)
-        for (Index k = rows.indptr[i]; k < rows.indptr[i + 1]; ++k) {
+        for (Index k = rows.indptr[i], end = rows.indptr[i + 1]; k < end; ++k) {
             const Index j = static_cast<Index>(rows.indices[k]) + 1;
+            if (k + AHEAD < end) fetch_feature<1>(e, static_cast<Index>(rows.indices[k + AHEAD]) + 1);
             if (const Index number = e.table[j].number; number > 0)
                 work.raw[number - 1] += rows.data[k];
             else if (rows.data[k] != 0.0)
