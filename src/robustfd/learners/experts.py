@@ -332,11 +332,11 @@ def _above(size: int) -> NDArray[np.bool_]:
 # -- the first rows
 
 
-def learn_first(features: Features, x: Any, n: int) -> Features:
-    """Return the statistics of the first n rows x of the stream, sparse or dense, without scales and priors.
+def learn_first(features: Features, x: Any, n: int) -> tuple[Features, NDArray[np.int64]]:
+    """Return the statistics of the first n rows x of the stream, without scales and priors, and their features.
 
-    The values of centred features are clipped at ten robust standard deviations from the median. Missing values (NaN)
-    are ignored.
+    The rows are sparse or dense. The values of centred features are clipped at ten robust standard deviations from the
+    median. Missing values (NaN) are ignored.
     """
     table, totals = features.table, features.totals.copy()
     seen, count, known, square, columns = _columns_of(x, n)
@@ -359,7 +359,7 @@ def learn_first(features: Features, x: Any, n: int) -> Features:
     totals["length"] = totals["norm"] = math.sqrt(n / entries) if entries > 0 else 1.0
     centre = np.zeros((CENTRE_ROWS, len(mean)))
     centre[:3] = mean  # also the last value
-    return Features(table, totals, seen[chosen] + 1, centre)
+    return Features(table, totals, seen[chosen] + 1, centre), seen + 1
 
 
 def _columns_of(x: Any, n: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats, Any]:

@@ -225,14 +225,13 @@ class UntunedState:
         x, y, weight = self.first_rows()
         self.kept, n, sparse = [(x, y, weight)], len(y), isinstance(x, CsrRows)
         old = self.experts
+        features, seen = learn_first(old.features, x, n)
         for array in (old.weights, old.bets)[: 2 if len(old.bets) else 1]:
-            array[x.indices + 1 if sparse else slice(None)] = 0.0  # all others are 0 already
+            array[seen if sparse else slice(None)] = 0.0  # all others are 0 already
             array[0] = 0.0
         new = self._fresh_experts(old, old.weights, old.bets)
-        self.experts = new._replace(features=learn_first(old.features, x, n))
-        # With an index, `unique` does not import numpy.ma.
-        seen = np.unique(x.indices, return_index=True)[0].astype(np.int64) if sparse else np.arange(self.d)
-        self.core.first_scales(seen + 1)
+        self.experts = new._replace(features=features)
+        self.core.first_scales(seen if sparse else np.arange(1, self.d + 1))
         if self.loss is not None:
             self._learn_targets(self.loss, y, weight)
         self.form, self.size = "diagonal", 0
