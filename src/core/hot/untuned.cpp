@@ -89,7 +89,7 @@ template <Use use>
 RFD_INLINE void list_entry(Experts& e, const Work& work, Index i, Index j, double x, double z, double prior,
                            Scaled& sums) {
     Feature& f = e.table[j];
-    if (f.inverse == 0.0) {
+    if (f.inverse == 0.0) [[unlikely]] {
         if (z * z > 0.0)
             meet_feature<use>(e, f, z * z, sums);
         else if (f.number == 0)
