@@ -105,8 +105,6 @@ void ensure_blas() {
     load(of_lapack, "dsytrd", table.dsytrd);
     load(of_lapack, "dormtr", table.dormtr);
     load(of_lapack, "dsyevd", table.dsyevd);
-    load(of_lapack, "dpotrf", table.dpotrf);
-    load(of_lapack, "dpotri", table.dpotri);
     load(of_lapack, "dpstrf", table.dpstrf);
     load(of_lapack, "dgejsv", table.dgejsv);
 }

@@ -203,7 +203,6 @@ void bind_untuned(nb::module_& m) {
     m.attr("LINE") = LINE;
     m.attr("ROUND_OFF") = ROUND_OFF;
     m.attr("HEAVIEST") = HEAVIEST;
-    m.attr("OWN_INVERSE") = OWN_INVERSE;
     m.attr("LARGEST_TARGET") = LARGEST_TARGET;
     m.attr("FOLLOW_SHARE") = nb::make_tuple(FOLLOW_SHARE[0], FOLLOW_SHARE[1], FOLLOW_SHARE[2], FOLLOW_SHARE[3]);
     nb::class_<Untuned>(m, "Untuned", "The experts of the untuned learner.")

@@ -126,7 +126,6 @@ class Untuned {
     }
 
     void renew_exact(double faded) {
-        if (experts.block.shape(0) > OWN_INVERSE) ensure_blas();
         const nb::gil_scoped_release unlocked;
         experts.renew_exact(faded);
     }

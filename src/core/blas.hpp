@@ -17,8 +17,6 @@ struct Blas {
                    const double*, double*, const int*, double*, const int*, int*) = nullptr;
     void (*dsyevd)(const char*, const char*, const int*, double*, const int*, double*, double*, const int*, int*,
                    const int*, int*) = nullptr;
-    void (*dpotrf)(const char*, const int*, double*, const int*, int*) = nullptr;
-    void (*dpotri)(const char*, const int*, double*, const int*, int*) = nullptr;
     void (*dpstrf)(const char*, const int*, double*, const int*, int*, int*, const double*, double*, int*) = nullptr;
     void (*dgejsv)(const char*, const char*, const char*, const char*, const char*, const char*, const int*, const int*,
                    double*, const int*, double*, double*, const int*, double*, const int*, double*, const int*, int*,

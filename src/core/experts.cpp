@@ -6,7 +6,6 @@
 #include <string>
 #include <type_traits>
 
-#include "blas.hpp"
 #include "matrices.hpp"
 
 namespace robustfd {
@@ -36,16 +35,6 @@ Index line_width(const Experts& e) { return 4 * e.bettors() * e.outputs(); }
 void mirror(Matrix<double> a) {
     for (Index i = 0; i < a.rows; ++i)
         for (Index j = 0; j < i; ++j) a(j, i) = a(i, j);
-}
-
-// Replace a symmetric matrix by its inverse; return false if it is not positive definite.
-bool invert_by_lapack(Matrix<double> a) {
-    const int size = static_cast<int>(a.rows);
-    int info = 0;
-    blas().dpotrf("U", &size, a.data, &size, &info);  // the lower triangle by rows is the upper one by columns
-    if (info == 0) blas().dpotri("U", &size, a.data, &size, &info);
-    mirror(a);
-    return info == 0;
 }
 
 }  // namespace
@@ -117,8 +106,7 @@ void Experts::renew_exact(double faded) {
             change = off <= change ? change : off;  // keeps NaN
         }
         if (change <= CHANGE) continue;
-        const bool inverted = size > OWN_INVERSE ? invert_by_lapack(h) : matrix_loops().invert(h, more.data());
-        if (!inverted) throw std::runtime_error("The Hessian is not positive definite.");
+        if (!matrix_loops().invert(h, more.data())) throw std::runtime_error("The Hessian is not positive definite.");
         for (Index i = 0; i < size; ++i) std::copy_n(h[i], size, known[i]);
     }
     std::fill(block.begin(), block.end(), 0.0);

@@ -35,7 +35,6 @@ constexpr double OFFERED = 0.5;     // the part of redistributed shares that goe
 constexpr double ROUND_OFF = 1e-9;  // largest relative difference between values of a constant column and their mean
 constexpr double HEAVIEST = 1e12;   // larger sample weights are clipped to this
 constexpr double LARGEST_TARGET = 1e30;  // targets are clipped here, in units of the first ones: weights are floats
-constexpr Index OWN_INVERSE = 128;       // an exact Hessian with more rows is inverted by LAPACK, which is faster then
 constexpr Index MOST_RUNGS = 5;          // of an exact Hessian
 constexpr Index FOLLOWERS = 4;           // forgetting intercepts of an output
 // How redistributed shares are divided among the forgetting intercepts, and the learning rates of these.

@@ -34,7 +34,7 @@ struct MatrixLoops {
                         Matrix<double> gram, double* sums);
     // Replace the symmetric matrix `a` by its inverse; return false if it is not positive definite. Only the lower
     // triangle is read, and both are written. `scratch` holds as many numbers as `a`. LAPACK's inverse is no faster up
-    // to a hundred rows, and needs scipy.
+    // to five hundred rows, and needs scipy.
     bool (*invert)(Matrix<double> a, double* scratch);
 };
 

@@ -11,13 +11,12 @@ by a quarter, and stays fixed in between. With U = (I + B D^-1 B')^-1/2 B D^-1
 The steps are in the core (src/core/hot/hessians.hpp), and weights are w = a + U'b.
 """
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import GAMMA, OWN_INVERSE
+from robustfd._core import GAMMA
 from robustfd._scipy import scipy_linalg
 from robustfd.learners import line
 from robustfd.learners.experts import (
@@ -111,10 +110,10 @@ def begin_form(state: "UntunedState", entries: float) -> None:
 def renew(state: "UntunedState", rows: int) -> None:
     """Update the better Hessian after `rows` rows, and schedule its next update."""
     e = state.experts
-    with one_blas_thread() if state.form == "sketch" or state.d >= OWN_INVERSE else nullcontext():
-        if state.form == "exact":
-            state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
-        else:
+    if state.form == "exact":
+        state.core.renew_exact(GAMMA ** (rows - state.renewed_at))
+    else:
+        with one_blas_thread():
             renew_low_rank(e.low_rank, e.features.table["prior"], e.features.table["slow"])
     _schedule(state, rows)
 

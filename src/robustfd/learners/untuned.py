@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._core import HEAVIEST, INTERCEPT, OWN_INVERSE, Untuned
+from robustfd._core import HEAVIEST, INTERCEPT, Untuned
 from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
     SOON,
@@ -238,7 +238,7 @@ class UntunedState:
         if n == FIRST or self.d <= AT_ONCE:
             hessian.begin_form(self, (len(x.data) if sparse else np.count_nonzero(x)) / n)
         batch, done = (x, y, weight, np.empty((n, self.outputs)), None), 0
-        if len(self.experts.exact.past) and self.d < OWN_INVERSE:
+        if self.form == "exact":
             self.core.learn_again(*batch[:4], hessian.renewals(self, n))
             done = n
         while done < n:
