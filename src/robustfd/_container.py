@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from robustfd._guard import Guarded
 
 VERSION = 1
 LARGEST_HEADER = 100_000_000  # bytes; safetensors refuses to read a larger one
+_WORTH_A_THREAD = 2**20  # bytes
 _KEYS = ("robustfd", "kind", "document", "sha256")
 _DTYPES = {  # numpy's names and those of safetensors
     "<f8": "F64", "<f4": "F32", "<f2": "F16", "<i8": "I64", "<i4": "I32", "<i2": "I16", "|i1": "I8",
@@ -290,14 +292,26 @@ def unseal(data: Any) -> tuple[str, str, Tensors]:
 
 
 def digest(meta: Mapping[str, str], tensors: Mapping[str, Any]) -> str:
-    """Return the checksum over metadata and tensors."""
+    """Return the checksum over metadata and tensors. A second thread computes that of the largest tensor."""
+    found: dict[str, str] = {}
+
+    def add(*names: str) -> None:
+        found.update((name, hashlib.sha256(_bytes_of(tensors[name])).hexdigest()) for name in names)
+
+    *others, largest = sorted(tensors, key=lambda name: tensors[name].nbytes) or [""]
+    second = Thread(target=add, args=(largest,)) if others and tensors[largest].nbytes > _WORTH_A_THREAD else None
+    if second is not None:
+        second.start()
+    add(*others)
+    if second is not None:
+        second.join()
+    elif tensors:
+        add(largest)
     sha = hashlib.sha256()
     for key in _KEYS[:-1]:
         sha.update(f"{key}={meta[key]}\n".encode())
     for name in sorted(tensors):
-        value = tensors[name]
-        sha.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
-        sha.update(_bytes_of(value))
+        sha.update(f"{name} {tensors[name].dtype.str} {tensors[name].shape} {found[name]}\n".encode())
     return sha.hexdigest()
 
 

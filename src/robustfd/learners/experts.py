@@ -348,7 +348,7 @@ def learn_first(features: Features, x: Any, n: int) -> tuple[Features, NDArray[n
     rows = np.zeros(len(seen), FEATURE)
     rows["count"], rows["square"] = np.where(chosen, known, count), square
     rows["number"][chosen] = np.arange(1, np.count_nonzero(chosen) + 1)
-    table[seen + 1] = rows
+    np.put(table, seen + 1, rows)  # faster than an index
     table[0] = np.zeros(1, FEATURE)[0]
     table["inverse"][0], table["prior"][0], table["count"][0] = 1.0, totals["prior"][0], n
     rest = ~chosen & (square > 0)
