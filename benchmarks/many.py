@@ -147,4 +147,4 @@ def many() -> None:
         f"Progressive error below the default's: {gains[:, 3].mean():+.2f}."
     )
     print(f"\n{summary}")
-    save_markdown("many", "\n".join([summary, "", *table]))
+    save_markdown("many", "\n".join([summary + " " + untuned.PASSES, "", *table]))

@@ -1,10 +1,9 @@
 """Accuracy without tuning: SketchedNewtonClassifier with default options compared with five modes of Vowpal Wabbit.
 
-One pass, 70/30 split, five random orders; test accuracy and progressive error in percent. `fit` learns few rows more
-than once, which counts for the accuracy: 8 to 100 rows a feature twice, fewer than 256 three times. Constants of the learner were
-chosen on the sets with a *. Run it with `make bench ARGS=untuned`, or `python -m benchmarks.untuned NAMES` to measure
-some data sets and keep the other lines. With `--here`, the columns of Vowpal Wabbit, which do not depend on this
-library, are kept as well. Data sets missing in ROBUSTFD_DATA are skipped.
+70/30 split, five random orders; test accuracy and progressive error in percent. Constants of the learner were chosen on
+the sets with a *. Run it with `make bench ARGS=untuned`, or `python -m benchmarks.untuned NAMES` to measure some data
+sets and keep the other lines. With `--here`, the columns of Vowpal Wabbit, which do not depend on this library, are
+kept as well. Data sets missing in ROBUSTFD_DATA are skipped.
 """
 
 import lzma
@@ -24,6 +23,10 @@ from benchmarks.data import folder, load
 from robustfd import SketchedNewtonClassifier
 
 ORDERS = 5
+PASSES = (
+    "Vowpal Wabbit learns each row once. `fit` learns 8 to 100 rows a feature twice and fewer than 256 rows three "
+    "times, which counts for the accuracy, not for the progressive error."
+)
 
 
 def _real(name: str, label: Callable[[Any], Any], rows: int | None = None) -> tuple[Any, Any]:
@@ -188,7 +191,7 @@ def untuned(arguments: list[str] | None = None) -> None:
             found[name] = _numbers(*compare(*SETS[name]()))
         print(_line(name, found[name]), flush=True)
     lines = [_line(name, found[name]) for name in SETS if name in found]
-    about = f"{len(lines)} data sets. Constants of the learner were chosen on those with a *."
+    about = f"{len(lines)} data sets. Constants of the learner were chosen on those with a *. {PASSES}"
     if names:
         about += f" This run measured {', '.join(names)}; the other lines are those of earlier runs."
     if here:

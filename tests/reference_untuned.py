@@ -15,7 +15,7 @@ FIRST, GAMMA, SHARED, OFFERED, LINE, INTERCEPT, RAREST, ODD = 64, 0.999, 1e-4, 0
 SLOW = [(0.25, 0), (1, 0), (4, 0), (16, 0), (64, 0), (256, 0), (1, 1), (16, 1)]  # rate, linear
 LADDER = (1.0, 0.03, 0.001)
 FAST = [(0.25, 0), (1, 0), (4, 0), (16, 0), (1, 1), (4, 1), (16, 1), (64, 1)]
-RECENT, LATER, FORGET_LEAD, BEHIND = 1000, 6, 0.98, 6  # of mean shares
+RECENT, LATER, YOUNG, FORGET_LEAD, BEHIND = 1000, 6, 500, 0.98, 6  # of mean shares
 BETS, FLAT = [0.5, 1, 2, 4], [(4, 0), (4, 1), (16, 1), (64, 1)]  # alpha of bettors; rate, linear with a flat prior
 FOLLOW, FOLLOW_SHARE = np.array([0.0, 0.02, 0.1, 0.5]), np.array([0.97, 0.01, 0.01, 0.01])
 
@@ -269,7 +269,7 @@ class Learner:
         if self.lead < -BEHIND:
             self.age = self.lead = 0.0
         self.age, self.lead = min(self.age + 1, LATER * RECENT), FORGET_LEAD * self.lead
-        self.steady = self.steady + min(LATER / self.age, 1.0) * (self.share - self.steady)
+        self.steady = self.steady + min(LATER / self.age * max(YOUNG / self.age, 1.0), 1.0) * (self.share - self.steady)
 
     def compare_shares(self, gain: float) -> None:
         self.lead += np.clip(gain, -1, 1)

@@ -41,7 +41,10 @@ def played(bandit, contexts, best, reward=lambda good: float(good), **options):
 
 
 @given(
-    st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 9)), min_size=1, max_size=8),
+    # Rounded: scores that differ by rounding errors only may tie here and not there.
+    st.lists(
+        st.tuples(st.floats(-5, 5), st.floats(0, 9)).map(lambda arm: tuple(np.round(arm, 6))), min_size=1, max_size=8
+    ),
     st.sampled_from([0.0, 0.02, 1.0]),
 )
 def test_probabilities_are_those_of_the_transcription(arms, epsilon):

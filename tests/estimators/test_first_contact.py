@@ -8,7 +8,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import (
-    load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_classification,
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_classification,
 )  # fmt: skip
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor
 from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance

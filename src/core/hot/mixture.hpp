@@ -159,6 +159,7 @@ constexpr double SLACK = 0.1;    // predicted numbers may leave the range of the
 constexpr double LEAST_SUM = 1e-300;
 constexpr double RECENT = 1000.0;     // the mean shares forget over this number of rows
 constexpr double LATER = 6.0;         // row t of a mean counts as t^(LATER - 1)
+constexpr double YOUNG = 500.0;       // before this row, later rows count more, since the experts still improve
 constexpr double FORGET_LEAD = 0.98;  // decay per row of the differences of losses, which are clipped at 1
 constexpr double BEHIND = 6.0;        // the mean shares start over if their loss is larger by this
 
@@ -248,7 +249,7 @@ inline void follow_shares(Experts& e) {
     if (t.lead < -BEHIND) t.age = t.lead = 0.0;
     t.age = smaller(t.age + 1.0, LATER * RECENT);
     t.lead *= FORGET_LEAD;
-    const double rate = smaller(LATER / t.age, 1.0), *__restrict share = e.share.data();
+    const double rate = smaller(LATER / t.age * larger(YOUNG / t.age, 1.0), 1.0), *__restrict share = e.share.data();
     double* __restrict steady = e.steady.data();
     for (Index k = 0; k < e.share.size(); ++k) steady[k] += rate * (share[k] - steady[k]);
 }

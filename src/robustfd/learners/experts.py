@@ -22,7 +22,7 @@ CENTRE = 0.75  # a feature that is non-zero in more than this share of the first
 # Learning rates of the experts, and whether they are linear: first the slow experts, then the fast ones.
 RATES = np.array([[0.25, 1, 4, 16, 64, 256, 1, 16], [0.25, 1, 4, 16, 1, 4, 16, 64]])
 LINEAR = np.array([[0.0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]])
-SOON = 384  # the age of mean shares when new experts join them: they follow within 64 rows
+SOON = 384  # the age of mean shares when new experts join them: they follow within a few rows
 FEW = [1, 2, 4, 6]  # with more than two classes, only one expert of each pair is used to save time
 RATES_OF_NUMBERS = 4.0 ** np.array([np.arange(-2, 6), np.arange(-3, 5)])
 FEW_OF_NUMBERS = [3, 4, 5, 6]  # the same with several quantiles
@@ -160,7 +160,7 @@ def start_experts(
 
 
 def start_features(d: int, prior: float, *, by_density: bool) -> Features:
-    """Return the statistics of d features before the first row; the core has yet to make space for those of features."""
+    """Return the statistics of d features before the first row. Those of single features are `zeros`."""
     totals = np.zeros(1, TOTALS)
     totals["prior"], totals["by_density"], totals["fade"] = prior, float(by_density), 1.0
     totals["norm"] = totals["length"] = totals["weight"] = 1.0

@@ -205,7 +205,9 @@ def unpack(make: Callable[[int, int], "UntunedState"], parts: Any, check: Callab
 def _as_numbers(records: Any) -> Floats:
     """Return records (n,) of fields of eight bytes as an array (n, fields), which is a view if that is possible."""
     whole = [k for k, name in enumerate(records.dtype.names) if records.dtype[name].kind == "i" and records[name].any()]
-    numbers = (np.array(records) if whole else records).view(np.float64).reshape(len(records), -1)  # 0 has the same bits
+    numbers = (
+        (np.array(records) if whole else records).view(np.float64).reshape(len(records), -1)
+    )  # 0 has the same bits
     for k in whole:
         numbers[:, k] = records[records.dtype.names[k]]
     return numbers
