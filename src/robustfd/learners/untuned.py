@@ -238,7 +238,7 @@ class UntunedState:
         if n == FIRST or self.d <= AT_ONCE:
             hessian.begin_form(self, (len(x.data) if sparse else np.count_nonzero(x)) / n)
         batch, done = (x, y, weight, np.empty((n, self.outputs)), None), 0
-        if self.form == "exact":
+        if len(self.experts.exact.past):
             self.core.learn_again(*batch[:4], hessian.renewals(self, n))
             done = n
         while done < n:
