@@ -2,8 +2,9 @@
 
     python -m benchmarks.core ../earlier-checkout [--python ../earlier-checkout/.venv/bin/python]
 
-Both run in processes of their own, in turns, with one BLAS thread. The best of all rounds counts. The table is saved as
-results/core.md.
+Both run in processes of their own, in turns, with one BLAS thread. The best of all rounds counts. "Experts of then" is
+this checkout without the experts that came after the core: bettors, flat priors and a ladder of priors. The table is
+saved as results/core.md.
 """
 
 import argparse
@@ -21,15 +22,22 @@ ROUNDS = 3
 THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-def _jobs() -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Yield name, job and the number of rows or calls that its time is divided by."""
+def _jobs(*, then: bool) -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """Yield name, job and the number of rows or calls that its time is divided by; `then` for the experts of then."""
     import numpy as np
 
     import robustfd as rf
     from benchmarks.data import load
 
+    class OfThen(rf.SketchedNewtonClassifier):
+        @property
+        def _settings(self) -> dict[str, Any]:
+            return super()._settings | {"few": True}
+
+    learner = OfThen if then else rf.SketchedNewtonClassifier
+
     def fit(x: Any, y: Any, **options: Any) -> Callable[[], Any]:
-        return lambda: rf.SketchedNewtonClassifier(**options).partial_fit(x, y, classes=np.unique(y))
+        return lambda: learner(**options).partial_fit(x, y, classes=np.unique(y))
 
     rng = np.random.default_rng(0)
     for name, cut in (("a9a", 0.0), ("farm-ads", 0.0), ("news20", 10.0)):
@@ -82,10 +90,12 @@ def _small_jobs() -> Iterator[tuple[str, Callable[[], Any], int]]:
     yield "predict of 7 rows", lambda: [batches.predict(x[:7]) for _ in range(100)], 100
 
 
-def _measure(repeats: int) -> None:
+def _measure(repeats: int, *, then: bool = False) -> None:
     """Print the best CPU time of each job in microseconds per row or call, as JSON."""
     found = {}
-    for name, job, count in _jobs():
+    for name, job, count in _jobs(then=then):
+        if then and not name.startswith("fit"):
+            continue
         best = float("inf")
         for _ in range(repeats + 1):  # the first run imports, and compiles where that happens at first use
             start = time.process_time()
@@ -95,13 +105,13 @@ def _measure(repeats: int) -> None:
     print(json.dumps(found))
 
 
-def _run(python: str, checkout: Path) -> dict[str, float]:
+def _run(python: str, checkout: Path, *, then: bool = False) -> dict[str, float]:
     """Return the results of a checkout. Its sources take precedence over an editable installation."""
     code = (
         "import sys; sys.meta_path = [each for each in sys.meta_path if 'ScikitBuild' not in type(each).__name__]\n"
         if checkout != ROOT
         else ""
-    ) + "from benchmarks import core; core._measure(3)"
+    ) + f"from benchmarks import core; core._measure(3, then={then})"
     paths = [str(checkout / "src")] if checkout != ROOT else []
     environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)])}
     done = subprocess.run([python, "-c", code], env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
@@ -115,11 +125,17 @@ def main() -> None:
     parser.add_argument("earlier", type=Path, help="an earlier checkout")
     parser.add_argument("--python", default=sys.executable, help="the interpreter for it")
     given = parser.parse_args()
-    rounds = [(_run(given.python, given.earlier.resolve()), _run(sys.executable, ROOT)) for _ in range(ROUNDS)]
-    lines = ["| us per row or call | earlier | now | earlier / now |", "|---|---|---|---|"]
+    earlier = given.earlier.resolve()
+    rounds = [
+        (_run(given.python, earlier), _run(sys.executable, ROOT), _run(sys.executable, ROOT, then=True))
+        for _ in range(ROUNDS)
+    ]
+    columns = ["us per row or call", "earlier", "now", "earlier / now", "now, experts of then", "earlier / this"]
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for name in rounds[0][1]:
-        before, now = (min(each[side][name] for each in rounds) for side in (0, 1))
-        lines.append(f"| {name} | {before:.2f} | {now:.2f} | {before / now:.2f} |")
+        before, now, then = (min(each[side].get(name, float("nan")) for each in rounds) for side in (0, 1, 2))
+        both = f" {then:.2f} | {before / then:.2f} |" if then == then else " | |"
+        lines.append(f"| {name} | {before:.2f} | {now:.2f} | {before / now:.2f} |{both}")
     text = "# The core beside numba\n\n" + (__doc__ or "").split("\n\n")[2] + "\n\n" + "\n".join(lines) + "\n"
     from benchmarks.common import signed  # imports numpy, which a measured process does on its own
 
