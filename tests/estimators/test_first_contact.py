@@ -74,6 +74,15 @@ def test_few_rows_are_learned_again(rows, features, passes):
     assert not np.array_equal(one, more.decision_function(X))
 
 
+def test_known_rows_decide_neither_shares_nor_experts():
+    X, y = make_classification(900, 100, n_informative=5, flip_y=0.4, random_state=0)  # the exact Hessian gains nothing
+    one, three = (SketchedNewtonClassifier(shuffle=False, epochs=k).fit(X, y) for k in (1, 3))
+    assert one.hessian_ == three.hessian_ == "exact" and one.experts_ == three.experts_
+    assert not np.array_equal(one.decision_function(X), three.decision_function(X))
+    assert three.partial_fit(X, y).n_samples_seen_ == 1800  # rows that follow are judged, but not at once
+    assert three.hessian_ == "exact"
+
+
 def test_epochs_learn_again_and_judge_once():
     X, y = load_iris(return_X_y=True)
     once, thrice = (SketchedNewtonClassifier(epochs=k, random_state=0).fit(X, y) for k in (3, 5))

@@ -57,10 +57,10 @@ class Expanded(OnlineEstimator):
             if new:
                 return self._expansion.learn(self._model, x, cells, y, weight, margins, readings)
             return self._expansion.learn_again(self._model, x, cells, y, weight, margins)
-        shares = None if new else self._model.shares
-        self._model.learn(x, y, weight, margins, readings)
-        if shares is not None:
-            self._model.shares = shares
+        if new:
+            self._model.learn(x, y, weight, margins, readings)
+        else:
+            self._model.learn_known(x, y, weight, margins)
 
     def _with_trees(self, x: Any, margins: Floats) -> Floats:
         """Return the margins of rows, given those of the linear learner, which may change in place."""

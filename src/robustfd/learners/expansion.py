@@ -163,9 +163,7 @@ class Expansion:
         x, each = plain_rows(x), np.empty((MEMBERS, *margins.shape))
         rows = [x, *(self._rows(x, cells) if self.states else [])]
         for state, some, out in zip([base, *self.states], rows, each, strict=False):
-            shares = state.shares
-            state.learn(some, y, weight, out)
-            state.shares = shares
+            state.learn_known(some, y, weight, out)
         if self.states:
             blended(self.objective, self._with_mean(each), self.steady, margins)
         else:

@@ -160,6 +160,16 @@ class UntunedState:
             while done < len(y):
                 done = self._learn_until_event(batch, done)
 
+    def learn_known(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
+        """Learn rows that were learned before. They change neither the shares of the experts nor what experts there are.
+
+        They would favour experts that remember them.
+        """
+        shares, look_at, self.look_at = self.shares, self.look_at, line.NEVER
+        self.learn(x, y, weight, margins)
+        self.look_at, self.shares = max(look_at, self.seen + hessian.FIRST_LOOK), shares
+        hessian.reset_gain(self)
+
     def _learn_until_event(self, batch: Any, done: int) -> int:
         """Learn from rows or set them aside up to the next event, handle it, and return the number of rows done."""
         n = len(batch[1])
