@@ -161,7 +161,7 @@ class UntunedState:
                 done = self._learn_until_event(batch, done)
 
     def learn_known(self, x: Any, y: Floats, weight: Floats, margins: Floats) -> None:
-        """Learn rows that were learned before. They change neither the shares of the experts nor what experts there are.
+        """Learn rows that were learned before. They change neither what experts there are nor their shares.
 
         They would favour experts that remember them.
         """
