@@ -74,11 +74,11 @@ RFD_INLINE void step_line(const Line& line, const Work& work, float u, float sca
     for (; k < lanes; ++k) step_line<1>(line, work, k, u, scale, prior);
 }
 
-// Call see(lane, number, linear) for the experts of each output from `first` on, as many as there are bettors.
+// Call see(lane, number, expert) for the experts of each output from `first` on, as many as there are bettors.
 template <class See> RFD_INLINE void for_line(const Experts& e, Index first, See see) {
     const Index many = e.bettors(), n = e.experts();
     for (Index c = 0; c < e.outputs(); ++c)
-        for (Index k = 0; k < many; ++k) see(c * many + k, c * n + first + k, e.linear[first + k] > 0.0);
+        for (Index k = 0; k < many; ++k) see(c * many + k, c * n + first + k, first + k);
 }
 
 // Sum W experts over the entries of a row.
@@ -107,21 +107,19 @@ template <Use use> void line_margins(const Experts& e, const Row& row, const Wor
     const Index first = 2 * e.count(), lanes = e.bets.shape(2);
     const auto prior = static_cast<float>(flat_prior(e));
     const double norm = bet_norm(e.totals[0]), factor = 0.5 * norm * row.length / e.totals[0].length;
-    for_line(e, first, [&](Index i, Index, bool) {
-        work.alpha[i] = static_cast<float>(e.rate[first + i % e.bettors()]);
-    });
+    for_line(e, first, [&](Index i, Index, Index expert) { work.alpha[i] = static_cast<float>(e.rate[expert]); });
     Index k = 0;
     for (; k + 4 <= lanes; k += 4) sum_line<4>(e, row, work, k);
     for (; k < lanes; ++k) sum_line<1>(e, row, work, k);
     if constexpr (use != Use::read) line_kappa(e, row, work, first);
     const Line own = line_of(e, 0);
-    for_line(e, first, [&](Index i, Index at, bool) {
+    for_line(e, first, [&](Index i, Index at, Index) {
         const float b = bet_of(work.alpha[i], own, i, prior);
         work.margin[at] = factor * static_cast<double>(work.bet[i]) + norm * static_cast<double>(b);
     });
-    for_line(e, first + e.bettors(), [&](Index i, Index at, bool linear) {
-        work.margin[at] =
-            row.factor(linear) * static_cast<double>(work.flat[i]) + INTERCEPT * static_cast<double>(own.flat[i]);
+    for_line(e, first + e.bettors(), [&](Index i, Index at, Index expert) {
+        const double factor = row.factor(e.linear[expert] > 0.0);
+        work.margin[at] = factor * static_cast<double>(work.flat[i]) + INTERCEPT * static_cast<double>(own.flat[i]);
     });
 }
 
@@ -129,12 +127,12 @@ template <Use use> void line_margins(const Experts& e, const Row& row, const Wor
 inline void line_steps(Experts& e, const Row& row, const Work& work) {
     const Index first = 2 * e.count(), lanes = e.bets.shape(2);
     const double prior = flat_prior(e), own = INTERCEPT / (prior + e.table[0].slow);
-    for_line(e, first, [&](Index i, Index at, bool) { work.bet[i] = static_cast<float>(work.step[at]); });
+    for_line(e, first, [&](Index i, Index at, Index) { work.bet[i] = static_cast<float>(work.step[at]); });
     for_line(e, first + e.bettors(),
-             [&](Index i, Index at, bool) { work.flat[i] = static_cast<float>(work.step[at]); });
+             [&](Index i, Index at, Index) { work.flat[i] = static_cast<float>(work.step[at]); });
     step_line(line_of(e, 0), work, 1.0f, static_cast<float>(own), static_cast<float>(prior), lanes);
-    for_line(e, first + e.bettors(), [&](Index i, Index at, bool linear) {
-        work.flat[i] = static_cast<float>(row.factor(linear) * work.step[at]);
+    for_line(e, first + e.bettors(), [&](Index i, Index at, Index expert) {
+        work.flat[i] = static_cast<float>(row.factor(e.linear[expert] > 0.0) * work.step[at]);
     });
     double squares = 1.0;
     for (Index i = 0; i < row.size; ++i) {
@@ -159,14 +157,15 @@ inline void line_move_centre(Experts& e, Index j, double norm, double length) {
     const Index first = 2 * e.count();
     const auto prior = static_cast<float>(flat_prior(e));
     const auto u = static_cast<float>(0.5 * INTERCEPT * length / e.totals[0].length);
-    for_line(e, first, [&](Index i, Index, bool) {  // the bet on the intercept changes through z, as far as g allows
-        const auto alpha = static_cast<float>(e.rate[first + i % e.bettors()]);
+    for_line(e, first, [&](Index i, Index, Index expert) {  // the bet on the intercept changes through z, as g allows
+        const auto alpha = static_cast<float>(e.rate[expert]);
         const float more = u * bet_of(alpha, mine, i, prior) * (prior + own.g[i]);
         const float z = own.z[i] + more / (alpha + own.wealth[i] > 1e-6f ? alpha + own.wealth[i] : 1e-6f);
         own.z[i] = z > own.g[i] ? own.g[i] : z < -own.g[i] ? -own.g[i] : z;
     });
-    for_line(e, first + e.bettors(), [&](Index i, Index, bool linear) {
-        own.flat[i] += static_cast<float>((linear ? length : norm) * static_cast<double>(mine.flat[i]));
+    for_line(e, first + e.bettors(), [&](Index i, Index, Index expert) {
+        const double factor = e.linear[expert] > 0.0 ? length : norm;
+        own.flat[i] += static_cast<float>(factor * static_cast<double>(mine.flat[i]));
     });
 }
 
