@@ -10,7 +10,7 @@ std::shared_ptr<void> zeros(std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     // Random access to an array of this size is much faster with huge pages, also because it has few page faults. A
     // larger one may have few entries that are not zero, and then it would take more memory.
-    constexpr std::size_t PAGE = std::size_t{1} << 21, LEAST = PAGE / 2, MOST = 32 * PAGE;
+    constexpr std::size_t PAGE = std::size_t{1} << 21, LEAST = PAGE / 2, MOST = 4 * PAGE;
     if (LEAST <= bytes && bytes <= MOST) {
         const std::size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
         void* start = mmap(nullptr, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
