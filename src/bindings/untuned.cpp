@@ -205,6 +205,10 @@ void bind_untuned(nb::module_& m) {
     m.attr("HEAVIEST") = HEAVIEST;
     m.attr("LARGEST_TARGET") = LARGEST_TARGET;
     m.attr("FOLLOW_SHARE") = nb::make_tuple(FOLLOW_SHARE[0], FOLLOW_SHARE[1], FOLLOW_SHARE[2], FOLLOW_SHARE[3]);
+    nb::enum_<Lesson>(m, "Lesson", "What rows are: new, the first rows again, or known from an earlier pass.")
+        .value("fresh", Lesson::fresh)
+        .value("replayed", Lesson::replayed)
+        .value("known", Lesson::known);
     nb::class_<Untuned>(m, "Untuned", "The experts of the untuned learner.")
         .def(nb::init<>())
         .def_rw("seen", &Untuned::seen, "The number of rows so far.")
@@ -212,7 +216,7 @@ void bind_untuned(nb::module_& m) {
              "Return views of all arrays by name; records are rows of float64.")
         .def("replace", &Untuned::replace, "arrays"_a, "Replace some arrays by copies of the given ones.")
         .def("learn", &Untuned::learn, "x"_a, "y"_a, "weight"_a, "margins"_a, "readings"_a.none(), "first"_a, "last"_a,
-             "update_stats"_a,
+             "lesson"_a,
              "Learn rows and fill their predictions before each step, and what `read` would have predicted then; return "
              "the row at which the sketch was full.")
         .def("read", &Untuned::read, "x"_a, "margins"_a, "Fill the predictions of rows.")

@@ -94,7 +94,7 @@ class Untuned {
     }
 
     Index learn(nb::handle x, Span<const double> y, Span<const double> weight, Matrix<double> margins,
-                const std::optional<Matrix<double>>& readings, Index first, Index last, bool update_stats) {
+                const std::optional<Matrix<double>>& readings, Index first, Index last, Lesson lesson) {
         const RowsFromPython given = rows_from(x);
         const Rows& rows = given.rows;
         check(rows, margins);
@@ -107,7 +107,7 @@ class Untuned {
             if (!experts.targets[0].numbers) check_classes(y.subspan(first, last - first));
             scratch_.fit(experts, rows.longest(first, last));
             return untuned_loops().learn(experts, scratch_.work, rows, first, last, y.data(), weight.data(),
-                                         margins.data, readings ? readings->data : nullptr, update_stats);
+                                         margins.data, readings ? readings->data : nullptr, lesson);
         });
     }
 
@@ -118,11 +118,11 @@ class Untuned {
         Index done = 0;
         for (const Index rows : renewals) {
             require(done <= rows && rows <= n, "renewals is not ascending");
-            learn(x, y, weight, margins, {}, done, rows, false);
+            learn(x, y, weight, margins, {}, done, rows, Lesson::replayed);
             renew_exact(std::pow(GAMMA, static_cast<double>(rows - done)));
             done = rows;
         }
-        learn(x, y, weight, margins, {}, done, n, false);
+        learn(x, y, weight, margins, {}, done, n, Lesson::replayed);
     }
 
     void renew_exact(double faded) {
@@ -170,7 +170,7 @@ class Untuned {
     // `read_one` would have predicted then, unless it is null.
     void learn_one(const Rows& row, double y, double weight, double* predictions, double* readings = nullptr) {
         scratch_.fit(experts, row.longest(0, 1));
-        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, predictions, readings, true);
+        untuned_loops().learn(experts, scratch_.work, row, 0, 1, &y, &weight, predictions, readings, Lesson::fresh);
         ++seen;
     }
 

@@ -178,7 +178,7 @@ Index Scratch::divide(const Experts& e, double* memory) {
     take(work.kappa, n), take(work.chance, n), take(work.total, n);
     for (auto** array : {&work.z, &work.length, &work.chance32, &work.step32}) take(*array, n + LONGEST_VECTOR);
     take(work.margin, many), take(work.step, many), take(work.softmax, many);
-    take(work.output, outputs_), take(work.plain, outputs_);
+    take(work.output, outputs_), take(work.plain, outputs_), take(work.shares, 3 * many);
     for (double*& each : work.better) take(each, better);
     for (double*& each : work.direction) take(each, direction_);
     return size;

@@ -184,6 +184,7 @@ struct Work {
     double* better[3];                   // (rungs outputs L) each: like `sums`, for experts with a better Hessian
     double* direction[MOST_RUNGS + 1];   // directions of experts with a better Hessian; the last is scratch
     double *output, *plain;              // (outputs,): the prediction, and that of the diagonal experts alone
+    double* shares;                      // (3 outputs experts,): copies, while known rows are learned
 };
 
 // Owner of the memory of a Work.
@@ -200,12 +201,15 @@ class Scratch {
     Index entries_ = -1, outputs_ = 0, experts_ = 0, bettors_ = 0, direction_ = 0;
 };
 
+// What rows are: new; the first rows again, whose statistics of features are known; or rows of an earlier pass, which
+// leave the shares as they are, since they would favour experts that remember them.
+enum class Lesson { fresh, replayed, known };
+
 struct UntunedLoops {
     // Learn rows first to last - 1 and fill their predictions (rows, outputs) before each step, and `readings` with what
     // `read` would have predicted then, unless it is null; return the row at which the sketch was full, or `last`.
-    // Without `update_stats` the statistics of features do not change.
     Index (*learn)(Experts& experts, const Work& work, const Rows& rows, Index first, Index last, const double* y,
-                   const double* weight, double* predictions, double* readings, bool update_stats);
+                   const double* weight, double* predictions, double* readings, Lesson lesson);
     // Fill the predictions of all rows.
     void (*read)(const Experts& experts, const Work& work, const Rows& rows, double* predictions);
     // Fill the predictions of all rows, and their variances: the mean of x'H^-1 x over the experts, by shares, times

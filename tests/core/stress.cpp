@@ -182,7 +182,7 @@ void learn(Experts& e, const Made& made) {
     const Scratch scratch(e, rows.longest(0, rows.count));
     std::vector<double> out(made.out), readings(made.out);
     untuned_loops().learn(e, scratch.work, rows, 0, rows.count, made.y.data(), made.weight.data(), out.data(),
-                          readings.data(), true);
+                          readings.data(), Lesson::fresh);
     untuned_loops().read(e, scratch.work, rows, out.data());
 }
 

@@ -230,6 +230,26 @@ def rotated(n, d, seed=0):
     return z / np.arange(1, d + 1) @ basis, (z @ rng.standard_normal(d) > 0).astype(float)
 
 
+@pytest.mark.parametrize("loss", [None, NumberLoss(), NumberLoss(levels=(0.2, 0.7)), NumberLoss(counts=True)])
+@pytest.mark.parametrize("rows", [40, 700])  # the first 64 rows are learned again when their number doubles
+def test_known_rows_in_any_batches_leave_shares_and_experts_as_they_are(rows, loss):
+    rng = np.random.default_rng(3)
+    X, outputs = rng.standard_normal((rows, 9)), 2 if loss and loss.levels else 1
+    y = (X[:, 0] > 0).astype(float) if loss is None else np.abs(X[:, 0]) + rng.random(rows)
+    state, weight = UntunedState(9, outputs, loss=loss), np.ones(rows)
+    learn(state, X, y)
+    other, shares = copy.deepcopy(state), state.shares
+    margins = np.empty((rows, outputs))
+    state.learn_known(X, y, weight, margins)
+    for start in range(0, rows, 7):
+        part = slice(start, start + 7)
+        other.learn_known(X[part], y[part], weight[part], margins[part])
+    one, two = state.pack(), other.pack()
+    assert one[0] == two[0] and all(np.array_equal(one[1][name], two[1][name]) for name in one[1])
+    if rows > 64:
+        assert all(np.array_equal(a, b) for a, b in zip(shares, state.shares, strict=True))
+
+
 def test_a_sketch_of_all_directions_is_the_exact_hessian():
     X, y, _ = stream(7, 200, 5)
     state = UntunedState(5, 1, sketch=30)

@@ -244,19 +244,31 @@ void record_row(Experts& e, const Work& work, Index due) {
     e.totals[0].log_weight += more.weight;
 }
 
-// Take the steps of a row after `fill_margins` and `predict`; with `update_stats`, also update the statistics of its features.
-void learn_row(Experts& e, const Work& work, const Row& row, double y, double weight, bool update_stats) {
+// Copy the shares of experts to work.shares, or back.
+void copy_shares(Experts& e, const Work& work, bool back) {
+    double* kept = work.shares;
+    for (const Array<double>* shares : {&e.share, &e.steady, &e.plain}) {
+        const Index n = shares->size();
+        for (Index k = 0; k < n; ++k) (back ? shares->data() : kept)[k] = (back ? kept : shares->data())[k];
+        kept += n;
+    }
+}
+
+// Take the steps of a row after `fill_margins` and `predict`, and update shares and the statistics of its features.
+void learn_row(Experts& e, const Work& work, const Row& row, double y, double weight, Lesson lesson) {
     Totals& totals = e.totals[0];
     weight = smaller(weight, HEAVIEST);
     if (totals.rows == 0.0) totals.weight = weight;
     const auto number = static_cast<Index>(totals.rows);
-    if (update_stats) record_shares(e, number);
+    const bool record = lesson != Lesson::replayed;
+    if (record) record_shares(e, number);
     const double power = weight / totals.weight;
     const double c2 =
         e.targets[0].numbers ? learn_number(e, work, y, weight, power) : learn_classes(e, work, y, weight, power);
     follow_shares(e);
+    if (lesson == Lesson::known) copy_shares(e, work, true);
     if (e.has_line()) line_steps(e, row, work);
-    const Index due = diagonal_steps(e, row, work, c2, update_stats);
+    const Index due = diagonal_steps(e, row, work, c2, record);
     if (e.has_exact()) exact_steps(e, row, work, c2);
     if (e.has_sketch()) sketch_steps(e, row, work, c2, number);
     totals.fade *= GAMMA;
@@ -264,7 +276,7 @@ void learn_row(Experts& e, const Work& work, const Row& row, double y, double we
         for (Index j = 0; j < e.table.size(); ++j) e.table[j].fast *= totals.fade;
         totals.fade = 1.0;
     }
-    if (!update_stats) return;
+    if (!record) return;
     totals.rows += 1.0;
     const double window = smaller(totals.rows, WINDOW);
     totals.norm += (row.norm - totals.norm) / window;
@@ -288,8 +300,9 @@ void write_output(const Experts& e, const Work& work, double* out) {
 }
 
 Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index last, const double* y,
-            const double* weight, double* predictions, double* readings, bool update_stats) {
+            const double* weight, double* predictions, double* readings, Lesson lesson) {
     const Index outputs = e.outputs();
+    if (lesson == Lesson::known) copy_shares(e, work, false);
     for (Index i = first; i < last; ++i) {
         if (e.is_full()) return i;
         fetch_row(e, rows, i + 1);
@@ -300,7 +313,7 @@ Index learn(Experts& e, const Work& work, const Rows& rows, Index first, Index l
         }
         predict(e, work, e.share.data());
         write_output(e, work, predictions + i * outputs);
-        learn_row(e, work, row, y[i], weight[i], update_stats);
+        learn_row(e, work, row, y[i], weight[i], lesson);
     }
     return last;
 }

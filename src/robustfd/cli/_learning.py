@@ -70,9 +70,13 @@ def labels_for(model: Any, y: Any) -> Any:
     return y
 
 
-def learn_block(model: Any, block: Block, classes: Any) -> None:
-    """Let a model learn a block. A new classifier gets its classes from the first block with positive weight."""
+def learn_block(model: Any, block: Block, classes: Any, *, again: bool = False) -> None:
+    """Let a model learn a block, which an earlier pass has learned if it does so `again`.
+
+    A new classifier gets its classes from the first block with positive weight.
+    """
     model._undoes = False  # signals wait for the end of a block, and after an error the command does not use the model
+    model._relearns = again
     y, weight = labels_for(model, block.y), block.weight
     if not len(y) or (weight is not None and not weight.any()):  # a model cannot start with rows that do not count
         return

@@ -49,6 +49,8 @@ class ParallelModel:
     as a pass that wrote the checkpoint and continued.
     """
 
+    _relearns = False  # whether an earlier pass has learned the rows
+
     def __init__(self, model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0):
         self._jobs, self._rows, self._all_rows, self._expected_rows = jobs, 0, 0, expected_rows
         # The parts as they were when they last were here. In threads they are the parts that learn.
@@ -70,11 +72,12 @@ class ParallelModel:
         if "classes" in more:  # every part needs them in its first call
             known = next((part.classes_ for part in self._parts if hasattr(part, "classes_")), None)
             more["classes"] = known if more["classes"] is None else more["classes"]
-        first = not self._all_rows
+        more["relearns"], first = self._relearns, not self._all_rows
         for i, worker in enumerate(self._workers):
             rows = slice((i - self._rows) % self._jobs, None, self._jobs)
             worker.change(_learn, partial(_some_rows, X, y, sample_weight, more, rows))
-        self._rows, self._all_rows = self._rows + X.shape[0], self._all_rows + X.shape[0]
+        self._rows += X.shape[0]
+        self._all_rows += 0 if self._relearns else X.shape[0]
         if first:
             self._all(Worker.wait)  # then the parts have their features and classes
         gains = getattr(self._parts[0], "_gains_by_processes", None)
@@ -127,6 +130,8 @@ def _some_rows(x: Any, y: Any, weight: Any, more: dict[str, Any], rows: slice) -
 
 def _learn(part: Any, x: Any, y: Any, weight: Any, more: dict[str, Any]) -> Any:
     """Return the part after its rows, of which there may be none."""
+    if more.pop("relearns"):
+        part._relearns = True
     if x.shape[0] and (weight is None or weight.any() or part.__sklearn_is_fitted__()):
         part.partial_fit(x, y, **more, **({} if weight is None else {"sample_weight": weight}))
     return part

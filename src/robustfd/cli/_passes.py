@@ -66,11 +66,6 @@ def _log(run: Pass, is_best: bool) -> None:
         error = f", error {last['holdout_error']:.5g}"
     best = " (best so far)" if is_best else ""
     log(run.console, f"{found}{error} on the {last['holdout_rows']:,} rows held out{best}")
-    if last["pass"] == 1:
-        log(
-            run.console,
-            "From now on, progressive figures include rows that were learned before. Compare the rows held out.",
-        )
 
 
 def _best(passes: list[dict[str, Any]]) -> dict[str, Any]:

@@ -252,7 +252,7 @@ class Training:
             if self.passes > 1:
                 assert run.position is not None
                 block = block.take(~held_out(run.position.rows, block.X.shape[0]))
-            learn_block(run.model, block, classes)
+            learn_block(run.model, block, classes, again=bool(run.passes))
 
     def holdout_scores(self, model: Any) -> dict[str, Any]:
         """Return the scores of the model on the rows held out, if there are any."""

@@ -58,7 +58,7 @@ def learn_rows(
     before, undo, after._progress = model.__dict__, after._keep(x), after._progress.copy()
     try:
         while repeats:
-            judged = number == 0  # progressive losses count each row once, before it is first learned
+            judged = number == 0 and not model._relearns  # progressive losses count each row once, before it is learned
             if jobs > 1:
                 after = learn_in_parts(after, (x, y, weight), next(orders), jobs, judged=judged)
             else:

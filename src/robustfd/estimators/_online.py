@@ -45,6 +45,7 @@ class OnlineEstimator(Exported, Saved, BaseEstimator, metaclass=ABCMeta):
     # Learned attributes, in addition to those whose names end in "_".
     _learned: ClassVar[tuple[str, ...]] = ("_progress", "_kind", "_vocabulary", "_classes_open", "_seen_parameters")
     _free_to_differ: ClassVar[tuple[str, ...]] = ("shuffle", "epochs", "random_state")  # they affect only row order
+    _relearns = False  # whether the rows of `partial_fit` were learned before, as in later passes of a command
     _has_classes: ClassVar[bool] = False
     _takes_missing: ClassVar[bool] = False  # whether NaN is a missing value, and tables may have columns of text
     _encoder: Any  # encoder of such a table; not set for numeric rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robustfd._container import Document, Tensors
-from robustfd._core import HEAVIEST, INTERCEPT, Untuned
+from robustfd._core import HEAVIEST, INTERCEPT, Lesson, Untuned
 from robustfd.learners import hessian, line, untuned_reading
 from robustfd.learners.experts import (
     SOON,
@@ -62,6 +62,7 @@ class UntunedState:
         self.size = 0  # rows of the sketch
         self.renew_at = self.renewed_at = self.look_at = 0
         self.gain = 0.0
+        self.lesson = Lesson.fresh
         self.core = Untuned()
         self._experts: Experts | None = None  # views of the arrays of the core
         features = start_features(d, share * self.prior(), by_density=loss is None)
@@ -165,9 +166,9 @@ class UntunedState:
 
         They would favour experts that remember them.
         """
-        shares, look_at, self.look_at = self.shares, self.look_at, line.NEVER
+        look_at, self.look_at, self.lesson = self.look_at, line.NEVER, Lesson.known
         self.learn(x, y, weight, margins)
-        self.look_at, self.shares = max(look_at, self.seen + hessian.FIRST_LOOK), shares
+        self.look_at, self.lesson = max(look_at, self.seen + hessian.FIRST_LOOK), Lesson.fresh
         hessian.reset_gain(self)
 
     def _learn_until_event(self, batch: Any, done: int) -> int:
@@ -219,13 +220,15 @@ class UntunedState:
         """Return the number of rows set aside."""
         return sum(len(y) for _, y, _ in self.aside)
 
-    def _learn(self, batch: Any, part: slice, update_stats: bool = True) -> None:
+    def _learn(self, batch: Any, part: slice, lesson: Lesson | None = None) -> None:
         """Learn from the rows between two events; `batch` holds rows, targets, weights, margins and readings."""
         (x, y, weight, margins, readings), done, stop = batch, part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
             until = min(done + INTERRUPTIBLE, stop)
-            done = self.core.learn(x, y, weight, margins, readings, done, until, update_stats)
+            done = self.core.learn(
+                x, y, weight, margins, readings, done, until, self.lesson if lesson is None else lesson
+            )
             if done < until:  # the sketch is full
                 with one_blas_thread():
                     hessian.shrink(self.experts.low_rank)
@@ -234,7 +237,7 @@ class UntunedState:
         """Start over with the statistics of all rows so far, and learn from these rows again."""
         x, y, weight = self.first_rows()
         self.kept, n, sparse = [(x, y, weight)], len(y), isinstance(x, CsrRows)
-        old = self.experts
+        old, shares = self.experts, self.shares
         features, seen = learn_first(old.features, x, n)
         for array in (old.weights, old.bets)[: 2 if len(old.bets) else 1]:
             array[seen if sparse else slice(None)] = 0.0  # all others are 0 already
@@ -253,10 +256,12 @@ class UntunedState:
             done = n
         while done < n:
             stop = n if self.form == "diagonal" else min(max(self.renew_at, done + 1), n)
-            self._learn(batch, slice(done, stop), update_stats=False)
+            self._learn(batch, slice(done, stop), Lesson.replayed)
             done = stop
             if self.form != "diagonal" and done >= self.renew_at:
                 hessian.renew(self, done)
+        if self.lesson == Lesson.known:
+            self.shares = shares
         if n == FIRST:
             self.kept = []
             self.look_at = hessian.FIRST_LOOK
