@@ -82,6 +82,11 @@ constexpr double LEAST_REST = 1e-6;  // lower bound of the probability of all cl
 
 inline double logistic_loss(double z) { return log1p(exp(-fabs(z))) - smaller(z, 0.0); }
 
+// The logistic loss of a minus that of b, with one logarithm.
+inline double loss_difference(double a, double b) {
+    return log((1.0 + exp(-fabs(a))) / (1.0 + exp(-fabs(b)))) + smaller(b, 0.0) - smaller(a, 0.0);
+}
+
 // log(1 - q) for a probability q; small q, the usual case with many classes, use a series.
 inline double log_of_rest(double q) {
     if (q < 0.05) return -q * (1.0 + q * (0.5 + q * (1.0 / 3.0 + 0.25 * q)));
@@ -136,10 +141,14 @@ inline double class_loss(const double* margin, Index outputs, Index y) {
 inline void compare_forms(Experts& e, const Work& work, Index y, double power) {
     const Index outputs = e.outputs(), n = e.experts(), count = e.plain_experts();
     Targets& t = e.targets[0];
-    const double loss = class_loss(work.output, outputs, y);
     for (Index c = 0; c < outputs; ++c) work.plain[c] = mixed(e, work, e.steady.data(), c, bounds(t));
+    if (n == count && outputs == 1) {  // all experts are diagonal
+        const double sign = y == 1 ? 1.0 : -1.0;
+        return compare_shares(t, power * loss_difference(sign * work.output[0], sign * work.plain[0]));
+    }
+    const double loss = class_loss(work.output, outputs, y);
     compare_shares(t, power * (loss - class_loss(work.plain, outputs, y)));
-    if (n == count) return;  // all experts are diagonal
+    if (n == count) return;
     for (Index c = 0; c < outputs; ++c)
         work.plain[c] = dot(e.plain.data() + c * count, work.margin + c * n, count) + follow_of(e, c).sum();
     t.loss += power * loss;
