@@ -289,8 +289,11 @@ class Grower {
                 const auto row = static_cast<std::size_t>(rows_[static_cast<std::size_t>(i)]);
                 data_.margin(seen_[row], output_) += value_[INNER + k];
             }
-        for (const std::int32_t row : unseen_)
-            data_.margin(row, output_) += value_[leaf_of(place_, limit_, data_.bins[row])];
+        for_leaves(place_, limit_, static_cast<Index>(unseen_.size()),
+                   [&](Index k) { return data_.bins[unseen_[static_cast<std::size_t>(k)]]; },
+                   [&](Index k, Index leaf) {
+                       data_.margin(unseen_[static_cast<std::size_t>(k)], output_) += value_[leaf];
+                   });
     }
 };
 

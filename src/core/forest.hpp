@@ -61,6 +61,21 @@ inline Index leaf_of(const std::int32_t* place, const std::uint8_t* limit, const
     return node;
 }
 
+// Call see(k, leaf) with the number of the leaf to which the row with bins row_of(k) goes, for all k < n. A row waits
+// for each node before the next; several rows at once wait together.
+template <class RowOf, class See>
+void for_leaves(const std::int32_t* place, const std::uint8_t* limit, Index n, RowOf row_of, See see) {
+    constexpr Index TOGETHER = 8;
+    Index k = 0;
+    for (; k + TOGETHER <= n; k += TOGETHER) {
+        Index node[TOGETHER] = {};
+        for (Index level = 0; level < DEPTH; ++level)
+            for (Index i = 0; i < TOGETHER; ++i) node[i] = child_of(place, limit, node[i], row_of(k + i));
+        for (Index i = 0; i < TOGETHER; ++i) see(k + i, node[i]);
+    }
+    for (; k < n; ++k) see(k, leaf_of(place, limit, row_of(k)));
+}
+
 // What trees are grown from: n rows with K outputs.
 struct Boosting {
     Matrix<const std::uint8_t> bins;  // (n, 2 columns)

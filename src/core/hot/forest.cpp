@@ -63,11 +63,10 @@ void add_tree(const Trees& trees, Index t, Matrix<const std::uint8_t> bins, Matr
     const std::int32_t* place = trees.place[t];
     const std::uint8_t* limit = trees.limit[t];
     const double* value = trees.value[t];
-    for (Index i = 0; i < bins.rows; ++i) {
-        const Index leaf = leaf_of(place, limit, bins[i]);
+    for_leaves(place, limit, bins.rows, [&](Index i) { return bins[i]; }, [&](Index i, Index leaf) {
         sums(i, 0) += value[leaf];
         leaves(i, 0) = static_cast<std::int32_t>(leaf - INNER);
-    }
+    });
 }
 
 // exp(x) with a relative error of about 1e-15, in a form that compilers turn into vectors. With x = n log 2 + r, it is the
