@@ -68,7 +68,7 @@ class SketchedNewtonClassifier(SetClassifier):
     expand : {None, "trees", "auto"}, default=None
         Whether to add curves and interactions, for tables of up to 1024 numbers and categories. "trees" grows boosted
         trees from stored rows and learns from their sums and leaves, too; "auto" does so while that lowers the loss by
-        at least half a percent. Learning takes 10 to 15 times as long.
+        at least half a percent. Learning takes 7 to 11 times as long.
     random_state : int, RandomState or None, default=None
         Seed or generator for shuffling; an integer is also the seed of trees.
 
