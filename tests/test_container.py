@@ -1,10 +1,12 @@
 """Snapshots find their class by its name: classes register themselves, and a table names their packages."""
 
+import hashlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 import robustfd
@@ -112,3 +114,19 @@ def test_many_threads_write_one_file(tmp_path):
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(write, range(8)))
     assert len(set(path.read_bytes())) == 1 and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_the_checksum_is_that_of_the_documentation_with_and_without_a_second_thread(monkeypatch, threads):
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    if not threads:
+        monkeypatch.setattr(_container.Thread, "start", refuse)
+    meta = {"robustfd": "1", "kind": "sketch", "document": "{}"}
+    tensors = {"large": np.arange(3e5), "small": np.ones((2, 3)), "none": np.zeros(0)}
+    lines = [f"{key}={value}\n" for key, value in meta.items()]
+    for name, value in sorted(tensors.items()):
+        lines.append(f"{name} <f8 {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}\n")
+    assert _container.digest(meta, tensors) == hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert _container.digest(meta, {}) == hashlib.sha256("".join(lines[:3]).encode()).hexdigest()

@@ -298,15 +298,16 @@ def digest(meta: Mapping[str, str], tensors: Mapping[str, Any]) -> str:
     def add(*names: str) -> None:
         found.update((name, hashlib.sha256(_bytes_of(tensors[name])).hexdigest()) for name in names)
 
-    *others, largest = sorted(tensors, key=lambda name: tensors[name].nbytes) or [""]
-    second = Thread(target=add, args=(largest,)) if others and tensors[largest].nbytes > _WORTH_A_THREAD else None
-    if second is not None:
-        second.start()
-    add(*others)
-    if second is not None:
+    names = sorted(tensors, key=lambda name: tensors[name].nbytes)
+    second = Thread(target=add, args=names[-1:])
+    with contextlib.suppress(RuntimeError):  # a process that ends starts no threads
+        if len(names) > 1 and tensors[names[-1]].nbytes > _WORTH_A_THREAD:
+            second.start()
+    if second.ident is None:
+        add(*names)
+    else:
+        add(*names[:-1])
         second.join()
-    elif tensors:
-        add(largest)
     sha = hashlib.sha256()
     for key in _KEYS[:-1]:
         sha.update(f"{key}={meta[key]}\n".encode())
