@@ -79,8 +79,8 @@ def script() -> NoReturn:
         try:
             if stream is not None:
                 stream.flush()
-        except OSError:
-            status = status or 1
+        except OSError:  # messages are not the result
+            status = status or int(stream is sys.stdout)
     os._exit(status)
 
 
