@@ -45,7 +45,7 @@ template <class T> struct Matrix {
 std::shared_ptr<void> zeros(std::size_t bytes);  // memory of an array, filled with zeros
 
 // An owned array of zeros with up to three dimensions, aligned to a cache line. Large arrays take no memory until they
-// are written to. Copying copies the numbers. `memory` shares them, for views that may outlive the array.
+// are written to (`zeros` has the details). Copying copies the numbers. `memory` shares them, for views that may outlive the array.
 template <class T> class Array {
   public:
     Array() = default;

@@ -14,7 +14,7 @@ from sklearn.datasets import (
     load_iris,
     load_wine,
     make_classification,
-)  # fmt: skip
+)
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor
 from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance
 from sklearn.model_selection import cross_val_score

@@ -70,13 +70,18 @@ inline bool is_regular(double count) {
     return (std::bit_cast<std::uint64_t>(count) & (2 * EVEN - 1)) == EVEN && count >= 4.0;
 }
 
+// V after a value that is `off` from the mean and counts as `part` of all.
+template <class V> RFD_INLINE V next_square(const V& square, const V& off, const V& part) {
+    return smaller(square + (off * off - square) * part, V(2.0) * square);
+}
+
 // Update the statistics of a centred feature, whose recent mean is `mean`, with a value x.
 inline void record_centred_value(Feature& f, double& mean, double x) {
     f.count += 1.0;
     const double square = f.square, part = 1.0 / smaller(f.count, WINDOW), off = x - mean;
     const bool far = off * off > CUT * CUT * square;
     mean += part * (far ? copysign(CUT * sqrt(square), off) : off);
-    f.square = smaller(square + (off * off - square) * part, 2.0 * square);
+    f.square = next_square(square, off, part);
 }
 
 // How far V has moved away from its reference: above 0 if the scale of the feature is due for an update.
@@ -95,8 +100,7 @@ inline void record_values(const Work& work, Index n) {
     using Some = Lanes<double>;
     for (Index i = 0; i < n; i += LANES) {
         const Some x = load(work.raw + i), square = load(work.square + i), count = load(work.count + i) + Some(1.0);
-        const Some part = Some(1.0) / smaller(count, Some(WINDOW));
-        const Some next = smaller(square + (x * x - square) * part, Some(2.0) * square);
+        const Some next = next_square(square, x, Some(1.0) / smaller(count, Some(WINDOW)));
         store(count, work.count + i);
         store(next, work.square + i);
         store(moved(next, load(work.moved + i)), work.moved + i);

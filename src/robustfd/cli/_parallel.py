@@ -53,7 +53,6 @@ class ParallelModel:
 
     def __init__(self, model: Any, jobs: int, expected_rows: Callable[[], int] = lambda: 0):
         self._jobs, self._rows, self._all_rows, self._expected_rows = jobs, 0, 0, expected_rows
-        self._new_rows = 0  # without those that an earlier pass has learned
         # The parts as they were when they last were here. In threads they are the parts that learn.
         self._parts = model.split(jobs)
         self._rows_before = model.n_samples_seen_ if model.__sklearn_is_fitted__() else 0
@@ -78,7 +77,6 @@ class ParallelModel:
             rows = slice((i - self._rows) % self._jobs, None, self._jobs)
             worker.change(_learn, partial(_some_rows, X, y, sample_weight, more, rows))
         self._rows, self._all_rows = self._rows + X.shape[0], self._all_rows + X.shape[0]
-        self._new_rows += 0 if self._relearns else X.shape[0]
         if first:
             self._all(Worker.wait)  # then the parts have their features and classes
         gains = getattr(self._parts[0], "_gains_by_processes", None)
@@ -91,7 +89,7 @@ class ParallelModel:
     @property
     def n_samples_seen_(self) -> int:
         """The number of rows so far, also of those that workers are about to learn."""
-        return int(self._rows_before + self._new_rows)
+        return int(self._rows_before + (0 if self._relearns else self._all_rows))
 
     @property
     def progressive_(self) -> Any:

@@ -48,7 +48,7 @@ def learn_rows(
             raise ValueError("sample_weight must be positive for at least one of the first rows, got only zeros.")
         live = weight > 0
         x, y, weight = x.take(live) if isinstance(x, CsrRows) else x[live], y[live], weight[live]
-    orders, number, repeats = after._orders(len(y)) if whole else iter((None,)), 0, True
+    orders = after._orders(len(y)) if whole else (None,)
     work = after._outputs * int(x.size if isinstance(x, np.ndarray) else x.nnz)
     jobs = max(min(jobs, len(y) // FEWEST_ROWS, work // LEAST_WORK), 1)
     if reset:
@@ -57,14 +57,14 @@ def learn_rows(
         after._progress = progress.start()
     before, undo, after._progress = model.__dict__, after._keep(x), after._progress.copy()
     try:
-        while repeats:
+        for number, order in enumerate(orders):
             judged = number == 0 and not model._relearns  # progressive losses count each row once, before it is learned
             if jobs > 1:
-                after = learn_in_parts(after, (x, y, weight), next(orders), jobs, judged=judged)
+                after = learn_in_parts(after, (x, y, weight), order, jobs, judged=judged)
             else:
-                learn_in_order(after, (x, y, weight), next(orders), judged=judged)
-            number += 1
-            repeats = whole and after._repeats(number, len(y))
+                learn_in_order(after, (x, y, weight), order, judged=judged)
+            if not after._repeats(number + 1, len(y)):
+                break
         if whole:
             after._complete_fit()
         after._check_learned()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from robustfd._core import GAMMA
+from robustfd._core import GAMMA, Lesson
 from robustfd._scipy import scipy_linalg
 from robustfd.learners import line
 from robustfd.learners.experts import (
@@ -144,10 +144,11 @@ def renewals(state: "UntunedState", n: int) -> NDArray[np.int64]:
 def next_event(state: "UntunedState") -> int:
     """Return the number of rows at which the better Hessian is next updated or evaluated."""
     events = [] if state.form == "diagonal" else [state.renew_at]
-    if state.sketch is None and (events or _is_offered(state)):
-        events.append(state.look_at)
-    if line.count(state):
-        events.append(line.next_look(state))
+    if state.lesson != Lesson.known:  # known rows evaluate nothing
+        if state.sketch is None and (events or _is_offered(state)):
+            events.append(state.look_at)
+        if line.count(state):
+            events.append(line.next_look(state))
     return max(min(events, default=2**62), state.seen + 1)
 
 
@@ -159,6 +160,8 @@ def handle_events(state: "UntunedState") -> None:
     """Update and evaluate the better Hessian if either is due."""
     if state.form != "diagonal" and state.seen >= state.renew_at:
         renew(state, state.seen)
+    if state.lesson == Lesson.known:  # the experts may remember the rows
+        return
     line.look(state)
     if state.sketch is None and state.seen >= state.look_at:
         _evaluate(state)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from robustfd.learners.untuned import UntunedState
 
 KEEP = 0.01  # they stay if their mean share since the last look is at least this
-NEVER = 2**62  # when to look while known rows are learned
 FIRST_LOOK = 512  # rows before the first look; the others follow whenever their number has doubled
 
 # Settings (rate, linear): endowments of bettors, and rates of experts with a flat prior.
@@ -101,7 +100,7 @@ def next_look(state: "UntunedState") -> int:
 
 def look(state: "UntunedState") -> None:
     """Drop them if a look is due and they earned too little since the last one."""
-    if count(state) and state.seen >= FIRST_LOOK and state.seen & (state.seen - 1) == 0 and state.look_at < NEVER:
+    if count(state) and state.seen >= FIRST_LOOK and state.seen & (state.seen - 1) == 0:
         earned = state.experts.mix.earned
         if earned[slice_of(state)].sum() < KEEP * earned.sum():
             drop(state)

@@ -166,9 +166,10 @@ class UntunedState:
 
         They would favour experts that remember them.
         """
-        look_at, self.look_at, self.lesson = self.look_at, line.NEVER, Lesson.known
+        self.lesson = Lesson.known
         self.learn(x, y, weight, margins)
-        self.look_at, self.lesson = max(look_at, self.seen + hessian.FIRST_LOOK), Lesson.fresh
+        self.lesson = Lesson.fresh
+        self.look_at = max(self.look_at, self.seen + hessian.FIRST_LOOK)
         hessian.reset_gain(self)
 
     def _learn_until_event(self, batch: Any, done: int) -> int:
@@ -178,7 +179,7 @@ class UntunedState:
             until = self.quiet_until()
             part = slice(done, min(done + until - self.seen, n))
             self.kept.append(stored(batch, part))
-            self._learn(batch, part)
+            self._learn(batch, part, self.lesson)
             self.seen += part.stop - done
             if self.seen == until:
                 self._learn_again()
@@ -193,7 +194,7 @@ class UntunedState:
             if wanted:
                 until = min(until, (self.seen // FIRST + 1) * FIRST)
             part = slice(done, min(done + until - self.seen, n))
-            self._learn(batch, part)
+            self._learn(batch, part, self.lesson)
             self.seen += part.stop - done
             hessian.handle_events(self)
         return part.stop
@@ -220,15 +221,13 @@ class UntunedState:
         """Return the number of rows set aside."""
         return sum(len(y) for _, y, _ in self.aside)
 
-    def _learn(self, batch: Any, part: slice, lesson: Lesson | None = None) -> None:
+    def _learn(self, batch: Any, part: slice, lesson: Lesson) -> None:
         """Learn from the rows between two events; `batch` holds rows, targets, weights, margins and readings."""
         (x, y, weight, margins, readings), done, stop = batch, part.start, part.stop
         self.entries = max(self.entries, most_entries(x, part))
         while done < stop:
             until = min(done + INTERRUPTIBLE, stop)
-            done = self.core.learn(
-                x, y, weight, margins, readings, done, until, self.lesson if lesson is None else lesson
-            )
+            done = self.core.learn(x, y, weight, margins, readings, done, until, lesson)
             if done < until:  # the sketch is full
                 with one_blas_thread():
                     hessian.shrink(self.experts.low_rank)
