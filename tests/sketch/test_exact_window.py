@@ -21,7 +21,8 @@ def truth(x, window, weight=None, *, center):
         end = (i // length + 1) * length
         share[i] = np.clip((end - (n - window)) / length, 0.0, 1.0)
     w = share * weight
-    mean = (w @ x) / w.sum() if center else np.zeros(x.shape[1])
+    # About the last row: the mean of one row is then exactly this row.
+    mean = x[-1] + (w @ (x - x[-1])) / w.sum() if center else np.zeros(x.shape[1])
     matrix = sum(w[i] * np.outer(x[i] - mean, x[i] - mean) for i in range(n))
     return matrix, mean, w.sum()
 
